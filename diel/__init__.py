@@ -1,0 +1,27 @@
+"""diel: workflows for HPC and AI.
+
+The public names: `module` and `Context` for those who write modules, `run` and `open_run` for
+notebooks. They are loaded when first used, so that importing diel costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from diel.context import Context as Context
+    from diel.module import module as module
+
+_PUBLIC = {"Context": "diel.context", "module": "diel.module"}
+
+__all__ = ["Context", "__version__", "module"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'diel' has no attribute {name!r}")
+    from importlib import import_module  # here so that `import diel` stays free
+
+    return getattr(import_module(_PUBLIC[name]), name)

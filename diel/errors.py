@@ -1,0 +1,73 @@
+"""What can go wrong, and how diel says it.
+
+    DielError                   exit code 1; every error that a user may see
+    ├── UsageError              2: a command line, or a run, that makes no sense
+    │   └── SpecError           2: a workflow that is wrong, with all its problems
+    ├── ModuleError             a module that broke its contract while running
+    └── JournalError            a run's files cannot be read or written
+
+Each message says what is wrong, where, what was expected and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+class DielError(Exception):
+    """An error that is shown to the user as one message, without a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(DielError):
+    """A command line or a request that cannot be carried out."""
+
+    exit_code = 2
+
+
+class ModuleError(DielError):
+    """A module broke its contract: a wrong return value, a missing output file."""
+
+
+class JournalError(DielError):
+    """A run's files cannot be read or written."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing that is wrong in a workflow file.
+
+    `file`, `line` and `column` (both from 1) say where; `key` is the path of the key
+    ("stages.train.retries", empty for the file as a whole); `message` says what was found and
+    what was expected; `hint` what to do next.
+    """
+
+    file: str
+    line: int
+    column: int
+    key: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}: "
+        key = f"{self.key}: " if self.key else ""
+        hint = f"\n    {self.hint}" if self.hint else ""
+        return f"{where}{key}{self.message}{hint}"
+
+
+class SpecError(UsageError):
+    """A workflow is wrong. `problems` holds every problem found, in the file's order."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(set(problems)))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint with the nearest known word, or an empty string when none is near."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else ""

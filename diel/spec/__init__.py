@@ -1,0 +1,29 @@
+"""The models of a workflow file: the only list of its keys."""
+
+from diel.spec.axis import Axis, FileForm, Loop, Sample, SampleRange, Search, StaticForm
+from diel.spec.hyperparameter import Hyperparameter
+from diel.spec.input import Input
+from diel.spec.model import Model
+from diel.spec.output import Output
+from diel.spec.resources import Resources
+from diel.spec.stage import Kind, Retries, Stage
+from diel.spec.workflow import Workflow
+
+__all__ = [
+    "Axis",
+    "FileForm",
+    "Hyperparameter",
+    "Input",
+    "Kind",
+    "Loop",
+    "Model",
+    "Output",
+    "Resources",
+    "Retries",
+    "Sample",
+    "SampleRange",
+    "Search",
+    "Stage",
+    "StaticForm",
+    "Workflow",
+]
