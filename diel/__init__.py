@@ -12,9 +12,9 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from diel.context import Context as Context
-    from diel.module import module as module
+    from diel.decorator import module as module
 
-_PUBLIC = {"Context": "diel.context", "module": "diel.module"}
+_PUBLIC = {"Context": "diel.context", "module": "diel.decorator"}
 
 __all__ = ["Context", "__version__", "module"]
 
