@@ -56,3 +56,4 @@ class FailureClass(StrEnum):
     NODE = "node"
     LAUNCH = "launch"
     UPSTREAM = "upstream"
+    CANCELLED = "cancelled"

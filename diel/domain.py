@@ -1,0 +1,193 @@
+"""The tasks of a stage: the product of its axes' points, counted but never listed.
+
+A task's index and its coordinates (one point index an axis) are two names of one thing. A derived
+axis that was made once for each point of another axis is joined with it: its points carry the
+coordinates that they were made at, and together the axes form one factor of the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+
+Group = tuple[int, ...]
+"""The coordinates that the tasks of a group share."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One or more axes that vary together; `rows` lists their coordinates, None for a plain axis."""
+
+    axes: tuple[str, ...]
+    count: int
+    rows: tuple[tuple[int, ...], ...] | None = None
+
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, ...], int]:
+        return {row: number for number, row in enumerate(self.rows or ())}
+
+    def row(self, number: int) -> tuple[int, ...]:
+        return (number,) if self.rows is None else self.rows[number]
+
+    def number(self, row: tuple[int, ...]) -> int | None:
+        """The position of a row; None where there is no such combination."""
+        if self.rows is None:
+            return row[0] if 0 <= row[0] < self.count else None
+        return self._numbers.get(row)
+
+    def matching(self, fixed: Mapping[str, int]) -> Sequence[int]:
+        """The positions of the rows that agree with some fixed coordinates."""
+        pinned = [(place, fixed[axis]) for place, axis in enumerate(self.axes) if axis in fixed]
+        if not pinned:
+            return range(self.count)
+        if self.rows is None:
+            return (pinned[0][1],) if 0 <= pinned[0][1] < self.count else ()
+        if len(pinned) == len(self.axes):
+            number = self._numbers.get(tuple(fixed[axis] for axis in self.axes))
+            return () if number is None else (number,)
+        return self._projected(tuple(place for place, _ in pinned)).get(tuple(v for _, v in pinned), ())
+
+    def _projected(self, places: tuple[int, ...]) -> dict[tuple[int, ...], list[int]]:
+        known = self._projections.get(places)
+        if known is None:
+            known = self._projections[places] = {}
+            for number, row in enumerate(self.rows or ()):
+                known.setdefault(tuple(row[place] for place in places), []).append(number)
+        return known
+
+    @cached_property
+    def _projections(self) -> dict[tuple[int, ...], dict[tuple[int, ...], list[int]]]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The tasks of one stage. Index 0 is the first point of every axis; the last axis varies fastest."""
+
+    axes: tuple[str, ...]
+    factors: tuple[Factor, ...]
+
+    @cached_property
+    def size(self) -> int:
+        return prod(factor.count for factor in self.factors)
+
+    @cached_property
+    def _strides(self) -> tuple[int, ...]:
+        return tuple(prod(f.count for f in self.factors[place + 1 :]) for place in range(len(self.factors)))
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether each factor is one axis, in the order of `axes`."""
+        return tuple(a for f in self.factors for a in f.axes) == self.axes and all(
+            f.rows is None for f in self.factors
+        )
+
+    def coordinates(self, index: int) -> dict[str, int]:
+        """The point index on each axis of a task."""
+        found: dict[str, int] = {}
+        for factor, stride in zip(self.factors, self._strides, strict=True):
+            number, index = divmod(index, stride)
+            found.update(zip(factor.axes, factor.row(number), strict=True))
+        return found
+
+    def index(self, coordinates: Mapping[str, int]) -> int | None:
+        """The task at these coordinates; None where there is none."""
+        index = 0
+        for factor, stride in zip(self.factors, self._strides, strict=True):
+            number = factor.number(tuple(coordinates[axis] for axis in factor.axes))
+            if number is None:
+                return None
+            index += number * stride
+        return index
+
+    def group(self, index: int, axes: tuple[str, ...]) -> Group:
+        """The coordinates of a task on some axes."""
+        if axes == self.axes and self._plain and len(self.factors) == 1:
+            return (index,)
+        found = self.coordinates(index)
+        return tuple(found[axis] for axis in axes)
+
+    def matching(self, fixed: Mapping[str, int]) -> Iterable[int]:
+        """The tasks that agree with some coordinates, in order, one at a time."""
+        if not fixed:
+            return range(self.size)
+        numbers = [factor.matching(fixed) for factor in self.factors]
+        return _indices(numbers, self._strides)
+
+    def count(self, fixed: Mapping[str, int]) -> int:
+        """How many tasks agree with some coordinates."""
+        return prod(len(factor.matching(fixed)) for factor in self.factors)
+
+
+def _indices(numbers: list[Sequence[int]], strides: tuple[int, ...]) -> Iterator[int]:
+    for row in product(*numbers):
+        yield sum(number * stride for number, stride in zip(row, strides, strict=True))
+
+
+def make_domain(over: Sequence[str], counts: Mapping[str, int], origins: Mapping[str, Origins]) -> Domain:
+    """The domain of a stage from the number of points of each axis.
+
+    `origins` tells, for a derived axis made by a stage with axes of its own, where each of its
+    points was made. It is joined with those of these axes that the stage runs over.
+    """
+    joined: dict[str, tuple[str, ...]] = {}
+    for axis in over:
+        shared = tuple(a for a in over if axis in origins and a in origins[axis].axes)
+        if shared:
+            joined[axis] = shared
+    taken = {parent for parents in joined.values() for parent in parents}
+    if len(taken) < sum(len(parents) for parents in joined.values()) or taken & joined.keys():
+        factors = [_join_all(over, counts, joined, origins)]
+        rest = [a for a in over if a not in factors[0].axes]
+        factors += [Factor((a,), counts[a]) for a in rest]
+        return Domain(tuple(over), tuple(factors))
+    factors = []
+    for axis in over:
+        if axis in joined:
+            factors.append(_joined(axis, joined[axis], origins[axis], over))
+        elif axis not in taken:
+            factors.append(Factor((axis,), counts[axis]))
+    return Domain(tuple(over), tuple(factors))
+
+
+@dataclass(frozen=True)
+class Origins:
+    """Where each point of a derived axis was made: its coordinates on the maker's axes."""
+
+    axes: tuple[str, ...]
+    rows: Sequence[tuple[int, ...]]
+
+
+def _joined(axis: str, parents: tuple[str, ...], origins: Origins, over: Sequence[str]) -> Factor:
+    places = [origins.axes.index(parent) for parent in parents]
+    axes = tuple(a for a in over if a == axis or a in parents)
+    rows = []
+    for point, row in enumerate(origins.rows):
+        found = {parent: row[place] for parent, place in zip(parents, places, strict=True)}
+        found[axis] = point
+        rows.append(tuple(found[a] for a in axes))
+    return Factor(axes, len(rows), tuple(sorted(rows)))
+
+
+def _join_all(
+    over: Sequence[str],
+    counts: Mapping[str, int],
+    joined: Mapping[str, tuple[str, ...]],
+    origins: Mapping[str, Origins],
+) -> Factor:
+    """Several derived axes that share a parent: the combinations in which all agree."""
+    axes = tuple(a for a in over if a in joined or any(a in parents for parents in joined.values()))
+    rows: list[dict[str, int]] = [{}]
+    for axis in joined:
+        factor = _joined(axis, joined[axis], origins[axis], over)
+        rows = [
+            {**row, **extra}
+            for row in rows
+            for extra in (dict(zip(factor.axes, one, strict=True)) for one in factor.rows or ())
+            if all(row.get(a, value) == value for a, value in extra.items())
+        ]
+    listed = sorted(tuple(row[a] for a in axes) for row in rows)
+    return Factor(axes, len(listed), tuple(listed))

@@ -1,0 +1,1 @@
+"""Where bundles run: Parsl's executors, in one file."""

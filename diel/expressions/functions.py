@@ -1,0 +1,141 @@
+"""The operators and functions of expressions. Each ends soon and makes little, whatever it is given."""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from simpleeval import safe_add
+
+from diel.expressions.text import SCALARS, is_list, written
+
+MAX_ITEMS = 10_000
+"""Longest text or list that a repetition or a range may make."""
+MAX_BITS = 4096
+"""Largest whole number that a power or a product may make, in bits."""
+
+
+class Refused(Exception):
+    """A computation that is not done, with the reason."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def noun(value: Any) -> str:
+    """What a value is, in words."""
+    if value is None:
+        return "null"
+    nouns = {bool: "a truth value", int: "a whole number", float: "a number", str: "a text"}
+    return nouns.get(type(value), "a list" if is_list(value) else "a mapping")
+
+
+def _bits(value: Any) -> int:
+    return value.bit_length() if isinstance(value, int) else 0
+
+
+def _add(left: Any, right: Any) -> Any:
+    if is_list(left) and is_list(right):
+        left, right = list(left), list(right)
+    return safe_add(left, right)
+
+
+def _multiply(left: Any, right: Any) -> Any:
+    for many, times in ((left, right), (right, left)):
+        if isinstance(many, str) or is_list(many):
+            if not isinstance(times, int):
+                raise Refused(f"cannot multiply {noun(left)} by {noun(right)}")
+            nested = not isinstance(many, str) and any(not isinstance(item, SCALARS) for item in many)
+            if nested or times * len(many) > MAX_ITEMS:
+                raise Refused("the repetition would be too large", "make it in a module")
+            return (many if isinstance(many, str) else list(many)) * times
+    if _bits(left) + _bits(right) > MAX_BITS:
+        raise Refused("the result is too large")
+    return left * right
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if isinstance(base, int) and isinstance(exponent, int) and _bits(base) * abs(exponent) > MAX_BITS:
+        raise Refused("the result is too large")
+    result = base**exponent
+    if isinstance(result, complex):
+        raise Refused("a fractional power of a negative number is not a real number")
+    return result
+
+
+def _modulo(left: Any, right: Any) -> Any:
+    if isinstance(left, str):  # formatting could make a text of any length
+        raise Refused("cannot take the remainder of a text", "put several ${{ }} into the text")
+    return left % right
+
+
+OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: _add,
+    ast.Sub: operator.sub,
+    ast.Mult: _multiply,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: _modulo,
+    ast.Pow: _power,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
+}
+
+
+def _mean(values: Any) -> float:
+    items = list(values)
+    if not items:
+        raise Refused("an empty list has no mean")
+    return math.fsum(items) / len(items)
+
+
+def _range(*bounds: int) -> list[int]:
+    numbers = range(*bounds)
+    if len(numbers) > MAX_ITEMS:
+        raise Refused(f"a range in an expression has at most {MAX_ITEMS:,} numbers", "use an axis")
+    return list(numbers)
+
+
+def _round(value: float, digits: int | None = None) -> Any:
+    if digits is not None and abs(digits) > 400:  # beyond any float; Python would build 10**digits
+        raise Refused("cannot round to so many digits")
+    return round(value, digits)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "all": all,
+    "any": any,
+    "ceil": math.ceil,
+    "exp": math.exp,
+    "float": float,
+    "floor": math.floor,
+    "int": int,
+    "len": len,
+    "log": math.log,
+    "log10": math.log10,
+    "max": max,
+    "mean": _mean,
+    "min": min,
+    "range": _range,
+    "round": _round,
+    "sorted": sorted,
+    "sqrt": math.sqrt,
+    "str": written,
+    "sum": sum,
+}
+"""The functions of expressions. Each ends soon and makes little, whatever it is given."""

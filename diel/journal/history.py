@@ -1,0 +1,213 @@
+"""The fold: what a run's records add up to.
+
+Workers' segments may be read in any order, and any record twice: a committed result beats all
+else, a later attempt beats an earlier one, and a controller's verdict counts until the next
+controller takes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from diel.journal.segment import Record, epoch_of
+from diel.states import RunState, TaskState
+
+MAX_FAILURES = 1000
+"""How many failures are kept with their messages; the rest are counted."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A task that was handed out and has not ended: how far its latest attempt is known to be."""
+
+    number: int
+    state: TaskState
+    time: float = 0.0
+    worker: str = ""
+
+
+@dataclass(slots=True)
+class StageHistory:
+    """What is known of one stage's tasks: a byte each, and more only for those under way."""
+
+    kind: str
+    total: int
+    states: bytearray
+    parts: dict[str, str] = field(default_factory=dict)
+    under_way: dict[int, Attempt] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    """The latest attempt of the tasks that were handed out and have no result, or needed several."""
+    seconds: float = 0.0
+    """Time of all committed attempts together."""
+    timed: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """How many tasks are in each state."""
+        found = {state.label: self.states.count(state) for state in TaskState}
+        found["waiting"] += self.total - len(self.states)
+        return found
+
+    def state(self, index: int) -> TaskState:
+        return TaskState(self.states[index]) if index < len(self.states) else TaskState.WAITING
+
+    def set(self, index: int, state: TaskState) -> None:
+        if index >= len(self.states):
+            self.states.extend(bytes(index + 1 - len(self.states)))
+        self.states[index] = state
+
+
+@dataclass
+class History:
+    """The state of a run, folded from its records."""
+
+    stages: dict[str, StageHistory] = field(default_factory=dict)
+    failures: dict[tuple[str, int], Record] = field(default_factory=dict)
+    state: RunState = RunState.PENDING
+    epoch: int = 0
+    began: float = 0.0
+    ended: float | None = None
+    uses: set[str] = field(default_factory=set)
+    """Earlier runs whose results this one took from the cache."""
+
+    def apply(self, record: Record, worker: str = "") -> None:
+        """Folds one record in; unknown events are left alone (a newer diel may have written them)."""
+        handler = _HANDLERS.get(record["event"])
+        if handler is not None:
+            handler(self, record, worker)
+
+    def stage(self, name: str) -> StageHistory:
+        return self.stages.setdefault(name, StageHistory("analysis", 0, bytearray()))
+
+    def _controller(self, record: Record, worker: str) -> None:
+        self.epoch = max(self.epoch, record["epoch"])
+        self.state, self.ended = RunState.RUNNING, None
+        self.began = min(self.began or record["time"], record["time"])
+        if record["epoch"] > 1:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """A new controller tries again what its predecessor gave up."""
+        self.failures.clear()
+        for stage in self.stages.values():
+            gone = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED, TaskState.QUEUED)
+            for state in gone:
+                stage.states = stage.states.replace(bytes([state]), bytes([TaskState.WAITING]))
+            stage.states = stage.states.replace(
+                bytes([TaskState.RUNNING]), bytes([TaskState.WAITING])
+            )
+            stage.under_way.clear()
+
+    def _stage(self, record: Record, worker: str) -> None:
+        stage = self.stage(record["stage"])
+        stage.kind, stage.total = record["kind"], record["total"]
+        stage.parts = record.get("parts", {})
+
+    def _queued(self, record: Record, worker: str) -> None:
+        stage = self.stage(record["stage"])
+        attempts = record.get("attempts") or [1] * len(record["tasks"])
+        for index, attempt in zip(record["tasks"], attempts, strict=True):
+            self._advance(stage, index, Attempt(attempt, TaskState.QUEUED, record["time"]))
+
+    def _start(self, record: Record, worker: str) -> None:
+        attempt = Attempt(record["attempt"], TaskState.RUNNING, record["time"], worker)
+        self._advance(self.stage(record["stage"]), record["index"], attempt, worker)
+
+    def _fail(self, record: Record, worker: str) -> None:
+        attempt = Attempt(record["attempt"], TaskState.READY, record["time"], worker)
+        self._advance(self.stage(record["stage"]), record["index"], attempt, worker)
+
+    def _release(self, record: Record, worker: str) -> None:
+        stage = self.stage(record["stage"])
+        for index in record["tasks"]:
+            attempt = stage.under_way.get(index)
+            if attempt is not None and attempt.state == TaskState.QUEUED:
+                del stage.under_way[index]
+                stage.set(index, TaskState.READY)
+
+    def _advance(self, stage: StageHistory, index: int, attempt: Attempt, worker: str = "") -> None:
+        """Takes a later attempt, or a later step of the same one; a verdict stays.
+
+        What a worker of an earlier controller began and did not commit counts as an attempt, no more.
+        """
+        if stage.state(index).good:
+            return
+        stage.attempts[index] = max(attempt.number, stage.attempts.get(index, 0))
+        if stage.state(index).ended or (worker and epoch_of(worker) < self.epoch):
+            return
+        known = stage.under_way.get(index)
+        if known is None or (attempt.number, _STEP[attempt.state]) >= (known.number, _STEP[known.state]):
+            stage.under_way[index] = attempt
+            stage.set(index, attempt.state)
+
+    def _done(self, record: Record, worker: str) -> None:
+        stage = self.stage(record["stage"])
+        index = record["index"]
+        if not stage.state(index).good:
+            stage.seconds += record.get("seconds", 0.0)
+            stage.timed += 1
+        self._commit(stage, record, TaskState.DONE)
+
+    def _cached(self, record: Record, worker: str) -> None:
+        self.uses.add(record["run"])
+        self._commit(self.stage(record["stage"]), record, TaskState.CACHED)
+
+    def _commit(self, stage: StageHistory, record: Record, state: TaskState) -> None:
+        index = record["index"]
+        if not stage.state(index).good:
+            stage.set(index, state)
+        stage.under_way.pop(index, None)
+        if stage.attempts.get(index) == 1:
+            del stage.attempts[index]
+        self.failures.pop((record["stage"], index), None)
+
+    def _verdict(self, record: Record, worker: str) -> None:
+        stage = self.stage(record["stage"])
+        state = _VERDICTS[record["event"]]
+        for index in spread(record["tasks"]):
+            if not stage.state(index).good:
+                stage.set(index, state)
+                stage.under_way.pop(index, None)
+        if state == TaskState.FAILED and len(self.failures) < MAX_FAILURES:
+            self.failures[(record["stage"], record["tasks"][0][0])] = record
+
+    def _end(self, record: Record, worker: str) -> None:
+        self.state = RunState(record["state"])
+        self.ended = record["time"]
+        for stage in self.stages.values():
+            stage.under_way.clear()
+
+
+_STEP = {TaskState.QUEUED: 0, TaskState.RUNNING: 1, TaskState.READY: 2}
+_VERDICTS = {"failed": TaskState.FAILED, "skipped": TaskState.SKIPPED, "cancelled": TaskState.CANCELLED}
+_HANDLERS = {
+    "controller": History._controller,
+    "stage": History._stage,
+    "queued": History._queued,
+    "start": History._start,
+    "fail": History._fail,
+    "release": History._release,
+    "done": History._done,
+    "cached": History._cached,
+    "failed": History._verdict,
+    "skipped": History._verdict,
+    "cancelled": History._verdict,
+    "end": History._end,
+}
+
+
+def ranges(indices: Iterable[int]) -> list[list[int]]:
+    """Ascending indices as [first, last] pairs: a million skipped tasks are one pair."""
+    found: list[list[int]] = []
+    for index in indices:
+        if found and found[-1][1] == index - 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return found
+
+
+def spread(pairs: Iterable[Iterable[int]]) -> Iterable[int]:
+    """The indices that `ranges` packed."""
+    for first, last in pairs:
+        yield from range(first, last + 1)

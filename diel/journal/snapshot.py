@@ -1,0 +1,125 @@
+"""A snapshot: the fold of a journal up to some offset in each segment.
+
+Reading a run is loading its snapshot and folding what was appended since; without a snapshot it is
+folding everything. A snapshot is only ever a shortcut: losing one loses nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from diel.journal.history import Attempt, History, StageHistory
+from diel.journal.segment import Record, read_segment, segments
+from diel.paths import RunPaths
+from diel.states import RunState, TaskState
+
+VERSION = 1
+
+
+@dataclass
+class Reader:
+    """A run's history and how far each of its segments has been read."""
+
+    paths: RunPaths
+    history: History = field(default_factory=History)
+    offsets: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What the controller adds for readers: how many tasks of each stage are ready."""
+
+    def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
+        """Folds what was appended since the last time; `seen` is told each record and its place."""
+        for name in segments(self.paths.journal):
+            path = self.paths.journal / name
+            offset = self.offsets.get(name, 0)
+            try:
+                if os.path.getsize(path) <= offset:
+                    continue
+            except FileNotFoundError:
+                continue
+            worker = name if name.startswith("worker") else ""
+            for start, end, record in read_segment(path, offset):
+                self.offsets[name] = end
+                if record is not None:
+                    self.history.apply(record, worker)
+                    if seen is not None:
+                        seen(name, start, record)
+
+    def save(self) -> None:
+        """Writes the snapshot in one step."""
+        document = {
+            "version": VERSION,
+            "offsets": self.offsets,
+            "notes": self.notes,
+            "state": self.history.state,
+            "epoch": self.history.epoch,
+            "began": self.history.began,
+            "ended": self.history.ended,
+            "uses": sorted(self.history.uses),
+            "stages": {name: _pack(stage) for name, stage in self.history.stages.items()},
+            "failures": list(self.history.failures.values()),
+        }
+        temporary = self.paths.snapshot.with_suffix(".part")
+        temporary.write_text(json.dumps(document), encoding="utf-8", errors="surrogateescape")
+        os.replace(temporary, self.paths.snapshot)
+
+
+def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
+    """A run as its files tell it now."""
+    reader = (_load(paths) if snapshot else None) or Reader(paths)
+    reader.catch_up()
+    return reader
+
+
+def _load(paths: RunPaths) -> Reader | None:
+    try:
+        document = json.loads(paths.snapshot.read_text(encoding="utf-8", errors="surrogateescape"))
+        if document["version"] != VERSION:
+            return None
+        history = History(
+            stages={name: _unpack(stage) for name, stage in document["stages"].items()},
+            failures={(r["stage"], r["tasks"][0][0]): r for r in document["failures"]},
+            state=RunState(document["state"]),
+            epoch=document["epoch"],
+            began=document["began"],
+            ended=document["ended"],
+            uses=set(document["uses"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, zlib.error):
+        return None  # a shortcut that is not there is not an error
+    return Reader(paths, history, document["offsets"], document["notes"])
+
+
+def _pack(stage: StageHistory) -> dict[str, Any]:
+    return {
+        "kind": stage.kind,
+        "total": stage.total,
+        "states": base64.b64encode(zlib.compress(bytes(stage.states), 1)).decode(),
+        "parts": stage.parts,
+        "under_way": {str(index): asdict(attempt) for index, attempt in stage.under_way.items()},
+        "attempts": {str(index): number for index, number in stage.attempts.items()},
+        "seconds": stage.seconds,
+        "timed": stage.timed,
+    }
+
+
+def _unpack(packed: dict[str, Any]) -> StageHistory:
+    return StageHistory(
+        kind=packed["kind"],
+        total=packed["total"],
+        states=bytearray(zlib.decompress(base64.b64decode(packed["states"]))),
+        parts=packed["parts"],
+        under_way={
+            int(index): Attempt(a["number"], TaskState(a["state"]), a["time"], a["worker"])
+            for index, a in packed["under_way"].items()
+        },
+        attempts={int(index): number for index, number in packed["attempts"].items()},
+        seconds=packed["seconds"],
+        timed=packed["timed"],
+    )

@@ -1,0 +1,94 @@
+"""The lease: which controller drives a run, and whether it lives.
+
+Taking a run over is making the next controller segment: the file system lets one succeed. The lease
+file says who that was; its modification time is the heartbeat.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from diel.errors import UsageError
+from diel.journal.segment import SegmentWriter, epoch_of, segments
+from diel.paths import RunPaths
+
+HEARTBEAT = 2.0
+"""Seconds between heartbeats."""
+SILENCE = 60.0
+"""Seconds without a heartbeat after which a controller on another host counts as gone."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The controller of a run: its epoch, and which process it is."""
+
+    epoch: int
+    host: str
+    pid: int
+    started: float
+    """When the process began, in seconds since the epoch: tells it from a later one with its pid."""
+
+
+def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
+    """The lease and the age of its heartbeat in seconds; None where none was ever taken."""
+    try:
+        lease = Lease(**json.loads(paths.lease.read_text()))
+        return lease, max(0.0, time.time() - paths.lease.stat().st_mtime)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def is_alive(lease: Lease, age: float) -> bool:
+    """Whether a controller lives: by its process on this host, by its heartbeat on another."""
+    if lease.host != socket.gethostname():
+        return age < SILENCE
+    try:
+        process = psutil.Process(lease.pid)
+        return abs(process.create_time() - lease.started) < 2 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
+    """Makes this process the run's controller. Raises UsageError where another one drives it."""
+    held = read_lease(paths)
+    if held is not None and is_alive(*held):
+        raise UsageError(
+            f"{paths.run_id} is driven by process {held[0].pid} on {held[0].host} "
+            f"(heartbeat {held[1]:.0f} s ago); `diel cancel {paths.run_id}` stops it"
+        )
+    epoch = 1 + max((epoch_of(n) for n in segments(paths.journal) if n.startswith("controller")), default=0)
+    try:
+        segment = SegmentWriter(paths.controller_segment(epoch))
+    except FileExistsError as error:
+        raise UsageError(f"{paths.run_id}: another controller took over in this moment") from error
+    except OSError as error:
+        raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
+    process = psutil.Process()
+    lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time())
+    _write(paths.lease, json.dumps(asdict(lease)))
+    segment.append({"event": "controller", **asdict(lease), "time": time.time()})
+    return lease, segment
+
+
+def beat(paths: RunPaths) -> None:
+    """Shows that the controller lives."""
+    os.utime(paths.lease)
+
+
+def overtaken(paths: RunPaths, epoch: int) -> bool:
+    """Whether a later controller has taken the run over."""
+    return paths.controller_segment(epoch + 1).exists()
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".part")
+    temporary.write_text(text)
+    os.replace(temporary, path)

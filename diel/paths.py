@@ -1,0 +1,96 @@
+"""Every path of a run, made in this one file.
+
+    runs/<workflow>-<n>/
+        run.json                      what was asked for: workflow file, overrides, versions
+        workflow.yaml                 the text as it was when the run began
+        lease.json                    which controller drives the run; its mtime is the heartbeat
+        snapshot.json                 the folded journal up to some offsets, for a fast status
+        journal/controller-0001.jsonl one file a controller, numbered by epoch
+        journal/worker-….jsonl        one file a worker process
+        requests/cancel-….json        what users asked of the controller
+        axes/<axis>.jsonl             points of file, sample and derived axes
+        tasks/<stage>/<index>/        a task's directory; later attempts get <index>.<attempt>
+        logs/                         Parsl's logs and what workers capture
+        cache.keys                    sorted cache keys of the run's committed results
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def runs_dir(given: Path | None = None) -> Path:
+    """The directory that holds the runs: as given, or DIEL_RUNS, or `runs` here."""
+    return given if given is not None else Path(os.environ.get("DIEL_RUNS") or "runs")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """The files of one run, below `root` (absolute)."""
+
+    root: Path
+
+    @property
+    def run_id(self) -> str:
+        return self.root.name
+
+    @property
+    def run_file(self) -> Path:
+        return self.root / "run.json"
+
+    @property
+    def workflow(self) -> Path:
+        return self.root / "workflow.yaml"
+
+    @property
+    def lease(self) -> Path:
+        return self.root / "lease.json"
+
+    @property
+    def snapshot(self) -> Path:
+        return self.root / "snapshot.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal"
+
+    def controller_segment(self, epoch: int) -> Path:
+        return self.journal / f"controller-{epoch:04d}.jsonl"
+
+    @property
+    def requests(self) -> Path:
+        return self.root / "requests"
+
+    @property
+    def axes(self) -> Path:
+        return self.root / "axes"
+
+    def axis(self, name: str) -> Path:
+        return self.axes / f"{name}.jsonl"
+
+    @property
+    def tasks(self) -> Path:
+        return self.root / "tasks"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def captures(self) -> Path:
+        """Where workers catch the output of the task that they run."""
+        return self.logs / "captures"
+
+    @property
+    def cache_keys(self) -> Path:
+        return self.root / "cache.keys"
+
+    def task_dir(self, stage: str, index: int, attempt: int) -> Path:
+        return self.tasks / stage / task_dir_name(index, attempt)
+
+
+def task_dir_name(index: int, attempt: int) -> str:
+    """A new attempt gets a clean directory of its own."""
+    return str(index) if attempt == 1 else f"{index}.{attempt}"

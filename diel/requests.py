@@ -1,0 +1,58 @@
+"""What users ask of a running run: files in its `requests` directory, one writer each.
+
+The controller and the workers read them; nobody answers, for the journal shows what came of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diel.paths import RunPaths
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Stop everything, or some stages (`train`) and tasks (`train/3`) alone."""
+
+    targets: tuple[str, ...]
+
+    def covers(self, stage: str, index: int) -> bool:
+        return not self.targets or stage in self.targets or f"{stage}/{index}" in self.targets
+
+    @property
+    def everything(self) -> bool:
+        return not self.targets
+
+
+def ask_cancel(paths: RunPaths, targets: Sequence[str] = ()) -> None:
+    """Asks for the run, or some of its tasks, to be stopped."""
+    name = f"cancel-{time.time_ns():x}-{os.getpid()}.json"
+    temporary = paths.requests / f".{name}"
+    temporary.write_text(json.dumps({"targets": list(targets)}), encoding="utf-8")
+    os.replace(temporary, paths.requests / name)
+
+
+def read_cancels(paths: RunPaths, since: float = 0.0) -> list[Cancel]:
+    """The requests made after a time (seconds since the epoch), oldest first."""
+    found = []
+    try:
+        names = sorted(n for n in os.listdir(paths.requests) if n.startswith("cancel-"))
+    except FileNotFoundError:
+        return []
+    for name in names:
+        if int(name.split("-")[1], 16) / 1e9 >= since:
+            document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
+            found.append(Cancel(tuple(document["targets"])))
+    return found
+
+
+def changed(paths: RunPaths) -> float:
+    """When the last request was made: cheap to ask often."""
+    try:
+        return os.stat(paths.requests).st_mtime
+    except FileNotFoundError:
+        return 0.0

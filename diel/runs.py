@@ -1,0 +1,121 @@
+"""The runs of a project: made, named, found."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from diel.errors import UsageError, did_you_mean
+from diel.paths import RunPaths
+
+_RUN = re.compile(r"(?P<workflow>.+)-(?P<number>[0-9]+)")
+
+
+class RunFile(BaseModel):
+    """What was asked for when a run was made: all that `resume` needs besides the workflow's text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str
+    workflow: str
+    source: str
+    """The workflow file, absolute."""
+    cwd: str
+    site: str
+    hyperparameters: dict[str, Any]
+    origins: dict[str, str]
+    settings: tuple[str, ...] = ()
+    params_files: tuple[str, ...] = ()
+    use_cache: bool = True
+    begin_at: str | None = None
+    """The stage from which everything is computed anew (`run --from`)."""
+    created: float
+    host: str
+    user: str
+    diel: str
+    python: str
+
+    @property
+    def folder(self) -> Path:
+        """The workflow file's directory: where its files and modules are."""
+        return Path(self.source).parent
+
+
+def read_run_file(paths: RunPaths) -> RunFile:
+    """Raises UsageError where a directory holds no run."""
+    try:
+        return RunFile.model_validate_json(paths.run_file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{paths.root} holds no run that this diel can read: {error}") from error
+
+
+def create_run(runs: Path, workflow: str) -> RunPaths:
+    """Makes the next run's directory: `<workflow>-<n>`, n counting up."""
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        number = max((n for name, n in _numbered(runs) if name == workflow), default=0)
+        while True:
+            number += 1
+            paths = RunPaths((runs / f"{workflow}-{number}").absolute())
+            try:
+                paths.root.mkdir(mode=0o700)
+            except FileExistsError:
+                continue  # another run was made in this moment
+            for folder in (paths.journal, paths.requests, paths.tasks, paths.captures):
+                folder.mkdir(parents=True)
+            return paths
+    except OSError as error:
+        raise UsageError(f"cannot make a run in {runs}: {error.strerror or error}") from error
+
+
+def _numbered(runs: Path) -> list[tuple[str, int]]:
+    matches = (_RUN.fullmatch(name) for name in _listdir(runs))
+    return [(m["workflow"], int(m["number"])) for m in matches if m]
+
+
+def _listdir(runs: Path) -> list[str]:
+    try:
+        return os.listdir(runs)
+    except OSError:
+        return []
+
+
+def all_runs(runs: Path) -> list[RunPaths]:
+    """Every run, the oldest first."""
+    found = []
+    for name in _listdir(runs):
+        paths = RunPaths((runs / name).absolute())
+        try:
+            found.append((paths.run_file.stat().st_mtime_ns, _RUN.fullmatch(name) is None, name, paths))
+        except OSError:
+            continue
+    return [paths for *_, paths in sorted(found, key=lambda item: item[:3])]
+
+
+def find_run(runs: Path, name: str = "last") -> RunPaths:
+    """The run of this name; `last` is the newest, a workflow's name its newest, a path itself.
+
+    Raises UsageError with the nearest name where there is none.
+    """
+    known = all_runs(runs)
+    if name != "last":
+        exact = [paths for paths in known if paths.run_id == name]
+        if not exact and (Path(name) / "run.json").is_file():
+            exact = [RunPaths(Path(name).absolute())]
+        known = exact or [paths for paths in known if _workflow_of(paths) == name]
+    if not known:
+        if name == "last":
+            raise UsageError(f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR")
+        names = [paths.run_id for paths in all_runs(runs)]
+        hint = did_you_mean(name, names) or "`diel list` shows the runs"
+        raise UsageError(f"no run '{name}' in {runs}; {hint}")
+    return known[-1]
+
+
+def _workflow_of(paths: RunPaths) -> str | None:
+    match = _RUN.fullmatch(paths.run_id)
+    return match["workflow"] if match else None

@@ -1,0 +1,1 @@
+"""What runs in a worker process: bundles of tasks, one task at a time."""

@@ -1,0 +1,36 @@
+"""A worker at the end of a pipe: reads pickled bundles, writes pickled reports.
+
+    python -m diel.worker
+
+Ends when its pipe does: a worker whose controller is gone finishes the task that it is at, commits
+the result for `resume` to find, and exits.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+
+from diel.worker.process import run_bundle
+
+
+def main() -> None:
+    """Serves one bundle after the other."""
+    source = os.fdopen(os.dup(0), "rb")
+    target = os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    sys.stdout.flush()
+    while True:
+        try:
+            bundle = pickle.load(source)  # noqa: S301 - the pipe's other end is the controller
+        except EOFError:
+            return
+        pickle.dump(run_bundle(bundle), target)
+        target.flush()
+
+
+if __name__ == "__main__":
+    main()

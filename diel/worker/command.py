@@ -1,0 +1,104 @@
+"""Running one attempt of a command, in a process group of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from diel.artifacts import Artifacts, Values, collect_files, collect_result
+from diel.errors import ModuleError
+from diel.states import FailureClass
+from diel.worker.bundle import Failure, Job, Request
+from diel.worker.reaper import signal_group
+from diel.worker.watchdog import Watchdog, Watched
+
+_RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
+_NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
+MAX_WORDS = 2 * 1024 * 1024
+MAX_WORD = 128 * 1024
+"""Bytes that Linux takes for all words of a command line (about), and for one."""
+
+
+def run_command(
+    job: Job, request: Request, task_dir: Path, run_dir: Path, env: Mapping[str, str], dog: Watchdog, w: Watched
+) -> tuple[Values, Artifacts]:
+    """Runs the command in `task_dir` and collects what it made.
+
+    Raises Failure where it cannot start (`launch`), exits with another code than 0 or lacks an
+    output (`app`), or was ended by the watchdog (its verdict).
+    """
+    assert request.command is not None
+    for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
+        if value:
+            Path(env[name]).write_text(json.dumps(value), encoding="utf-8", errors="surrogateescape")
+    for path in request.outputs.values():
+        if "/" in path:
+            (task_dir / path).parent.mkdir(parents=True, exist_ok=True)
+    spawn((*job.launcher, *request.command), env, dog, w)
+    try:
+        values = collect_result(Path(env["DIEL_RESULT"]), job.values)
+        return values, collect_files(request.outputs, task_dir, run_dir)
+    except ModuleError as error:
+        raise Failure(FailureClass.APP, str(error), 0) from error
+
+
+def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched: Watched) -> None:
+    """Runs a program to its end in a process group of its own. Raises Failure unless it exits with 0."""
+    _check_length(words)
+    program = _find(words[0], env.get("PATH", os.defpath))
+    if program is None:
+        raise Failure(FailureClass.LAUNCH, f"no program '{words[0]}' on PATH")
+    try:
+        child = os.posix_spawn(
+            program, words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise Failure(FailureClass.LAUNCH, f"cannot start '{words[0]}': {reason}") from error
+    watched.group = child
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    with dog.lock:
+        dog.end()
+        signal_group(child, signal.SIGKILL)  # what the command left running in its group
+        _, status = os.waitpid(child, 0)
+    if watched.verdict is not None:
+        raise watched.verdict
+    code = os.waitstatus_to_exitcode(status)
+    if code > 0:
+        raise Failure(FailureClass.APP, f"exit code {code}{_meaning(code)}", code)
+    if code < 0:
+        raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
+
+
+def _check_length(words: tuple[str, ...]) -> None:
+    sizes = [len(word.encode("utf-8", "surrogateescape")) for word in words]
+    if max(sizes) > MAX_WORD or sum(sizes) > MAX_WORDS:
+        raise Failure(
+            FailureClass.LAUNCH,
+            f"the command line is {sum(sizes)} bytes long, more than the system takes; "
+            "read a long list from the file DIEL_INPUTS instead",
+        )
+
+
+@cache
+def _find(program: str, path: str) -> str | None:
+    return program if "/" in program else shutil.which(program, path=path)
+
+
+def _meaning(code: int) -> str:
+    known = {126: ": not executable", 127: ": command not found"}
+    if code in known:
+        return known[code]
+    return f": killed by {_signal_name(code - 128)}" if 128 < code <= 128 + 64 else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,128 @@
+"""Calling one attempt of a Python module, in this process or on MPI ranks."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts import Artifacts, Values, collect_returned
+from diel.catalogue import Module, load_function
+from diel.context import Context
+from diel.errors import DielError, ModuleError
+from diel.states import FailureClass
+from diel.worker.bundle import Failure, Job, Request
+from diel.worker.command import spawn
+from diel.worker.watchdog import Watchdog, Watched
+
+CALL_FILE = ".call.pickle"
+RETURN_FILE = ".return.json"
+
+
+def call_function(
+    job: Job, request: Request, task_dir: Path, run_dir: Path, context: Context
+) -> tuple[Values, Artifacts]:
+    """Calls the module in this process. Raises Failure with the traceback's last line."""
+    assert job.module is not None
+    return call(job.module, request, context, None, task_dir, run_dir)
+
+
+def call(
+    module: Module, request: Request, context: Context, communicator: Any, task_dir: Path, run_dir: Path
+) -> tuple[Values, Artifacts]:
+    """Calls a module and collects what it returned; anything that it raises becomes a Failure."""
+    try:
+        function = load_function(module)
+    except DielError as error:
+        raise Failure(FailureClass.LAUNCH, str(error)) from error
+    except BaseException as error:  # an import may raise anything, SystemExit included
+        raise _failure(FailureClass.LAUNCH, f"cannot import {module.reference}: ", error) from error
+    try:
+        returned = function(**arguments(module, request, context, communicator))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise _failure(FailureClass.APP, "", error) from error
+    if context.rank:
+        return {}, {}
+    try:
+        return collect_returned(returned, task_dir, run_dir)
+    except ModuleError as error:
+        raise Failure(FailureClass.APP, str(error)) from error
+
+
+def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
+    traceback.print_exception(error)
+    text = str(error)
+    return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}")
+
+
+def arguments(module: Module, request: Request, context: Context, communicator: Any) -> dict[str, Any]:
+    """The function's arguments: what `params` and `inputs` give, and what diel fills in."""
+    given = {**request.params, **request.inputs}
+    found: dict[str, Any] = {}
+    for parameter in module.signature.parameters:
+        if parameter.injected == "context":
+            found[parameter.name] = context
+        elif parameter.injected == "communicator":
+            found[parameter.name] = communicator
+        elif parameter.name in given:
+            found[parameter.name] = _as_annotated(parameter.annotation, given.pop(parameter.name))
+    if module.signature.variadic:
+        found.update(given)
+    return found
+
+
+def _as_annotated(annotation: str, value: Any) -> Any:
+    """Files arrive as text; a parameter annotated with Path, or a list of them, gets Paths."""
+    if "Path" not in annotation:
+        return value
+    if isinstance(value, str):
+        return Path(value)
+    return [Path(item) for item in value] if isinstance(value, list) else value
+
+
+def call_on_ranks(
+    job: Job,
+    request: Request,
+    task_dir: Path,
+    run_dir: Path,
+    context: Context,
+    env: Mapping[str, str],
+    dog: Watchdog,
+    watched: Watched,
+) -> tuple[Values, Artifacts]:
+    """Starts the module on MPI ranks; rank 0's return value is the result."""
+    call_file, return_file = task_dir / CALL_FILE, task_dir / RETURN_FILE
+    call_file.write_bytes(pickle.dumps((job.module, request, context, run_dir)))
+    try:
+        spawn((*job.launcher, sys.executable, "-m", "diel.worker.ranks", str(call_file)), env, dog, watched)
+        values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
+    except Failure as failure:
+        raise _told_by_rank(return_file, failure) from failure
+    except (OSError, ValueError) as error:
+        raise Failure(FailureClass.APP, f"rank 0 left no result: {error}") from error
+    finally:
+        call_file.unlink(missing_ok=True)
+    return_file.unlink(missing_ok=True)
+    return values, artifacts
+
+
+def _told_by_rank(path: Path, failure: Failure) -> Failure:
+    """The failure that a rank wrote down before it ended, where that says more than an exit code."""
+    if failure.kind != FailureClass.APP:
+        return failure
+    told = sorted(path.parent.glob(f"{RETURN_FILE}.failure.*"))
+    if not told:
+        return failure
+    kind, message = json.loads(told[0].read_text(encoding="utf-8"))
+    for file in told:
+        file.unlink(missing_ok=True)
+    return Failure(kind, message, failure.exit_code)
+
+
+Call = Callable[..., tuple[Values, Artifacts]]

@@ -1,0 +1,259 @@
+"""A worker: a process that runs bundles and commits each result to its own segment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from diel.context import Context
+from diel.errors import JournalError
+from diel.journal.segment import Record, SegmentWriter, worker_segment_name
+from diel.lease import overtaken
+from diel.paths import RunPaths
+from diel.worker.bundle import Bundle, Failure, Job, Report, Request
+from diel.worker.capture import Capture
+from diel.worker.command import run_command
+from diel.worker.function import call_function, call_on_ranks
+from diel.worker.watchdog import Watchdog, Watched
+
+
+class Worker:
+    """Runs the tasks of one run in this process, one at a time."""
+
+    def __init__(self, run_dir: str, epoch: int) -> None:
+        self.paths = RunPaths(Path(run_dir))
+        self.epoch = epoch
+        process = psutil.Process()
+        name = worker_segment_name(epoch, socket.gethostname(), process.pid)
+        self.segment = SegmentWriter(self.paths.journal / name)
+        self.segment.append(
+            {
+                "event": "worker",
+                "host": socket.gethostname(),
+                "pid": process.pid,
+                "started": process.create_time(),
+                "time": time.time(),
+            }
+        )
+        self.capture = Capture(self.paths.captures, name.removesuffix(".jsonl"))
+        self.nothing = self.paths.captures / "nothing.json"
+        self.nothing.write_text("{}")
+        self.environ = dict(os.environ)
+        self._stage_made = ""
+        self._rest: deque[Request] = deque()
+        self._bundle: Bundle | None = None
+        self._attempt: tuple[Job, Request, float] | None = None
+        self.dog = Watchdog(self.paths, self._release_rest, self._give_up)
+
+    def run(self, bundle: Bundle) -> Report:
+        """Runs a bundle's tasks until they are done or the bundle's time slice is over."""
+        self._rest = deque(bundle.requests)
+        self._bundle = bundle
+        self.dog.look_again()
+        end = time.monotonic() + bundle.slice
+        records: list[tuple[int, Record]] = []
+        while not overtaken(self.paths, self.epoch):
+            with self.dog.lock:
+                if not self._rest or (records and time.monotonic() > end):
+                    break
+                request = self._rest.popleft()
+            records.append(self._run_attempt(bundle.job, request))
+        with self.dog.lock:
+            unstarted = tuple(request.index for request in self._rest)
+            self._rest.clear()
+        return Report(self.segment.name, tuple(records), unstarted)
+
+    def _release_rest(self) -> None:
+        """Hands back the tasks behind one that takes long, so that other workers can run them."""
+        with self.dog.lock:
+            if self._rest and self._bundle is not None:
+                self.segment.append(
+                    {
+                        "event": "release",
+                        "stage": self._bundle.job.stage,
+                        "bundle": self._bundle.number,
+                        "tasks": [request.index for request in self._rest],
+                    }
+                )
+                self._rest.clear()
+
+    def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record]:
+        began = time.time()
+        task_dir = self.paths.task_dir(job.stage, request.index, request.attempt)
+        in_process = job.module is not None and not job.launcher
+        watched = Watched(
+            job.stage, request.index, str(task_dir), time.monotonic(), job.timeout, in_process
+        )
+        self.segment.append(
+            {
+                "event": "start",
+                "stage": job.stage,
+                "index": request.index,
+                "attempt": request.attempt,
+                "time": began,
+                "bundle": self._bundle.number if self._bundle else 0,
+            }
+        )
+        self._attempt = (job, request, began)
+        record: Record
+        try:
+            self._make(job.stage, task_dir)
+            self.dog.begin(watched)
+            values, artifacts = self._execute(job, request, task_dir, began, watched)
+            with self.dog.lock:
+                self.dog.end()
+                record = self._done(job, request, began)
+                if values:
+                    record["values"] = values
+                if artifacts:
+                    record["artifacts"] = artifacts
+                if self._tidy(job, task_dir):
+                    record["output"] = True
+                return self.segment.append(record), record
+        except Failure as failure:
+            with self.dog.lock:
+                self.dog.end()
+                return self._fail(job, request, began, failure)
+        except (OSError, JournalError) as error:
+            with self.dog.lock:
+                self.dog.end()
+                failure = Failure("node", f"{type(error).__name__}: {error}")
+                return self._fail(job, request, began, failure)
+
+    def _make(self, stage: str, task_dir: Path) -> None:
+        if stage != self._stage_made:
+            task_dir.parent.mkdir(parents=True, exist_ok=True)
+            self._stage_made = stage
+        try:
+            os.mkdir(task_dir)
+        except FileExistsError:
+            shutil.rmtree(task_dir)
+            os.mkdir(task_dir)
+        os.chdir(task_dir)
+
+    def _execute(
+        self, job: Job, request: Request, task_dir: Path, began: float, watched: Watched
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        run_dir = self.paths.root
+        own = self._own_environment(job, request, task_dir, began)
+        if job.module is None or job.launcher:
+            env = {**self.environ, "OMP_NUM_THREADS": str(job.threads), **own, **request.env}
+            if job.module is None:
+                return run_command(job, request, task_dir, run_dir, env, self.dog, watched)
+            context = self._context(job, request, task_dir, began)
+            return call_on_ranks(job, request, task_dir, run_dir, context, env, self.dog, watched)
+        os.environ.update(own)
+        os.environ.update(request.env)
+        try:
+            context = self._context(job, request, task_dir, began)
+            return call_function(job, request, task_dir, run_dir, context)
+        finally:
+            os.chdir(run_dir)
+            for name in request.env:
+                if name in self.environ:
+                    os.environ[name] = self.environ[name]
+                else:
+                    os.environ.pop(name, None)
+
+    def _own_environment(
+        self, job: Job, request: Request, task_dir: Path, began: float
+    ) -> dict[str, str]:
+        deadline = "" if job.timeout is None else f"{began + job.timeout:.3f}"
+        base = str(task_dir)
+        return {
+            "DIEL_RUN_ID": self.paths.run_id,
+            "DIEL_RUN_DIR": str(self.paths.root),
+            "DIEL_STAGE": job.stage,
+            "DIEL_TASK_ID": f"{job.stage}/{request.index}",
+            "DIEL_ATTEMPT": str(request.attempt),
+            "DIEL_TASK_DIR": base,
+            "DIEL_PARAMS": f"{base}/.params.json" if request.params else str(self.nothing),
+            "DIEL_INPUTS": f"{base}/.inputs.json" if request.inputs else str(self.nothing),
+            "DIEL_RESULT": f"{base}/.result.json",
+            "DIEL_METRICS": f"{base}/.metrics.jsonl",
+            "DIEL_CHECKPOINT_DIR": f"{self.paths.tasks}/{job.stage}/{request.index}.checkpoint",
+            "DIEL_DEADLINE": deadline,
+        }
+
+    def _context(self, job: Job, request: Request, task_dir: Path, began: float) -> Context:
+        return Context(
+            task_dir=task_dir,
+            run_id=self.paths.run_id,
+            run_dir=self.paths.root,
+            stage=job.stage,
+            task_id=f"{job.stage}/{request.index}",
+            index=request.index,
+            attempt=request.attempt,
+            deadline=None if job.timeout is None else began + job.timeout,
+            params=request.params,
+            inputs=request.inputs,
+        )
+
+    def _done(self, job: Job, request: Request, began: float) -> Record:
+        now = time.time()
+        return {
+            "event": "done",
+            "stage": job.stage,
+            "index": request.index,
+            "attempt": request.attempt,
+            "time": now,
+            "seconds": round(now - began, 6),
+            "key": request.key,
+            "parts": request.parts,
+        }
+
+    def _fail(self, job: Job, request: Request, began: float, failure: Failure) -> tuple[int, Record]:
+        now = time.time()
+        record: Record = {
+            "event": "fail",
+            "stage": job.stage,
+            "index": request.index,
+            "attempt": request.attempt,
+            "time": now,
+            "seconds": round(now - began, 6),
+            "class": failure.kind,
+            "message": failure.message,
+            "exit_code": failure.exit_code,
+            "stderr_tail": self.capture.tail(),
+        }
+        try:
+            self._tidy(job, self.paths.task_dir(job.stage, request.index, request.attempt))
+        except OSError as error:
+            record["message"] += f" (and its output could not be kept: {error.strerror})"
+        return self.segment.append(record), record
+
+    def _tidy(self, job: Job, task_dir: Path) -> bool:
+        """Moves the output to the task; takes an empty directory away."""
+        caught = self.capture.collect(task_dir)
+        if job.module is not None and not caught:
+            try:
+                os.rmdir(task_dir)
+            except OSError:
+                return caught  # the module wrote something
+        return caught
+
+    def _give_up(self, failure: Failure) -> None:
+        """Commits the failure of a Python function; this process ends right after."""
+        if self._attempt is not None:
+            self._fail(*self._attempt, failure)
+
+
+_worker: Worker | None = None
+_making = threading.Lock()
+
+
+def run_bundle(bundle: Bundle) -> Report:
+    """The one function that Parsl sees: runs a bundle in this process's worker."""
+    global _worker  # noqa: PLW0603 - one worker a process is the point
+    with _making:
+        if _worker is None or (str(_worker.paths.root), _worker.epoch) != (bundle.run_dir, bundle.epoch):
+            _worker = Worker(bundle.run_dir, bundle.epoch)
+    return _worker.run(bundle)

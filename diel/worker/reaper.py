@@ -1,0 +1,71 @@
+"""Ending processes: a whole group, and whatever escaped from it.
+
+Every process of a task carries DIEL_TASK_DIR and every process of a run DIEL_RUN_DIR in its
+environment, so that one which made a session of its own is found all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import psutil
+
+GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+
+def signal_group(group: int, number: int) -> None:
+    """Signals a process group that may be gone already."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def marked(variable: str, value: str) -> Iterator[psutil.Process]:
+    """This user's processes with this environment variable, this process and its ancestors apart."""
+    mine = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    for process in psutil.process_iter():
+        if process.pid in mine:
+            continue
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(variable) == value:
+                yield process
+
+
+def end_marked(variable: str, value: str, grace: float = GRACE) -> int:
+    """Ends all processes with this environment variable; returns how many there were."""
+    processes = list(marked(variable, value))
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, stubborn = psutil.wait_procs(processes, timeout=grace)
+    for process in stubborn:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(stubborn, timeout=grace)
+    return len(processes)
+
+
+def kill_marked(variable: str, value: str) -> int:
+    """Kills all processes with this environment variable, and those that they start meanwhile."""
+    killed = 0
+    end = time.monotonic() + 10
+    while processes := list(marked(variable, value)):
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(processes, timeout=GRACE)
+        killed += len(processes)
+        if time.monotonic() > end:
+            break
+    return killed
+
+
+def kill_children() -> None:
+    """Kills every descendant of this process."""
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.send_signal(signal.SIGKILL)

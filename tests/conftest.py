@@ -1,0 +1,36 @@
+"""What every test shares: a clean environment, the checkout's root, and steady property tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The machines that run the tests are small and shared: no deadlines, and the same examples each time.
+settings.register_profile("diel", deadline=None, derandomize=True, database=None, max_examples=50)
+settings.load_profile("diel")
+
+_COLOUR = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes away what the caller's shell says to diel, so that a test sees the same on every machine."""
+    for name in list(os.environ):
+        if name.startswith("DIEL_") or name in _COLOUR:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of the checkout."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty directory that is the current one, so that `runs/` lands in it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
