@@ -19,6 +19,7 @@ LEFT_OUT   := .left-out
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
+.DELETE_ON_ERROR:
 .PHONY: help demo test lint format ruff types layers pytest benchmark campaign constraints debian clean
 
 help:  ## this list
@@ -100,9 +101,12 @@ $(BIN)/python:
 	@'$(PYTHON)' -m venv $(VENV)
 
 # Debian packages are a help, not a need: what cannot be installed is written down and said at the end.
+# python3-venv is asked for where $(PYTHON) cannot make the virtual environment without it.
 debian:
-	@rm -f $(LEFT_OUT); missing=; \
-	for package in $(DEBIAN_PACKAGES); do \
+	@rm -f $(LEFT_OUT); missing=; wanted="$(DEBIAN_PACKAGES)"; \
+	[ -x $(BIN)/python ] || '$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || \
+	  wanted="python3-venv $$wanted"; \
+	for package in $$wanted; do \
 	  dpkg -s $$package 2>/dev/null | grep -q '^Status: .* installed$$' || missing="$$missing $$package"; done; \
 	[ -n "$$missing" ] || exit 0; \
 	if ! command -v apt-get >/dev/null; then \
@@ -117,7 +121,7 @@ debian:
 	  why="apt-get failed: $$(printf '%s\n' "$$log" | grep '^E:' | tail -n 1)"; \
 	fi; \
 	for package in $$missing; do \
-	  echo "Debian package $$package, and the tests that need it (pytest says which it skips): $$why"; \
+	  echo "Debian package $$package (pytest says which tests are skipped without it): $$why"; \
 	done | tee $(LEFT_OUT)
 
 constraints:  ## renew constraints.txt: the newest versions that pyproject.toml allows

@@ -20,6 +20,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from diel.shipped import shipped
+
 
 def runs_dir(given: Path | None = None) -> Path:
     """The directory that holds the runs: as given, or DIEL_RUNS, or `runs` here."""
@@ -94,3 +96,9 @@ class RunPaths:
 def task_dir_name(index: int, attempt: int) -> str:
     """A new attempt gets a clean directory of its own."""
     return str(index) if attempt == 1 else f"{index}.{attempt}"
+
+
+def site_folders(folder: Path) -> tuple[Path, ...]:
+    """Where site files are looked for, the first of a name winning."""
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    return (folder / "schedulers", Path("schedulers"), home / "diel" / "schedulers", shipped("schedulers"))

@@ -6,21 +6,24 @@ import re
 from typing import Any
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_CLOCK = re.compile(r"(?:(\d+)-)?(\d{1,4}):([0-5]\d):([0-5]\d)")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[kKMGTP]i?B)")
+_NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
+_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d)")
+_CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-5][0-9]):([0-5][0-9])")
+_SIZE = re.compile(rf"({_NUMBER})\s*(B|[kKMGTP]i?B)")
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 MAX_DURATION = 366 * 86400.0
 MAX_SIZE = 2**60
 
 
 def parse_duration(value: Any) -> float:
-    """Seconds of `90s`, `10m`, `1h30m`, `01:30:00` or `1-12:00:00`.
+    """Seconds of `90s`, `10m`, `1h30m`, `01:30:00` or `1-12:00:00` (days-hours:minutes:seconds).
 
     Raises ValueError where there is no unit, and beyond 366 days.
     """
+    if _bare(value):
+        raise ValueError(f"found {_short(value)} without a unit; write {value}s, {value}m or {value}h")
     if not isinstance(value, str):
-        raise ValueError(f"expected a duration with a unit, such as 90s, 10m or 1h30m; found {value!r}")
+        raise ValueError(f"expected a duration such as 90s, 10m, 1h30m or 01:30:00, found {_short(value)}")
     text = value.strip()
     clock = _CLOCK.fullmatch(text)
     parts = _PART.findall(text)
@@ -30,9 +33,9 @@ def parse_duration(value: Any) -> float:
     elif parts and "".join(number + unit for number, unit in parts) == text:
         total = sum(float(number) * _UNITS[unit] for number, unit in parts)
     else:
-        raise ValueError(f"expected a duration such as 90s, 10m, 1h30m or 01:30:00; found {value!r}")
+        raise ValueError(f"expected a duration such as 90s, 10m, 1h30m or 01:30:00, found {_short(value)}")
     if total > MAX_DURATION:
-        raise ValueError(f"expected at most 366 days; found {value!r}")
+        raise ValueError(f"expected at most 366 days, found {_short(value)}")
     return total
 
 
@@ -41,17 +44,29 @@ def parse_size(value: Any) -> int:
 
     Raises ValueError where there is no unit, and beyond 1 EiB.
     """
-    if not isinstance(value, str):
-        raise ValueError(f"expected a size with a unit, such as 512MiB or 4GiB; found {value!r}")
-    match = _SIZE.fullmatch(value.strip())
+    if _bare(value):
+        raise ValueError(f"found {_short(value)} without a unit; write {value}MiB or {value}GiB")
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"expected a size such as 512MiB or 4GiB; found {value!r}")
+        raise ValueError(f"expected a size such as 512MiB or 4GiB, found {_short(value)}")
     number, unit = match.groups()
-    base = 1024 if "i" in unit else 1000
-    size = float(number) * base ** _POWERS.get(unit[0], 0)
+    base: int = 1024 if "i" in unit else 1000
+    size: float = float(number) * base ** _POWERS.get(unit[0], 0)
     if size > MAX_SIZE:
-        raise ValueError(f"expected at most 1 EiB; found {value!r}")
+        raise ValueError(f"expected at most 1 EiB, found {_short(value)}")
     return round(size)
+
+
+def _bare(value: Any) -> bool:
+    """Whether this is a number without a unit, short enough to be shown with one."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    digits = isinstance(value, str) and re.fullmatch(_NUMBER, value.strip()) is not None
+    return (number or digits) and len(str(value)) < 19 and float(value) >= 0
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}…"
 
 
 def format_duration(seconds: float) -> str:

@@ -68,7 +68,8 @@ def _syntax_tree(text: str, offset: int) -> ast.expr:
             warnings.simplefilter("ignore")  # Python warns of what it would not like in a program
             return ast.parse(flat, mode="eval").body
     except SyntaxError as error:
-        column = min(max((error.offset or 1) - 1, 0), len(text))
+        # Python gives no column, or one on a further line, where the text ends too soon
+        column = min(error.offset - 1, len(text)) if error.offset and error.lineno == 1 else len(text)
         raise ExpressionError("the expression cannot be read", offset + column, _advice(text)) from None
     except (RecursionError, MemoryError):
         raise ExpressionError("the expression is nested too deeply", offset) from None

@@ -32,6 +32,11 @@ class SegmentWriter:
     def name(self) -> str:
         return self.path.name
 
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+        return self._size
+
     def append(self, *records: Mapping[str, Any]) -> int:
         """Appends records and returns the offset of the first.
 

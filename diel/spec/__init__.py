@@ -3,15 +3,18 @@
 from diel.spec.axis import Axis, FileForm, Loop, Sample, SampleRange, Search, StaticForm
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.input import Input
-from diel.spec.model import Model
+from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
 from diel.spec.output import Output
 from diel.spec.resources import Resources
 from diel.spec.stage import Kind, Retries, Stage
 from diel.spec.workflow import Workflow
 
 __all__ = [
+    "MAX_POINTS",
     "Axis",
     "FileForm",
+    "Flaw",
+    "Flaws",
     "Hyperparameter",
     "Input",
     "Kind",

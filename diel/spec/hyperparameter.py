@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from diel.spec.model import Items, Json, Model, Number
+from diel.errors import did_you_mean
+from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, found, refuse
+
+_WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
+_KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
 
 
 class Hyperparameter(Model):
@@ -15,10 +19,104 @@ class Hyperparameter(Model):
     type: Literal["int", "float", "str", "bool", "choice"] = Field(
         description="Type of the value; `choice` takes one of `choices`."
     )
-    default: Json = Field(None, description="Value where no search, file or --set gives one.")
-    low: Number | None = Field(None, description="Smallest value allowed.")
-    high: Number | None = Field(None, description="Largest value allowed.")
-    log: bool = Field(False, description="Whether a search draws it on a logarithmic scale.")
-    step: Number | None = Field(None, description="Distance between the values that a search draws.")
-    choices: Items[Json] | None = Field(None, description="The values allowed.")
-    description: str = Field("", description="What it means, for readers.")
+    default: Json = Field(default=None, description="Value where no search, file or --set gives one.")
+    low: Number | None = Field(default=None, description="Smallest value allowed.")
+    high: Number | None = Field(default=None, description="Largest value allowed.")
+    log: bool = Field(default=False, description="Whether a search draws it on a logarithmic scale.")
+    step: Number | None = Field(default=None, description="Distance between the values that a search draws.")
+    choices: Items[Json] | None = Field(default=None, description="The values allowed.")
+    description: str = Field(default="", description="What it means, for readers.")
+
+    @property
+    def searchable(self) -> bool:
+        """Whether a search knows what to draw from."""
+        bounded = self.low is not None and self.high is not None
+        return self.type in ("bool", "choice") or (self.type != "str" and bounded)
+
+    def accept(self, value: Any) -> Any:
+        """The value as this type keeps it: a whole number becomes a float where one is wanted.
+
+        Raises Flaws where type or bounds do not fit.
+        """
+        if self.type == "choice":
+            return self._chosen(value)
+        if not _is_of(value, self.type):
+            raise refuse(f"expected {_WORDS[self.type]}, found {found(value)}", _type_hint(self.type, value))
+        if self.type in ("int", "float"):
+            self._check_bounds(value)
+        return float(value) if self.type == "float" else value
+
+    def _chosen(self, value: Any) -> Any:
+        choices = self.choices or ()
+        for choice in choices:
+            if choice == value and isinstance(choice, bool) == isinstance(value, bool):
+                return choice
+        listed = ", ".join(str(choice) for choice in choices)
+        hint = did_you_mean(str(value), [str(choice) for choice in choices])
+        raise refuse(f"expected one of {listed}, found {found(value)}", hint)
+
+    def _check_bounds(self, value: float) -> None:
+        if self.low is not None and not value >= self.low:
+            raise refuse(f"expected at least {self.low} (`low`), found {found(value)}")
+        if self.high is not None and not value <= self.high:
+            raise refuse(f"expected at most {self.high} (`high`), found {found(value)}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Hyperparameter:
+        flaws = _range_flaws(self) if self.type in ("int", "float") else _stray_flaws(self)
+        if self.type == "choice" and not self.choices:
+            flaws.append(Flaw("type `choice` needs `choices`", "write choices: [a, b]", ("choices",)))
+        if self.type != "choice" and self.choices is not None:
+            flaws.append(Flaw(f"`choices` goes with type `choice`, not `{self.type}`", "", ("choices",)))
+        for number, choice in enumerate(self.choices or ()):
+            if any(_same(choice, other) for other in (self.choices or ())[:number]):
+                flaws.append(Flaw(f"{found(choice)} is there twice", "", ("choices", number)))
+        if not flaws and self.default is not None:
+            try:
+                self.accept(self.default)
+            except Flaws as error:
+                flaws += [Flaw(flaw.message, flaw.hint, ("default",)) for flaw in error.flaws]
+        if flaws:
+            raise Flaws(*flaws)
+        return self
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    return isinstance(value, _KINDS[kind]) and (kind == "bool" or not isinstance(value, bool))
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _type_hint(kind: str, value: Any) -> str:
+    if kind == "int" and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}"
+    if kind == "str" and isinstance(value, int | float):
+        return "put it in quotes"
+    return ""
+
+
+def _range_flaws(given: Hyperparameter) -> list[Flaw]:
+    flaws = []
+    for word in ("low", "high", "step"):
+        bound = getattr(given, word)
+        if given.type == "int" and isinstance(bound, float):
+            flaws.append(Flaw(f"expected a whole number, found {found(bound)}", "", (word,)))
+    if given.low is not None and given.high is not None and given.low > given.high:
+        flaws.append(Flaw(f"low ({given.low}) is above high ({given.high})", "swap them", ("low",)))
+    if given.log and given.low is not None and given.low <= 0:
+        flaws.append(Flaw(f"a logarithmic scale needs low > 0, found {given.low}", "", ("low",)))
+    if given.log and given.step is not None:
+        flaws.append(Flaw("`step` makes no sense on a logarithmic scale", "drop one of them", ("step",)))
+    if given.step is not None and given.step <= 0:
+        flaws.append(Flaw(f"expected a step above zero, found {given.step}", "", ("step",)))
+    return flaws
+
+
+def _stray_flaws(given: Hyperparameter) -> list[Flaw]:
+    words = [word for word in ("low", "high", "step") if getattr(given, word) is not None]
+    words += ["log"] if given.log else []
+    return [
+        Flaw(f"`{word}` goes with int and float, not with type `{given.type}`", "", (word,)) for word in words
+    ]

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import keyword
+import math
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Strict,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from diel.values import parse_duration, parse_size
 
 NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
-RESERVED_NAMES = frozenset(
-    {"hp", "params", "inputs", "outputs", "files", "task", "run", "and", "or", "not", "in", "if"}
-    | {"else", "true", "false", "null", "True", "False", "None", "is", "for", "lambda"}
+RESERVED_NAMES = frozenset({"hp", "params", "inputs", "outputs", "files", "task", "run"}) | frozenset(
+    {*keyword.kwlist, "true", "false", "null"}
 )
+MAX_POINTS = 10**9
+"""The most points that one axis may have."""
 
 
 class Model(BaseModel):
@@ -21,7 +33,77 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
 
+@dataclass(frozen=True)
+class Flaw:
+    """Something that fields together get wrong: the key's path below the model, the message, a hint."""
+
+    message: str
+    hint: str = ""
+    key: tuple[str | int, ...] = ()
+
+
+class Flaws(ValueError):
+    """Raised by a validator: each flaw becomes a problem at its own place in the file."""
+
+    def __init__(self, *flaws: Flaw) -> None:
+        self.flaws = flaws
+        super().__init__("; ".join(flaw.message for flaw in flaws))
+
+
+def refuse(message: str, hint: str = "", *key: str | int) -> Flaws:
+    """The error to raise for a single flaw."""
+    return Flaws(Flaw(message, hint, key))
+
+
+def found(value: Any) -> str:
+    """A value as a message shows it: quoted, short, in YAML's words."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else (".inf" if value > 0 else "-.inf")
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _free_name(name: str) -> str:
+    if name in RESERVED_NAMES:
+        raise refuse(
+            f"'{name}' has a meaning of its own in expressions", f"take another name, such as {name}_"
+        )
+    return name
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise refuse(f"expected a finite number, found {found(value)}")
+    return value
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise refuse("expected more than zero")
+    return value
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise refuse("a NUL character can be no part of a path, a word or a variable")
+    return text
+
+
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=64)]
+
+Label = Annotated[Name, AfterValidator(_free_name)]
+"""The name of an axis, a parameter of an axis, a stage or a hyperparameter: expressions read it bare."""
+
+Text = Annotated[str, AfterValidator(_no_nul)]
+"""Text that the operating system gets as a path, a word or a variable."""
 
 Duration = Annotated[
     float,
@@ -30,9 +112,13 @@ Duration = Annotated[
 ]
 """Seconds, written with a unit."""
 
+Limit = Annotated[Duration, AfterValidator(_positive)]
+"""A duration above zero."""
+
 Size = Annotated[
     int,
     BeforeValidator(parse_size),
+    AfterValidator(_positive),
     WithJsonSchema({"type": "string", "examples": ["512MiB", "4GiB"]}),
 ]
 """Bytes, written with a unit."""
@@ -40,7 +126,8 @@ Size = Annotated[
 Json = Any
 """A YAML value: null, boolean, number, string, list or mapping of these."""
 
-Number = int | float
+Number = Annotated[int | float, BeforeValidator(_finite)]
+"""A finite number; a whole number stays one."""
 
 T = TypeVar("T")
 Items = Annotated[tuple[T, ...], Strict(False)]

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from diel.spec.model import Duration, Model, Name, Size
+from diel.spec.model import Limit, Model, Name, Size, refuse
+
+_MANY = 10_000_000
 
 
 class Resources(Model):
     """Without `ranks` a task is one process, and the `…_per_rank` keys are its own."""
 
-    nodes: int | None = Field(None, ge=1, description="Nodes that a task spans.")
-    ranks: int | None = Field(None, ge=1, description="MPI processes of a task.")
-    ranks_per_node: int | None = Field(None, ge=1, description="MPI processes on each node.")
-    cores_per_rank: int = Field(1, ge=1, description="Cores of each process.")
-    gpus_per_rank: int = Field(0, ge=0, description="GPUs of each process.")
-    memory: Size | None = Field(None, description="Memory of a task on each node.")
-    walltime: Duration | None = Field(None, description="Longest run time to plan for.")
-    pool: Name | None = Field(None, description="The site's pool to run in.")
+    nodes: int | None = Field(default=None, ge=1, le=_MANY, description="Nodes that a task spans.")
+    ranks: int | None = Field(default=None, ge=1, le=_MANY, description="MPI processes of a task.")
+    ranks_per_node: int | None = Field(
+        default=None, ge=1, le=_MANY, description="MPI processes on each node."
+    )
+    cores_per_rank: int = Field(default=1, ge=1, le=_MANY, description="Cores of each process.")
+    gpus_per_rank: int = Field(default=0, ge=0, le=_MANY, description="GPUs of each process.")
+    memory: Size | None = Field(default=None, description="Memory of a task on each node.")
+    walltime: Limit | None = Field(default=None, description="Longest run time to plan for.")
+    pool: Name | None = Field(default=None, description="The site's pool to run in.")
+
+    @property
+    def mpi(self) -> bool:
+        """Whether a task is launched under MPI."""
+        return self.ranks is not None or self.ranks_per_node is not None
 
     @property
     def processes(self) -> int:
-        return self.ranks or 1
+        """Processes of a whole task: `ranks`, or what nodes and ranks_per_node make together."""
+        if self.ranks_per_node is None:
+            return self.ranks or 1
+        return self.ranks or (self.nodes or 1) * self.ranks_per_node
 
     @property
     def cores(self) -> int:
@@ -32,3 +44,18 @@ class Resources(Model):
     def gpus(self) -> int:
         """GPUs of a whole task, on all its nodes."""
         return self.processes * self.gpus_per_rank
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Resources:
+        nodes, ranks, each = self.nodes, self.ranks, self.ranks_per_node
+        if ranks is None:
+            return self
+        if nodes is not None and each is not None and ranks != nodes * each:
+            hint = f"drop one of the three, or write ranks: {nodes * each}"
+            raise refuse(f"{ranks} ranks are not {nodes} nodes times {each} ranks_per_node", hint, "ranks")
+        if each is not None and each > ranks:
+            hint = f"write ranks_per_node: {ranks} or less"
+            raise refuse(f"{each} ranks_per_node, but only {ranks} ranks", hint, "ranks_per_node")
+        if nodes is not None and nodes > ranks:
+            raise refuse(f"{nodes} nodes, but only {ranks} ranks", "each node needs a rank", "nodes")
+        return self

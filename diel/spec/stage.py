@@ -2,56 +2,159 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from diel.spec.input import Input
-from diel.spec.model import Duration, Items, Json, Model, Name
+from diel.spec.model import Duration, Flaw, Flaws, Items, Json, Limit, Model, Name, Text, found, refuse
 from diel.spec.output import Output
 from diel.spec.resources import Resources
 
 Kind = Literal["simulation", "training", "inference", "analysis"]
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Retries(Model):
     """How often to try again, and how long to wait before."""
 
-    limit: int = Field(0, ge=0, le=1000, description="Attempts after the first.")
+    limit: int = Field(default=0, ge=0, le=1000, description="Attempts after the first.")
     backoff: Duration = Field(
-        1.0, ge=0, description="Wait before the first retry; doubles with each, up to 5 minutes."
+        default=1.0, ge=0, description="Wait before the first retry; doubles with each, up to 5 minutes."
     )
 
 
 def _count_to_retries(value: Any) -> Any:
-    return {"limit": value} if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(value, bool) or not isinstance(value, int | dict | Retries):
+        raise refuse(
+            f"expected a number of retries, found {found(value)}", "write 2, or {limit: 2, backoff: 10s}"
+        )
+    return {"limit": value} if isinstance(value, int) else value
+
+
+def _words(command: Any) -> Any:
+    """Checks a command: a text for the shell, or a list of words."""
+    if command is None:
+        return None
+    if isinstance(command, str) and not command.strip():
+        raise refuse("an empty command", "write a list of words, or a text for /bin/sh")
+    if isinstance(command, dict):
+        raise refuse("expected a list of words, or a text for /bin/sh; found a mapping")
+    if isinstance(command, list | tuple):
+        if not command:
+            raise refuse("an empty command", "the first word is the program")
+        flaws = [
+            Flaw(f"expected a word, found {found(word)}", "put it in quotes to pass it as it is", (place,))
+            for place, word in enumerate(command)
+            if isinstance(word, list | tuple | dict)
+        ]
+        flaws += [
+            Flaw("a NUL character can be no part of a word", "", (place,))
+            for place, word in enumerate(command)
+            if isinstance(word, str) and "\0" in word
+        ]
+        if command[0] == "":
+            flaws.append(Flaw("the program's name is empty", "the first word is the program", (0,)))
+        if flaws:
+            raise Flaws(*flaws)
+    return command
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    repeats = [number for number, name in enumerate(names) if name in names[:number]]
+    if repeats:
+        hint = "drop the second"
+        raise Flaws(*(Flaw(f"'{names[number]}' is there twice", hint, (number,)) for number in repeats))
+    return names
+
+
+def _variables(given: dict[str, Any]) -> dict[str, Any]:
+    flaws = []
+    for name in given:
+        if _VARIABLE.fullmatch(name) is None:
+            hint = "a variable's name has letters, digits and _, and starts with no digit"
+            flaws.append(Flaw(f"{found(name)} is no name of an environment variable", hint, (name,)))
+        elif name.startswith("DIEL_"):
+            flaws.append(
+                Flaw("variables that start with DIEL_ are set by diel", "take another name", (name,))
+            )
+    if flaws:
+        raise Flaws(*flaws)
+    return given
 
 
 class Stage(Model):
     """A node of the graph. Its tasks are the product of its axes' points."""
 
-    description: str = Field("", description="What it does, for readers.")
-    kind: Kind | None = Field(None, description="The module's kind where absent.")
+    description: str = Field(default="", description="What it does, for readers.")
+    kind: Kind | None = Field(default=None, description="The module's kind where absent.")
     module: str | None = Field(
-        None, min_length=1, description="Python function: `simulation.ising` or `package.module:function`."
+        default=None,
+        min_length=1,
+        description="Python function: `simulation.ising` or `package.module:function`.",
     )
-    command: str | Items[Json] | None = Field(
-        None, description="Any program: a list of words (no shell), or a string for /bin/sh."
+    command: Annotated[Text | Items[Json] | None, BeforeValidator(_words)] = Field(
+        default=None, description="Any program: a list of words (no shell), or a string for /bin/sh."
     )
-    over: Items[str] = Field((), description="Axes that the stage runs over.")
+    over: Annotated[Items[str], AfterValidator(_once)] = Field(
+        default=(), description="Axes that the stage runs over."
+    )
     inputs: dict[Name, Input] = Field(default_factory=dict, description="Data from other stages.")
-    after: Items[str] = Field((), description="Stages to wait for without taking data.")
+    after: Annotated[Items[str], AfterValidator(_once)] = Field(
+        default=(), description="Stages to wait for without taking data."
+    )
     params: dict[Name, Json] = Field(default_factory=dict, description="Parameters of the module.")
-    files: dict[Name, str] = Field(
+    files: dict[Name, Annotated[Text, Field(min_length=1)]] = Field(
         default_factory=dict, description="Files to read, relative to the workflow file."
     )
     outputs: dict[Name, Output] = Field(default_factory=dict, description="What a command makes.")
-    resources: Resources = Field(default_factory=Resources, description="What one task asks for.")
-    env: dict[str, str | int | float] = Field(
+    resources: Resources = Field(default=Resources(), description="What one task asks for.")
+    env: Annotated[dict[str, Text | int | float], AfterValidator(_variables)] = Field(
         default_factory=dict, description="Environment variables of the stage's tasks."
     )
     retries: Annotated[Retries, BeforeValidator(_count_to_retries)] = Field(
-        default_factory=Retries, description="Attempts after the first: a number, or limit and backoff."
+        default=Retries(), description="Attempts after the first: a number, or limit and backoff."
     )
-    timeout: Duration | None = Field(None, description="Longest run time; the task is killed after it.")
-    when: str | bool | None = Field(None, description="Expression: the task is skipped where it is false.")
+    timeout: Limit | None = Field(default=None, description="Longest run time; the task is killed after it.")
+    when: str | bool | None = Field(
+        default=None, description="Expression: the task is skipped where it is false."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Stage:
+        flaws = []
+        if self.module is not None and self.command is not None:
+            flaws.append(
+                Flaw(
+                    "a stage has a module or a command, found both",
+                    "drop one of them, or make two stages",
+                    ("command",),
+                )
+            )
+        elif self.module is None and self.command is None:
+            hint = "write module: NAME (`diel modules` lists them), or command: [PROGRAM, ...]"
+            flaws.append(Flaw("a stage needs a module or a command, found neither", hint))
+        elif self.module is not None and self.outputs:
+            hint = "drop `outputs`; what the function returns is what other stages read"
+            flaws.append(Flaw("a Python module returns its outputs", hint, ("outputs",)))
+        if isinstance(self.when, str) and not self.when.strip():
+            flaws.append(Flaw("an empty condition", "write an expression, or drop `when`", ("when",)))
+        flaws += _shared_paths(self.outputs)
+        if flaws:
+            raise Flaws(*flaws)
+        return self
+
+
+def _shared_paths(outputs: dict[str, Output]) -> list[Flaw]:
+    owners: dict[str, str] = {}
+    flaws = []
+    for name, output in outputs.items():
+        if output.path is None:
+            continue
+        path = "/".join(part for part in output.path.split("/") if part not in ("", "."))
+        if path in owners:
+            message = f"'{owners[path]}' and '{name}' are the same file {found(output.path)}"
+            flaws.append(Flaw(message, "give each output a file of its own", ("outputs", name)))
+        owners.setdefault(path, name)
+    return flaws

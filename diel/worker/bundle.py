@@ -63,6 +63,8 @@ class Report:
     """What became of a bundle. The records stand in the worker's segment, at these offsets."""
 
     segment: str
+    end: int
+    """How long the segment is now."""
     records: tuple[tuple[int, Record], ...]
     unstarted: tuple[int, ...]
 

@@ -69,7 +69,7 @@ class Worker:
         with self.dog.lock:
             unstarted = tuple(request.index for request in self._rest)
             self._rest.clear()
-        return Report(self.segment.name, tuple(records), unstarted)
+        return Report(self.segment.name, self.segment.size, tuple(records), unstarted)
 
     def _release_rest(self) -> None:
         """Hands back the tasks behind one that takes long, so that other workers can run them."""

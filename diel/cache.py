@@ -1,0 +1,176 @@
+"""The cache: results of earlier runs, found by their key.
+
+A run leaves a file of its keys behind, sorted, so that looking one up reads a few of its bytes and
+holds nothing in memory. A run that was killed has none; the next run that looks makes it from the
+journal. The file names the families of its keys (what the tasks of a stage share), so that runs
+which cannot have a key are not asked.
+
+    line of JSON: {"version": 1, "families": [...], "segments": [...]}
+    then, sorted: key (16 bytes), segment number (2 bytes), offset (6 bytes), big-endian
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diel.journal.segment import Record, decode, read_segment, segments
+from diel.paths import RunPaths
+from diel.runs import all_runs
+
+VERSION = 1
+_KEY = 16
+_ENTRY = _KEY + 2 + 6
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one run, open for reading."""
+
+    paths: RunPaths
+    segments: tuple[str, ...]
+    families: frozenset[str]
+    data: bytes | mmap.mmap
+    start: int
+    count: int
+
+    def find(self, key: bytes) -> tuple[str, int] | None:
+        """Segment and offset of the result with this key."""
+        low, high = 0, self.count - 1
+        low_key, high_key, wanted = 0, (1 << 64) - 1, int.from_bytes(key[:8])
+        while low <= high:  # keys are evenly spread, so a guess by proportion is nearly right
+            span = max(high_key - low_key, 1)
+            middle = low + min(max((wanted - low_key) * (high - low) // span, 0), high - low)
+            at = self.start + middle * _ENTRY
+            found = self.data[at : at + _KEY]
+            if found == key:
+                entry = self.data[at + _KEY : at + _ENTRY]
+                return self.segments[int.from_bytes(entry[:2])], int.from_bytes(entry[2:])
+            if found < key:
+                low, low_key = middle + 1, int.from_bytes(found[:8])
+            else:
+                high, high_key = middle - 1, int.from_bytes(found[:8])
+        return None
+
+
+class Cache:
+    """The results of the earlier runs in a directory; the newest run that has a key is asked."""
+
+    def __init__(self, runs: Path, but: RunPaths) -> None:
+        others = [paths for paths in reversed(all_runs(runs)) if paths.root != but.root]
+        self._keys = [keys for paths in others if (keys := open_keys(paths)) is not None]
+        self._by_family: dict[str, list[Keys]] = {}
+
+    def find(self, family: str, key: str) -> Record | None:
+        """The record of a result whose artifacts are all still there, with the `run` that made it."""
+        candidates = self._by_family.get(family)
+        if candidates is None:
+            candidates = [keys for keys in self._keys if family in keys.families]
+            self._by_family[family] = candidates
+        wanted = bytes.fromhex(key)
+        for keys in candidates:
+            place = keys.find(wanted)
+            record = None if place is None else _read(keys.paths, *place)
+            if record is not None and record.get("key") == key:
+                record.setdefault("run", keys.paths.run_id)
+                if _is_whole(record, keys.paths.root.parent):
+                    return record
+        return None
+
+
+def _read(paths: RunPaths, segment: str, offset: int) -> Record | None:
+    try:
+        with open(paths.journal / segment, "rb") as file:
+            file.seek(offset)
+            return decode(file.readline())
+    except OSError:
+        return None
+
+
+def _is_whole(record: Record, runs: Path) -> bool:
+    """Whether the artifacts are there, with their size."""
+    for artifact in record.get("artifacts", {}).values():
+        path = runs / record["run"] / artifact["path"]
+        try:
+            if not path.is_dir() and path.stat().st_size != artifact["size"]:
+                return False
+        except OSError:
+            return False
+    return True
+
+
+def open_keys(paths: RunPaths) -> Keys | None:
+    """The keys of a run, made from its journal where there are none; None where that cannot be done."""
+    try:
+        return _open(paths) or _open_made(paths)
+    except OSError:
+        return None
+
+
+def _open_made(paths: RunPaths) -> Keys | None:
+    if not paths.lease.exists():
+        return None
+    write_keys(paths)
+    return _open(paths)
+
+
+def _open(paths: RunPaths) -> Keys | None:
+    try:
+        with open(paths.cache_keys, "rb") as file:
+            line = file.readline()
+            header: dict[str, Any] = json.loads(line)
+            size = os.fstat(file.fileno()).st_size - len(line)
+            newest = max((p.stat().st_mtime_ns for p in _journal_files(paths)), default=0)
+            if header["version"] != VERSION or header["journal"] != newest:
+                return None
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (FileNotFoundError, ValueError, KeyError):
+        return None
+    names = tuple(header["segments"])
+    return Keys(paths, names, frozenset(header["families"]), data, len(line), size // _ENTRY)
+
+
+def _journal_files(paths: RunPaths) -> Iterator[Path]:
+    return (paths.journal / name for name in segments(paths.journal))
+
+
+def write_keys(paths: RunPaths) -> None:
+    """Makes the file of a run's keys from its journal, in one step."""
+    newest = max((p.stat().st_mtime_ns for p in _journal_files(paths)), default=0)
+    names = segments(paths.journal)
+    families: set[str] = set()
+    entries: list[bytes] = []
+    for number, name in enumerate(names):
+        for offset, _, record in read_segment(paths.journal / name):
+            if record is None:
+                continue
+            if record["event"] == "stage":
+                families.add(record.get("family", ""))
+            elif record["event"] in ("done", "cached") and record.get("key"):
+                entries.append(_entry(record["key"], number, offset))
+    _write(paths, names, families, entries, newest)
+
+
+def _entry(key: str, segment: int, offset: int) -> bytes:
+    return bytes.fromhex(key) + segment.to_bytes(2) + offset.to_bytes(6)
+
+
+def _write(
+    paths: RunPaths, names: list[str], families: Iterable[str], entries: list[bytes], newest: int
+) -> None:
+    header = {
+        "version": VERSION,
+        "families": sorted(families),
+        "segments": names,
+        "journal": newest,
+    }
+    temporary = paths.cache_keys.with_suffix(f".part-{os.getpid()}")
+    with open(temporary, "wb") as file:
+        file.write(json.dumps(header).encode() + b"\n")
+        file.writelines(sorted(entries))
+    os.replace(temporary, paths.cache_keys)

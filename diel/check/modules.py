@@ -1,0 +1,91 @@
+"""Checks of a Python module's stage: its parameters fit the function's signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from diel.catalogue import Module
+from diel.check.flaws import Check
+from diel.check.names import Names
+from diel.expressions import ExpressionError, parse_tree
+from diel.graph import Key
+
+
+def check_module(
+    found: Check, name: str, module: Module, names: Names, hyperparameters: Mapping[str, Any]
+) -> None:
+    """Names, types and bounds of what a stage gives its module."""
+    stage = found.workflow.stages[name]
+    here: Key = ("stages", name)
+    given, deferred = _given(found, name, names, hyperparameters)
+    if names.open_axes:  # its points may give any parameter
+        deferred |= {parameter.name for parameter in module.signature.parameters}
+    takes = {parameter.name for parameter in module.signature.parameters}
+    for label in names.parameters:
+        if label not in given and label in takes:
+            first = _first_value(found, names, label)
+            if first is _UNKNOWN:
+                deferred.add(label)
+            given[label] = first
+    for label, message, hint in module.signature.check(given, deferred):
+        found.add(_place(found, name, label, names), message, hint)
+    for label in stage.inputs:
+        if label in stage.params:
+            found.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
+    communicators = [p for p in module.signature.parameters if p.injected == "communicator"]
+    if communicators and communicators[0].required and stage.resources.ranks is None:
+        message = f"'{module.reference}' needs MPI ranks for its parameter '{communicators[0].name}'"
+        found.add((*here, "module"), message, "add `resources: {ranks: 2}`")
+
+
+_UNKNOWN = object()
+
+
+def _given(
+    found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]
+) -> tuple[dict[str, Any], set[str]]:
+    """What a stage gives its module, and the names whose value only a run will tell."""
+    stage = found.workflow.stages[name]
+    searched = {
+        parameter
+        for label in stage.over
+        if (axis := found.workflow.axes.get(label)) is not None and axis.search is not None
+        for parameter in axis.search.parameters
+    }
+    given: dict[str, Any] = {}
+    deferred: set[str] = set()
+    for label, value in stage.params.items():
+        given[label] = value
+        try:
+            tree = parse_tree(value)
+            if any(chain[0] != "hp" or chain[1] in searched for chain in tree.references):
+                deferred.add(label)
+            else:
+                given[label] = tree.value({"hp": hyperparameters})
+                if given[label] is None and not tree.constant:
+                    deferred.add(label)  # a hyperparameter without a default
+        except (ExpressionError, IndexError):
+            deferred.add(label)
+    for label in stage.inputs:
+        given.setdefault(label, None)
+        deferred.add(label)
+    return given, deferred
+
+
+def _first_value(found: Check, names: Names, parameter: str) -> Any:
+    points = found.points.get(names.parameters[parameter])
+    if points is None or len(points) == 0 or parameter not in points.parameters:
+        return _UNKNOWN
+    return points.values(0)[points.parameters.index(parameter)]
+
+
+def _place(found: Check, name: str, label: str | None, names: Names) -> Key:
+    stage = found.workflow.stages[name]
+    if label in stage.params:
+        return ("stages", name, "params", str(label))
+    if label in stage.inputs:
+        return ("stages", name, "inputs", str(label))
+    if label in names.parameters:
+        return ("axes", names.parameters[str(label)])
+    return ("stages", name, "params") if stage.params else ("stages", name, "module")

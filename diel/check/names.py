@@ -1,0 +1,129 @@
+"""Checks of expressions: they parse, and each name that they read is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from diel.check.flaws import Check
+from diel.errors import did_you_mean
+from diel.expressions import ExpressionError, Template, parse, parse_expression, walk
+from diel.graph import Key, parameters_of
+from diel.spec import Stage
+
+TASK_NAMES = ("id", "index", "attempt", "stage")
+RUN_NAMES = ("id", "dir")
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the expressions of a stage may read."""
+
+    parameters: Mapping[str, str]
+    """Axis parameters, and the axis that gives each."""
+    open_axes: tuple[str, ...]
+    """Axes whose parameters only a run will tell."""
+    keyed: Mapping[str, tuple[str, ...] | None]
+    """Names with a dot behind them: the keys they have, None for any."""
+
+
+def visible_names(found: Check, name: str) -> Names:
+    """The names that a stage's expressions may read."""
+    workflow = found.workflow
+    stage = workflow.stages[name]
+    parameters: dict[str, str] = {}
+    open_axes: list[str] = []
+    keyed: dict[str, tuple[str, ...] | None] = {}
+    for label in stage.over:
+        if label not in workflow.axes:
+            continue
+        known = parameters_of(workflow, label)
+        if known is None and label in found.points:
+            known = found.points[label].parameters
+        if known is None:
+            open_axes.append(label)
+        elif known != (label,):
+            keyed[label] = known
+        parameters.update(dict.fromkeys(known or (), label))
+    keyed |= {
+        "hp": tuple(workflow.hyperparameters),
+        "params": tuple(stage.params),
+        "inputs": tuple(stage.inputs),
+        "outputs": tuple(label for label, output in stage.outputs.items() if output.path is not None),
+        "files": tuple(stage.files),
+        "task": TASK_NAMES,
+        "run": RUN_NAMES,
+    }
+    keyed |= dict.fromkeys((other for other in workflow.stages if other != name), None)
+    return Names(parameters, tuple(open_axes), keyed)
+
+
+def check_expressions(found: Check, name: str, stage: Stage, names: Names) -> None:
+    """Parses every expression of a stage and looks its names up."""
+    here: Key = ("stages", name)
+    for key, template in _templates(here, stage):
+        if isinstance(template, ExpressionError):
+            found.add(key, template.message, template.hint, template.offset)
+            continue
+        place = key[2]
+        for chain in sorted(template.references):
+            problem = _missing(chain, names, str(place))
+            if problem is not None:
+                found.add(key, problem[0], problem[1], _offset(template.text, chain))
+    if isinstance(stage.command, str):
+        try:
+            parse(stage.command).check_shell()
+        except ExpressionError as error:
+            found.add((*here, "command"), error.message, error.hint, error.offset)
+
+
+def _offset(text: str, chain: tuple[str, ...]) -> int | None:
+    at = text.find(".".join(chain))
+    return at if at >= 0 else None
+
+
+def _templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | ExpressionError]]:
+    command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
+    for place, value in (("command", command), ("params", stage.params), ("env", stage.env)):
+        for path, template in walk(value):
+            yield (*here, place, *path), template
+    for label, output in stage.outputs.items():
+        for _, template in walk(output.path):
+            yield (*here, "outputs", label), template
+    if isinstance(stage.when, str):
+        try:
+            yield (*here, "when"), parse_expression(stage.when)
+        except ExpressionError as error:
+            yield (*here, "when"), error
+
+
+def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str] | None:
+    """What is wrong with a name, and a hint; None where it is there."""
+    first = chain[0]
+    if first in names.parameters:
+        return None
+    if first in names.open_axes:
+        return None
+    if first not in names.keyed:
+        known = [*names.parameters, *names.open_axes, *names.keyed]
+        near = did_you_mean(first, known)
+        if names.open_axes and not near:
+            return None  # the axis may give it: told when the axis is known
+        return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
+    if first == "params" and place == "params":
+        return "a parameter cannot read other parameters", "repeat the expression, or use a hyperparameter"
+    if first == "inputs" and place == "when":
+        return None
+    keys = names.keyed[first]
+    if len(chain) == 1:
+        if first in names.open_axes:
+            return None
+        example = (keys or ("OUTPUT",))[0] if keys != () else "NAME"
+        return f"'{first}' is not a value itself", f"say which one: {first}.{example}"
+    if keys is not None and chain[1] not in keys:
+        return f"no '{chain[1]}' in '{first}'", did_you_mean(chain[1], keys) or _listing(first, keys)
+    return None
+
+
+def _listing(first: str, keys: tuple[str, ...]) -> str:
+    return f"'{first}' has: {', '.join(keys)}" if keys else f"'{first}' is empty here"

@@ -1,0 +1,115 @@
+"""A workflow that was checked: spec, graph, modules and hyperparameters that fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+from diel.catalogue import Module, ModuleNotFound, find, search_path
+from diel.check.flaws import Check
+from diel.check.modules import check_module
+from diel.check.names import Names, check_expressions, visible_names
+from diel.check.outputs import check_outputs
+from diel.check.points import check_axes, check_picks
+from diel.errors import Problem, SpecError
+from diel.graph import StageGraph, build
+from diel.load import Document, examine, read_text
+from diel.registry import Hyperparameters, resolve
+from diel.spec import Workflow
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A workflow in which nothing is known to be wrong."""
+
+    document: Document
+    graph: StageGraph
+    modules: Mapping[str, Module]
+    """By stage, for the stages that run a Python module."""
+    hyperparameters: Hyperparameters
+    counts: Mapping[str, int | None]
+    """Points by axis; None where only a run will tell."""
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.document.spec
+
+    def kind(self, stage: str) -> str:
+        """Simulation, training, inference or analysis."""
+        module = self.modules.get(stage)
+        own = self.workflow.stages[stage].kind
+        return own or (module.signature.kind if module is not None else None) or "analysis"
+
+
+def check(
+    path: Path,
+    settings: Sequence[str] = (),
+    params_files: Sequence[Path] = (),
+    *,
+    folder: Path | None = None,
+    cwd: Path | None = None,
+    text: str | None = None,
+) -> Checked:
+    """Reads a workflow file and checks all of it.
+
+    `folder` is where its files and modules are looked for (the file's own directory), `text` stands
+    in for the file's content. Raises SpecError with every problem found, UsageError for settings
+    that do not fit.
+    """
+    document, problems = examine(read_text(path) if text is None else text, path)
+    if document is None:
+        raise SpecError(problems)
+    folder = (folder or path.parent).absolute()
+    workflow = document.spec
+    graph, flaws = build(workflow)
+    problems += [document.problem(flaw.key, flaw.message, flaw.hint) for flaw in flaws]
+    try:
+        hyperparameters = resolve(document, settings, params_files)
+    except SpecError as error:
+        raise SpecError([*problems, *error.problems]) from error
+    found = Check(document, folder)
+    counts = check_axes(found)
+    check_picks(found, graph)
+    modules = dict(_find_modules(found, folder, cwd or Path.cwd()))
+    values = {name: value.value for name, value in hyperparameters.values.items()}
+    for name, stage in workflow.stages.items():
+        names: Names = visible_names(found, name)
+        check_expressions(found, name, stage, names)
+        _check_files(found, name)
+        if name in modules:
+            check_module(found, name, modules[name], names, values)
+    check_outputs(found, graph, modules)
+    problems += found.problems
+    if problems:
+        raise SpecError(_once(problems))
+    return Checked(document, graph, modules, hyperparameters, counts)
+
+
+def _once(problems: Sequence[Problem]) -> list[Problem]:
+    """One problem a place: what follows from the first says nothing new."""
+    places: dict[tuple[int, int], Problem] = {}
+    for problem in problems:
+        places.setdefault((problem.line, problem.column), problem)
+    return list(places.values())
+
+
+def _find_modules(found: Check, folder: Path, cwd: Path) -> Iterator[tuple[str, Module]]:
+    folders = search_path(folder, cwd)
+    for name, stage in found.workflow.stages.items():
+        if stage.module is not None:
+            try:
+                yield name, find(stage.module, folders)
+            except ModuleNotFound as error:
+                found.add(("stages", name, "module"), error.message, error.hint)
+
+
+def _check_files(found: Check, name: str) -> None:
+    for label, path in found.workflow.stages[name].files.items():
+        whole = found.folder / path
+        if not whole.exists():
+            message = f"no file '{path}' in {found.document.path.parent}"
+            found.add(("stages", name, "files", label), message, "paths are relative to the workflow file")
+
+

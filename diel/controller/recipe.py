@@ -1,0 +1,318 @@
+"""A recipe: how a stage's tasks are made from their points and inputs.
+
+What is the same for all tasks is worked out once here; what differs is read through a scope that
+computes only the names that an expression asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts import content, digest_of
+from diel.catalogue import Module
+from diel.controller.link import Link
+from diel.controller.results import Artifact, Results, output_of, outputs_of
+from diel.controller.stage_run import StageRun
+from diel.errors import DielError, ModuleError
+from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
+from diel.paths import RunPaths
+from diel.spec import Stage
+from diel.worker.bundle import Job, Request
+
+SHELL = ("/bin/sh", "-e", "-c")
+
+
+class MissingInput(DielError):
+    """An input or expression asks for something that a task did not make."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A task with all its values: what a worker gets, and the key of its result."""
+
+    params: dict[str, Any]
+    inputs: dict[str, Any]
+    command: tuple[str, ...] | None
+    outputs: dict[str, str]
+    env: dict[str, str]
+    key: str
+    parts: tuple[str, str]
+
+    def request(self, index: int, attempt: int) -> Request:
+        return Request(
+            index,
+            attempt,
+            self.key,
+            self.parts,
+            self.params,
+            self.inputs,
+            self.command,
+            self.outputs,
+            self.env,
+        )
+
+
+class Recipe:
+    """Makes the requests of one stage."""
+
+    def __init__(
+        self,
+        run: StageRun,
+        module: Module | None,
+        links: list[Link],
+        results: Results,
+        hyperparameters: Mapping[str, Any],
+        folder: Path,
+        paths: RunPaths,
+        launcher: tuple[str, ...],
+    ) -> None:
+        stage = run.spec
+        self.run = run
+        self.module = module
+        self.links = links
+        self.results = results
+        self.hyperparameters = hyperparameters
+        self.paths = paths
+        self.files = {name: str((folder / path).resolve()) for name, path in stage.files.items()}
+        self.params = {name: parse_tree(value) for name, value in stage.params.items()}
+        self.env = {name: parse(str(value)) for name, value in stage.env.items()}
+        self.outputs = {n: parse(o.path) for n, o in stage.outputs.items() if o.path is not None}
+        self.when = _condition(stage.when)
+        self.words = _words(stage)
+        self.shell = parse(stage.command) if isinstance(stage.command, str) else None
+        self.job = Job(
+            stage=run.name,
+            module=module,
+            values={n: o.value for n, o in stage.outputs.items() if o.value is not None},
+            timeout=stage.timeout,
+            launcher=launcher,
+            threads=stage.resources.cores_per_rank,
+        )
+        self.inputs = {link.edge.name: link for link in links if link.edge.name is not None}
+        self.data = {(link.edge.upstream, link.edge.output): link for link in links if not link.edge.axis}
+        self.static_inputs = {
+            name: hyperparameters[given.source.removeprefix("hp.")]
+            for name, given in stage.inputs.items()
+            if given.source.startswith("hp.")
+        }
+        self.references = tuple(sorted(self._references()))
+        self.family_parts = self._family_parts(stage)
+        self.family = digest_of([self.family_parts])
+        self._broadcast: dict[tuple[str, str, tuple[int, ...]], Any] = {}
+        self._accepted = None if module is None else {p.name for p in module.signature.parameters}
+        if module is not None and module.signature.variadic:
+            self._accepted = None
+
+    def _references(self) -> set[tuple[str, ...]]:
+        found: set[tuple[str, ...]] = set()
+        for tree in self.params.values():
+            found |= tree.references
+        templates: list[Template | Tree] = [*self.env.values(), *self.outputs.values(), *self.words]
+        if self.shell is not None:
+            templates.append(self.shell)
+        for template in templates:
+            found |= template.references
+        return {
+            chain
+            for chain in found
+            if chain[0] not in ("run", "outputs", "files", "params", "inputs")
+            and chain[:2] != ("task", "attempt")
+        }
+
+    def _family_parts(self, stage: Stage) -> dict[str, str]:
+        """Digests of what all tasks of the stage share: the parts of the cache key but two."""
+        module = "" if self.module is None else f"{self.module.reference}:{self.module.function}"
+        digest = "" if self.module is None else self.module.digest
+        outputs = {name: [output.path, output.value] for name, output in stage.outputs.items()}
+        command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
+        return {
+            "module": digest_of([module, digest])[:16],
+            "command": digest_of([command, outputs])[:16],
+            "params": digest_of([dict(stage.params)])[:16],
+            "files": digest_of([[name, content(Path(path))[1]] for name, path in self.files.items()])[:16],
+            "env": digest_of([dict(stage.env)])[:16],
+        }
+
+    def is_wanted(self, index: int) -> bool:
+        """Whether `when` holds for a task. Raises ExpressionError and MissingInput."""
+        if self.when is None:
+            return True
+        return self.when if isinstance(self.when, bool) else bool(self.when.value(Scope(self, index)))
+
+    def resolve(self, index: int) -> Resolved:
+        """Everything about a task. Raises ExpressionError, MissingInput and ModuleError."""
+        scope = Scope(self, index)
+        point = scope.point
+        params = {name: tree.value(scope) for name, tree in self.params.items()}
+        given = {
+            name: value
+            for name, value in point.items()
+            if name not in params and (self._accepted is None or name in self._accepted)
+        }
+        params = {**given, **params}
+        inputs = scope["inputs"]
+        outputs = {name: template.text_value(scope) for name, template in self.outputs.items()}
+        for name, path in outputs.items():
+            _check_inside(name, path)
+        env = {name: template.text_value(scope) for name, template in self.env.items()}
+        key, parts = self._key(scope, point, inputs)
+        return Resolved(params, inputs, self._command(scope), outputs, env, key, parts)
+
+    def _command(self, scope: Scope) -> tuple[str, ...] | None:
+        if self.shell is not None:
+            return (*SHELL, self.shell.shell(scope))
+        if self.module is not None:
+            return None
+        return tuple(word for template in self.words for word in template.words(scope))
+
+    def _key(self, scope: Scope, point: dict[str, Any], inputs: dict[str, Any]) -> tuple[str, tuple[str, str]]:
+        own: dict[str, Any] = dict(point)
+        taken: dict[str, Any] = dict(inputs)
+        for chain in self.references:
+            name = ".".join(chain)
+            if (chain[0], chain[1] if len(chain) > 1 else None) in self.data:
+                taken[name] = scope.read(chain)
+            else:
+                own[name] = scope.read(chain)
+        params = _digest(own)
+        read = _digest(taken) if taken else ""
+        return digest_of([self.family, params, read]), (params[:16], read[:16])
+
+    def read(self, link: Link, index: int) -> Any:
+        """What a task reads along an edge: one output, or the list of the gathered ones."""
+        group = link.group_of_downstream(index)
+        if not link.edge.gathered:
+            return self._output(link, next(iter(link.members(group))))
+        place = (link.edge.upstream, str(link.edge.output), group)
+        if place not in self._broadcast:
+            self._broadcast.clear()  # the latest group is the one that more tasks will read
+            self._broadcast[place] = [self._output(link, one) for one in link.good_members(group)]
+        return self._broadcast[place]
+
+    def _output(self, link: Link, index: int) -> Any:
+        output = link.edge.output
+        assert output is not None
+        record = self.results.record(link.edge.upstream, index)
+        try:
+            return output_of(record, output, self.paths.root)
+        except KeyError:
+            point = link.up.point(index)
+            if output in point:
+                return point[output]
+            made = ", ".join(outputs_of(record)) or "nothing"
+            raise MissingInput(
+                f"{link.edge.upstream}/{index} made no '{output}'; it made: {made}"
+            ) from None
+
+
+class Scope(Mapping[str, Any]):
+    """The names that the expressions of one task may read."""
+
+    def __init__(self, recipe: Recipe, index: int) -> None:
+        self.recipe = recipe
+        self.index = index
+        self.point = recipe.run.point(index)
+        self._known: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.point:
+            return self.point[name]
+        if name not in self._known:
+            self._known[name] = self._find(name)
+        return self._known[name]
+
+    def read(self, chain: tuple[str, ...]) -> Any:
+        """The value of a dotted name, as far as it goes through mappings."""
+        value: Any = self
+        for name in chain:
+            if not isinstance(value, Mapping):
+                return value
+            value = value[name]
+        return value
+
+    def _find(self, name: str) -> Any:
+        recipe = self.recipe
+        match name:
+            case "hp":
+                return recipe.hyperparameters
+            case "files":
+                return recipe.files
+            case "params":
+                return {key: tree.value(self) for key, tree in recipe.params.items()}
+            case "inputs":
+                read = {key: recipe.read(link, self.index) for key, link in recipe.inputs.items()}
+                return {**recipe.static_inputs, **read}
+            case "outputs":
+                return {key: template.text_value(self) for key, template in recipe.outputs.items()}
+            case "task":
+                stage = recipe.run.name
+                return {"id": f"{stage}/{self.index}", "index": self.index, "stage": stage}
+            case "run":
+                return {"id": recipe.paths.run_id, "dir": str(recipe.paths.root)}
+        links = {output: link for (stage, output), link in recipe.data.items() if stage == name}
+        if links:
+            return _StageView(self, links)
+        for axis, points in recipe.run.points.items():
+            if axis == name:  # an axis with several parameters: its point as a mapping
+                return {key: self.point[key] for key in points.parameters}
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.point
+        yield from ("hp", "files", "params", "inputs", "outputs", "task", "run")
+        yield from {stage for stage, _ in self.recipe.data}
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _StageView(Mapping[str, Any]):
+    """A stage in an expression: its outputs, by the edge rules."""
+
+    def __init__(self, scope: Scope, links: Mapping[str | None, Link]) -> None:
+        self._scope = scope
+        self._links = links
+
+    def __getitem__(self, output: str) -> Any:
+        return self._scope.recipe.read(self._links[output], self._scope.index)
+
+    def __iter__(self) -> Iterator[str]:
+        return (output for output in self._links if output is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _condition(when: str | bool | None) -> Template | bool | None:
+    return parse_expression(when) if isinstance(when, str) else when
+
+
+def _words(stage: Stage) -> list[Template]:
+    if not isinstance(stage.command, tuple):
+        return []
+    return [parse(word if isinstance(word, str) else json.dumps(word)) for word in stage.command]
+
+
+def _check_inside(name: str, path: str) -> None:
+    parts = Path(path).parts
+    if not parts or path.startswith(("/", "~")) or ".." in parts or "\0" in path:
+        raise ModuleError(f"output '{name}': {path!r} is not inside the task's directory")
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return digest_of([_keyed(values)])
+
+
+def _keyed(value: Any) -> Any:
+    """A value as it enters a key: artifacts by their content, not by where they lie."""
+    if type(value) is Artifact:
+        return {"artifact": value.digest}
+    if isinstance(value, dict):
+        return {key: _keyed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_keyed(item) for item in value]
+    return value

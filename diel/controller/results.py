@@ -1,0 +1,94 @@
+"""Committed results: where each stands in the journal, read back when something needs it.
+
+A finished task costs the controller ten bytes here; its values stay in the journal.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+from diel.journal.segment import Record, read_record
+from diel.paths import RunPaths
+
+RECENT = 4096
+"""How many records are kept in memory: a task is mostly read right after it was written."""
+
+
+class Artifact(str):
+    """The path of an artifact, which also knows the digest of its content."""
+
+    digest: str
+
+    def __new__(cls, path: str, digest: str) -> Artifact:
+        text = super().__new__(cls, path)
+        text.digest = digest
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
+class Results:
+    """The results of all stages of a run."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+        self._segments: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._places: dict[str, tuple[array[int], array[int]]] = {}
+        self._recent: OrderedDict[tuple[str, int], Record] = OrderedDict()
+
+    def put(self, stage: str, index: int, segment: str, offset: int, record: Record) -> None:
+        """Notes where a result stands."""
+        number = self._numbers.get(segment)
+        if number is None:
+            number = self._numbers[segment] = len(self._segments)
+            self._segments.append(segment)
+        numbers, offsets = self._places.setdefault(stage, (array("H"), array("Q")))
+        if index >= len(numbers):
+            missing = index + 1 - len(numbers)
+            numbers.extend([0] * missing)
+            offsets.extend([0] * missing)
+        numbers[index], offsets[index] = number, offset
+        self._recent[(stage, index)] = record
+        if len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
+
+    def record(self, stage: str, index: int) -> Record:
+        """The record of a committed result."""
+        recent = self._recent.get((stage, index))
+        if recent is not None:
+            return recent
+        numbers, offsets = self._places[stage]
+        return read_record(self._paths.journal / self._segments[numbers[index]], offsets[index])
+
+    def place(self, stage: str, index: int) -> tuple[str, int]:
+        """Segment and offset of a committed result."""
+        numbers, offsets = self._places[stage]
+        return self._segments[numbers[index]], offsets[index]
+
+
+def output_of(record: Record, name: str, run_root: Path) -> Any:
+    """An output in a record: a value, or an Artifact with its absolute path.
+
+    Raises KeyError where the task made no such output.
+    """
+    values = record.get("values")
+    if values is not None and name in values:
+        return values[name]
+    artifact = record.get("artifacts", {})[name]
+    return Artifact(str(artifact_path(record, artifact["path"], run_root)), artifact["digest"])
+
+
+def artifact_path(record: Record, path: str, run_root: Path) -> Path:
+    """Where an artifact lies: in this run, or in the earlier one that it was taken from."""
+    origin = record.get("run")
+    return (run_root if origin is None else run_root.parent / origin) / path
+
+
+def outputs_of(record: Record) -> list[str]:
+    """The names of a task's outputs."""
+    return [*record.get("values", {}), *record.get("artifacts", {})]

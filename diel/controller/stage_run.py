@@ -1,0 +1,92 @@
+"""A stage while it runs: its axes' points, its tasks, and what still has to be looked at."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from diel.domain import Domain
+from diel.journal.history import StageHistory
+from diel.points import Points
+from diel.spec import Stage
+from diel.states import TaskState
+
+
+@dataclass
+class StageRun:
+    """The changing side of a stage. `history` holds the states of its tasks."""
+
+    name: str
+    spec: Stage
+    history: StageHistory
+    depth: int
+    domain: Domain | None = None
+    """None until all its axes are known."""
+    points: dict[str, Points] = field(default_factory=dict)
+    void: bool = False
+    """Whether an axis will never be known, because the stage that makes it failed."""
+    ended: int = 0
+    mean_seconds: float | None = None
+    """Run time of its tasks, as measured so far."""
+    charged: dict[int, int] = field(default_factory=dict)
+    """Attempts that count against `retries`, by task."""
+    lost: dict[int, int] = field(default_factory=dict)
+    """Workers lost under a task, by task."""
+    omitted: set[int] = field(default_factory=set)
+    """Tasks that `when` left out: not a failure of theirs."""
+    _pending: deque[Iterator[int]] = field(default_factory=deque)
+    _delayed: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many tasks there are; 0 while that is not known."""
+        return self.domain.size if self.domain is not None else 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every task has ended."""
+        return self.void or (self.domain is not None and self.ended >= self.domain.size)
+
+    def point(self, index: int) -> dict[str, Any]:
+        """The value of each axis parameter of a task."""
+        assert self.domain is not None
+        found: dict[str, Any] = {}
+        for axis, place in self.domain.coordinates(index).items():
+            points = self.points[axis]
+            found.update(zip(points.parameters, points.values(place), strict=True))
+        return found
+
+    def look_at(self, indices: Iterable[int]) -> None:
+        """Puts tasks in line to be looked at: some may be ready now."""
+        self._pending.append(iter(indices))
+
+    def later(self, index: int, when: float) -> None:
+        """Puts a task in line from a moment on (time.monotonic seconds)."""
+        heapq.heappush(self._delayed, (when, index))
+
+    def next_wake(self) -> float | None:
+        """When the next delayed task is due."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def candidates(self, now: float) -> Iterator[int]:
+        """Tasks in line that have not begun, one at a time."""
+        while self._delayed and self._delayed[0][0] <= now:
+            yield heapq.heappop(self._delayed)[1]
+        while self._pending:
+            for index in self._pending[0]:
+                if self.history.state(index) == TaskState.WAITING:
+                    yield index
+            self._pending.popleft()
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether there is anything to look at now."""
+        return bool(self._pending)
+
+    @property
+    def in_line(self) -> bool:
+        """Whether there is anything to look at, now or later."""
+        return bool(self._pending or self._delayed)

@@ -1,0 +1,143 @@
+"""Starting and taking over a run: what stands between a checked workflow and its controller."""
+
+from __future__ import annotations
+
+import getpass
+import platform
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from diel import __version__
+from diel.check import check
+from diel.controller.controller import Controller
+from diel.errors import DielError, SpecError, UsageError
+from diel.lease import take
+from diel.paths import RunPaths
+from diel.plan import Plan, make_plan
+from diel.registry import Hyperparameters
+from diel.runs import RunFile, create_run, read_run_file
+from diel.site import find_program, find_site
+from diel.worker.reaper import kill_marked
+
+
+def prepare(
+    path: Path,
+    settings: Sequence[str] = (),
+    params_files: Sequence[Path] = (),
+    site: str | None = None,
+) -> Plan:
+    """Checks a workflow file and plans it for a site. Raises SpecError and UsageError."""
+    checked = check(path, settings, params_files)
+    return make_plan(checked, find_site(site, path.parent))
+
+
+def start(
+    plan: Plan,
+    runs: Path,
+    settings: Sequence[str] = (),
+    params_files: Sequence[Path] = (),
+    *,
+    use_cache: bool = True,
+    begin_at: str | None = None,
+) -> Controller:
+    """Makes a new run and its controller. Raises UsageError where it cannot run, before it is made."""
+    refuse_unrunnable(plan)
+    if begin_at is not None and begin_at not in plan.workflow.stages:
+        raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
+    paths = create_run(runs, plan.workflow.name)
+    try:
+        document = plan.checked.document
+        paths.workflow.write_text(document.text, encoding="utf-8")
+        run_file = RunFile(
+            run=paths.run_id,
+            workflow=plan.workflow.name,
+            source=str(document.path.absolute()),
+            cwd=str(Path.cwd()),
+            site=plan.site.name,
+            hyperparameters=_plain(plan.checked.hyperparameters),
+            origins=_origins(plan.checked.hyperparameters),
+            settings=tuple(settings),
+            params_files=tuple(str(file.absolute()) for file in params_files),
+            use_cache=use_cache,
+            begin_at=begin_at,
+            created=time.time(),
+            host=socket.gethostname(),
+            user=getpass.getuser(),
+            diel=__version__,
+            python=platform.python_version(),
+        )
+        part = paths.run_file.with_suffix(".part")
+        part.write_text(run_file.model_dump_json(indent=1), encoding="utf-8")
+        part.replace(paths.run_file)
+        lease, segment = take(paths)
+    except OSError as error:
+        shutil.rmtree(paths.root, ignore_errors=True)
+        raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
+    return Controller(plan, run_file, paths, lease, segment)
+
+
+def _plain(hyperparameters: Hyperparameters) -> dict[str, object]:
+    return {name: value.value for name, value in hyperparameters.values.items()}
+
+
+def _origins(hyperparameters: Hyperparameters) -> dict[str, str]:
+    return {name: value.origin for name, value in hyperparameters.values.items()}
+
+
+def take_over(paths: RunPaths) -> Controller:
+    """Makes this process the controller of an interrupted or failed run.
+
+    What its last controller left running on this host is ended first, so that no two attempts at a
+    task ever run side by side. Raises UsageError where another controller drives the run.
+    """
+    run_file = read_run_file(paths)
+    checked = check(
+        Path(run_file.source),
+        run_file.settings,
+        [Path(file) for file in run_file.params_files],
+        folder=run_file.folder,
+        cwd=Path(run_file.cwd),
+        text=_text(paths),
+    )
+    plan = make_plan(checked, find_site(run_file.site, run_file.folder))
+    refuse_unrunnable(plan)
+    lease, segment = take(paths)
+    kill_marked("DIEL_RUN_DIR", str(paths.root))
+    return Controller(plan, run_file, paths, lease, segment)
+
+
+def _text(paths: RunPaths) -> str:
+    try:
+        return paths.workflow.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DielError(f"{paths.run_id}: its workflow cannot be read: {error.strerror}") from error
+
+
+def refuse_unrunnable(plan: Plan) -> None:
+    """What validates but cannot run: adaptive axes, and ranks without a launcher.
+
+    Raises SpecError and UsageError.
+    """
+    problems = [
+        plan.checked.document.problem(
+            ("axes", label, kind),
+            f"a {kind} axis can be written and checked, but this version does not run it yet",
+            "run the workflow without it for now",
+        )
+        for label, axis in plan.workflow.axes.items()
+        for kind in ("search", "loop")
+        if getattr(axis, kind) is not None
+        and any(label in stage.over for stage in plan.workflow.stages.values())
+    ]
+    if problems:
+        raise SpecError(problems)
+    for stage in plan.stages.values():
+        if stage.launcher and find_program(stage.launcher[0]) is None:
+            raise UsageError(
+                f"stage '{stage.name}' needs '{stage.launcher[0]}' for its ranks, and it is not here: "
+                f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"
+            )

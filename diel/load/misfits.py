@@ -1,0 +1,270 @@
+"""What in a file's content does not fit the models, in diel's words and with what to do.
+
+The models say what is right; here their refusals become messages: one for each place, however many
+branches of a union refused it, with unknown keys traced to the word that was meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from diel.errors import did_you_mean
+from diel.load.keys import description, meant_key, models_at, unknown_hint
+from diel.load.nodes import Key
+from diel.load.words import VALUES
+from diel.spec import Flaws, Workflow
+from diel.spec.model import found
+
+_ROUNDS = 4
+_KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "none_required": "nothing",
+}
+_SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+_FIRST_LINES = {
+    "diel": "begin the file with `diel: 1`",
+    "name": "write `name: NAME`; it names the runs",
+    "stages": "write `stages: {NAME: {command: [echo, hello]}}`",
+}
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Something that does not fit: under which key, what, and what to do."""
+
+    key: Key
+    message: str
+    hint: str = ""
+    written: str = ""
+    """A hint with `{text}` for the scalar as the file writes it; beats `hint` where there is one."""
+    at_key: bool = False
+    """Whether the key is wrong, and not its value."""
+
+
+def check(data: dict[str, Any]) -> tuple[Workflow | None, list[Misfit]]:
+    """The spec that plain data holds, and all that does not fit.
+
+    Unknown keys hide nothing: each is taken for the one that was meant, or left out, and the rest
+    is checked again. The spec is there where nothing else was wrong.
+    """
+    misfits: dict[tuple[Key, str], Misfit] = {}
+    renamed: dict[Key, Key] = {}
+    for _ in range(_ROUNDS):
+        try:
+            return Workflow.model_validate(data), list(misfits.values())
+        except ValidationError as error:
+            errors = error.errors(include_url=False)
+        unknown = [_resolved(each["loc"], data, 1) for each in errors if each["type"] == "extra_forbidden"]
+        # A key that is missing beside an unknown one is most likely that one: the next round tells.
+        guilty = {key[:-1] for key in unknown}
+        errors = [
+            e for e in errors if e["type"] != "missing" or _resolved(e["loc"], data, 1)[:-1] not in guilty
+        ]
+        for misfit in _misfits(errors, data):
+            key = _as_written(misfit.key, renamed)
+            misfits.setdefault((key, misfit.message), _moved(misfit, key))
+        if not unknown:
+            break
+        data = _repaired(data, unknown, renamed)
+    return None, list(misfits.values())
+
+
+def _moved(misfit: Misfit, key: Key) -> Misfit:
+    return Misfit(key, misfit.message, misfit.hint, misfit.written, misfit.at_key)
+
+
+def _as_written(key: Key, renamed: dict[Key, Key]) -> Key:
+    """A key's path in the file's own words, where unknown keys were taken for known ones."""
+    for length in range(len(key), 0, -1):
+        if key[:length] in renamed:
+            return (*renamed[key[:length]], *key[length:])
+    return key
+
+
+def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key]) -> Any:
+    """The data with unknown keys renamed to what was meant, or left out."""
+    data = _copied(data, {key[:length] for key in unknown for length in range(len(key))})
+    for key in unknown:
+        parent = data
+        for part in key[:-1]:
+            parent = parent[part]
+        value = parent.pop(key[-1])
+        meant = meant_key(str(key[-1]), models_at(key[:-1]))
+        if meant and meant not in parent:
+            parent[meant] = value
+            renamed[(*key[:-1], meant)] = _as_written(key, renamed)
+    return data
+
+
+def _copied(data: Any, paths: set[Key], here: Key = ()) -> Any:
+    """A copy of the mappings and lists along some paths."""
+    if here not in paths:
+        return data
+    if isinstance(data, dict):
+        return {name: _copied(child, paths, (*here, name)) for name, child in data.items()}
+    if isinstance(data, list):
+        return [_copied(child, paths, (*here, place)) for place, child in enumerate(data)]
+    return data
+
+
+# --- from refusals to messages -------------------------------------------------------------------
+
+
+def _misfits(errors: Iterable[Any], data: Any) -> Iterator[Misfit]:
+    places: dict[Key, list[Any]] = {}
+    for error in errors:
+        keep = 1 if error["type"] in ("extra_forbidden", "missing") else 0
+        places.setdefault(_resolved(error["loc"], data, keep), []).append(error)
+    for key, refusals in places.items():
+        sayings = [error for error in refusals if error["type"] not in _KINDS]
+        if sayings:
+            # A branch of a union that had more to say than that the type is another one.
+            yield from _said(key, sayings[0], data)
+        elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
+            yield _wrong_kind(key, refusals)
+
+
+def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
+    """The key's path of a refusal: what of `loc` names parts of the data, and the last `keep` anyway.
+
+    The rest of `loc` names branches of unions, or fields behind a short form.
+    """
+    key: list[str | int] = []
+    body = loc[: len(loc) - keep] if keep else loc
+    for part in body:
+        named = isinstance(data, dict) and part in data
+        listed = isinstance(data, list) and isinstance(part, int) and part < len(data)
+        if named or listed:
+            key.append(part)
+            data = data[part]
+    return (*key, *loc[len(loc) - keep :]) if keep else tuple(key)
+
+
+def _said(key: Key, error: Any, data: Any) -> Iterator[Misfit]:
+    kind, context = error["type"], error.get("ctx", {})
+    at_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
+    if kind == "value_error":
+        cause = context["error"]
+        if isinstance(cause, Flaws):
+            for flaw in cause.flaws:
+                whole = (*key, *flaw.key)
+                yield Misfit(whole, flaw.message, flaw.hint, at_key=at_key or _names_key(flaw.key, data, key))
+        else:
+            yield Misfit(key, str(cause))
+    elif kind == "extra_forbidden":
+        yield Misfit(key, "unknown key", unknown_hint(key), at_key=True)
+    elif kind == "missing":
+        word = str(key[-1])
+        hint = _FIRST_LINES.get(word, "") if len(key) == 1 else description(key)
+        yield Misfit(key[:-1], f"the key '{word}' is missing", hint)
+    elif kind == "literal_error":
+        yield _wrong_choice(key, error["input"], str(context["expected"]))
+    else:
+        message = _bound(kind, context, error["input"])
+        yield Misfit(key, message or "not valid here", _bound_hint(kind, key, error["input"]), at_key=at_key)
+
+
+def _names_key(path: Key, data: Any, key: Key) -> bool:
+    """Whether a flaw is about a name (an axis, an output, a variable) and not about its value."""
+    holder = (*key, *path)
+    return (
+        bool(path)
+        and len(holder) >= 2
+        and holder[-2] in ("axes", "outputs", "env")
+        and path[-1] == holder[-1]
+    )
+
+
+def _wrong_kind(key: Key, refusals: Sequence[Any]) -> Misfit:
+    value = refusals[0]["input"]
+    words = list(dict.fromkeys(_KINDS[error["type"]] for error in refusals))
+    if "a number" in words:
+        words = [word for word in words if word != "a whole number"]
+    expected = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+    hint, written = _kind_hint(expected, value, key)
+    return Misfit(key, f"expected {expected}, found {found(value)}", hint, written)
+
+
+def _kind_hint(expected: str, value: Any, key: Key) -> tuple[str, str]:
+    """What to do about a value of the wrong type: a hint, and one that shows the text as written."""
+    if isinstance(value, str) and "${{" in value:
+        return "expressions are read in command, params, env, outputs and when only", ""
+    if "text" in expected and isinstance(value, bool | int | float):
+        return "put it in quotes", "put it in quotes: '{text}'"
+    if value is None and expected in ("a mapping", "a list"):
+        return "leave the key out, or give it something", ""
+    if expected == "a list":
+        return f"write [{value}]" if isinstance(value, str | int | float) else "write [a, b]", ""
+    if expected == "a mapping" and isinstance(value, list) and len(key) == 1:
+        return f"write each entry under its name, as in {key[0]}: {{NAME: {{...}}}}", ""
+    return _scalar_hint(expected, value), ""
+
+
+def _scalar_hint(expected: str, value: Any) -> str:
+    switch = _SWITCHES.get(str(value).lower()) if expected == "true or false" else None
+    if switch is not None:
+        return f"write {switch}; YAML 1.2 reads {value} as text"
+    if expected == "a whole number" and isinstance(value, float) and value.is_integer():
+        return f"write {int(value)}" if abs(value) < 1e15 else ""
+    if "number" in expected and isinstance(value, str):
+        if re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", value, re.IGNORECASE):
+            return "take it out of the quotes"
+        if re.fullmatch(r"[-+]?[0-9][0-9_,]*", value):
+            return f"write {re.sub('[_,]', '', value)}"
+    return ""
+
+
+def _wrong_choice(key: Key, value: Any, expected: str) -> Misfit:
+    choices = re.findall(r"'([^']*)'", expected)
+    meant = VALUES.get(str(value).lower())
+    hint = f"did you mean '{meant}'?" if meant in choices else did_you_mean(str(value), choices)
+    return Misfit(key, f"expected one of {', '.join(choices)}; found {found(value)}", hint)
+
+
+def _bound(kind: str, context: dict[str, Any], value: Any) -> str:
+    """The message of a bound that was broken."""
+    size = len(value) if isinstance(value, str | list | tuple | dict) else 0
+    match kind:
+        case "greater_than_equal":
+            return f"expected at least {context['ge']}, found {found(value)}"
+        case "greater_than":
+            return f"expected more than {context['gt']}, found {found(value)}"
+        case "less_than_equal":
+            return f"expected at most {context['le']}, found {found(value)}"
+        case "less_than":
+            return f"expected less than {context['lt']}, found {found(value)}"
+        case "string_too_short":
+            return "expected some text, found an empty one"
+        case "string_too_long":
+            return f"expected at most {context['max_length']} characters, found {size}"
+        case "too_short":
+            least = context["min_length"]
+            return f"expected at least {least} {'entry' if least == 1 else 'entries'}, found {size or 'none'}"
+        case "string_pattern_mismatch":
+            return f"{found(value)} is no name"
+        case "finite_number":
+            return f"expected a finite number, found {found(value)}"
+    return ""
+
+
+def _bound_hint(kind: str, key: Key, value: Any) -> str:
+    if kind == "string_pattern_mismatch":
+        if key == ("name",):
+            return "letters, digits, `_`, `.` and `-`, and a letter or digit first"
+        meant = re.sub(r"[^A-Za-z0-9_]", "_", str(value))
+        meant = meant if meant[:1].isalpha() else f"x{meant}"
+        return f"letters, digits and `_`, and a letter first; for instance {meant[:64]}"
+    return ""

@@ -1,0 +1,307 @@
+"""A YAML text as a tree in which every part knows its place.
+
+PyYAML reads the text into events; what they mean is decided here, by YAML 1.2's rules and by what
+a workflow may hold: no tags, no merge keys, no keys but text, none of them twice, one document,
+and aliases within bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from diel.load.scalars import resolve
+
+MAX_DEPTH = 64
+MAX_COPIES = 10_000
+"""How many scalars, lists and mappings the aliases of a file may add."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+Key = tuple[str | int, ...]
+Verbatim = Mapping[str, Any] | bool
+"""Below which keys a plain scalar stays text as it is written: nested keys, `*` for any."""
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """Something wrong in a text: at which character, under which key, what and what to do."""
+
+    index: int
+    key: Key
+    message: str
+    hint: str = ""
+    first: int | None = None
+    """Where the same key stands before, for one that is there twice."""
+
+
+class Unreadable(Exception):
+    """The text cannot be read on. `complaint` says why."""
+
+    def __init__(self, complaint: Complaint) -> None:
+        self.complaint = complaint
+        super().__init__(complaint.message)
+
+
+@dataclass(slots=True, eq=False)
+class Scalar:
+    """A word or a text; `start` and `end` count characters."""
+
+    start: int
+    end: int
+    text: str
+    plain: bool
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A list."""
+
+    start: int
+    end: int
+    flow: bool
+    items: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Dictionary:
+    """A mapping; its keys are text."""
+
+    start: int
+    end: int
+    flow: bool
+    entries: dict[str, tuple[Scalar, Node]] = field(default_factory=dict)
+
+
+Node = Scalar | Sequence | Dictionary
+
+
+def compose(text: str) -> tuple[Node | None, list[Complaint]]:
+    """The tree of a text (None where it is empty), and all that is wrong in it.
+
+    Raises Unreadable where it is no YAML, and yaml.YAMLError where the parser says so.
+    """
+    composer = _Composer()
+    events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
+    for event in events:
+        composer.take(event)
+    return composer.root, composer.complaints
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A collection that is still being read."""
+
+    node: Sequence | Dictionary
+    anchor: str | None
+    size: int = 1
+    key: Scalar | None = None
+    """The key that waits for its value."""
+    skip: bool = False
+    """Whether that value is left out: its key was refused."""
+
+
+class _Composer:
+    """Builds the tree event by event, without recursion, so that no depth can break it."""
+
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self.complaints: list[Complaint] = []
+        self._stack: list[_Open] = []
+        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._copies = 0
+
+    def take(self, event: Any) -> None:
+        """Goes on by one event."""
+        match event:
+            case yaml.ScalarEvent():
+                self._take_scalar(event)
+            case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
+                self._open(event)
+            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
+                self._close(event)
+            case yaml.AliasEvent():
+                self._alias(event)
+            case yaml.DocumentStartEvent():
+                if self.root is not None:
+                    self._stop(
+                        event, "a second document starts here", "one file holds one: take out this `---`"
+                    )
+
+    def _take_scalar(self, event: Any) -> None:
+        self._refuse_tag(event)
+        plain = not event.style
+        node = Scalar(event.start_mark.index, event.end_mark.index, event.value, plain)
+        if event.anchor:
+            self._anchors[event.anchor] = (node, 1)
+        self._place(node, 1)
+
+    def _open(self, event: Any) -> None:
+        self._refuse_tag(event)
+        if len(self._stack) >= MAX_DEPTH:
+            self._stop(event, f"nested more than {MAX_DEPTH} levels deep", "is a bracket repeated here?")
+        start, flow = event.start_mark.index, bool(event.flow_style)
+        sequence = isinstance(event, yaml.SequenceStartEvent)
+        node: Sequence | Dictionary = (
+            Sequence(start, start, flow) if sequence else Dictionary(start, start, flow)
+        )
+        if event.anchor:
+            self._anchors.pop(event.anchor, None)
+        self._stack.append(_Open(node, event.anchor))
+
+    def _close(self, event: Any) -> None:
+        done = self._stack.pop()
+        done.node.end = event.end_mark.index
+        if done.anchor:
+            self._anchors[done.anchor] = (done.node, done.size)
+        self._place(done.node, done.size)
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            if any(frame.anchor == event.anchor for frame in self._stack):
+                self._stop(event, f"`*{event.anchor}` stands inside what it repeats", "it would never end")
+            hint = f"no `&{event.anchor}` comes before it; put a text that starts with * in quotes"
+            self._complain(event.start_mark.index, f"`*{event.anchor}` repeats nothing", hint)
+            self._place(Scalar(event.start_mark.index, event.end_mark.index, "", False), 1)
+            return
+        node, size = self._anchors[event.anchor]
+        self._copies += size
+        if self._copies > MAX_COPIES:
+            message = f"aliases repeat more than {MAX_COPIES} values"
+            self._stop(event, message, "write the values out, or keep them in a file axis")
+        self._place(node, size)
+
+    def _place(self, node: Node, size: int) -> None:
+        """Puts a finished node where it belongs."""
+        if not self._stack:
+            self.root = node
+            return
+        top = self._stack[-1]
+        top.size += size
+        if isinstance(top.node, Sequence):
+            top.node.items.append(node)
+        elif top.key is None:
+            top.key, top.skip = self._as_key(top.node, node)
+        else:
+            if not top.skip:
+                top.node.entries[top.key.text] = (top.key, node)
+            top.key, top.skip = None, False
+
+    def _as_key(self, mapping: Dictionary, node: Node) -> tuple[Scalar, bool]:
+        """A node as the key of a mapping, and whether it was refused."""
+        if not isinstance(node, Scalar):
+            self._complain(
+                node.start,
+                "a list or a mapping stands where a key belongs",
+                "an expression is written ${{ … }}",
+            )
+            return Scalar(node.start, node.end, "?", False), True
+        if node.plain and node.text == "<<":
+            hint = "repeat the keys, or give a whole part an anchor (&name) and repeat it (*name)"
+            self._complain(node.start, "merge keys (`<<`) are no part of YAML 1.2", hint)
+            return node, True
+        if node.plain and not _is_text(node.text):
+            shown = node.text[:40] or "nothing"
+            self._complain(node.start, f"a key is a text, found {shown}", f"put it in quotes: '{shown}'")
+            return node, True
+        if node.text in mapping.entries:
+            first = mapping.entries[node.text][0].start
+            hint = "drop one, or rename it"
+            key = (*self._path(), node.text)
+            self.complaints.append(Complaint(node.start, key, "the key is there twice", hint, first))
+            return node, True
+        return node, False
+
+    def _path(self) -> Key:
+        """The key's path of the collection on top of the stack."""
+        path: list[str | int] = []
+        for frame in self._stack[:-1]:
+            if isinstance(frame.node, Sequence):
+                path.append(len(frame.node.items))
+            elif frame.key is not None:
+                path.append(frame.key.text)
+        return tuple(path)
+
+    def _refuse_tag(self, event: Any) -> None:
+        if event.tag is not None:
+            hint = "leave the tag out; a text that starts with ! goes in quotes"
+            shown = str(event.tag).replace("tag:yaml.org,2002:", "!!")[:60]
+            self._complain(
+                event.start_mark.index, f"the tag `{shown}` is refused: a file holds data only", hint
+            )
+
+    def _complain(self, index: int, message: str, hint: str) -> None:
+        self.complaints.append(Complaint(index, self._path_here(), message, hint))
+
+    def _path_here(self) -> Key:
+        if not self._stack:
+            return ()
+        top = self._stack[-1]
+        if isinstance(top.node, Sequence):
+            return (*self._path(), len(top.node.items))
+        return self._path() if top.key is None else (*self._path(), top.key.text)
+
+    def _stop(self, event: Any, message: str, hint: str) -> None:
+        raise Unreadable(Complaint(event.start_mark.index, self._path_here(), message, hint))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return isinstance(resolve(text), str)
+    except ValueError:
+        return False
+
+
+def content(node: Node, verbatim: Verbatim, complaints: list[Complaint], key: Key = ()) -> Any:
+    """The plain value of a tree: dicts, lists and scalars.
+
+    Numbers that no computer word holds are added to `complaints`; their place gets None.
+    """
+    if isinstance(node, Dictionary):
+        return {
+            name: content(child, _below(verbatim, name), complaints, (*key, name))
+            for name, (_, child) in node.entries.items()
+        }
+    if isinstance(node, Sequence):
+        return [
+            _scalar(child, verbatim, complaints, key)
+            if isinstance(child, Scalar)
+            else content(child, verbatim is True, complaints, (*key, place))
+            for place, child in enumerate(node.items)
+        ]
+    return _scalar(node, verbatim, complaints, key)
+
+
+def _below(verbatim: Verbatim, name: str) -> Verbatim:
+    if isinstance(verbatim, bool):
+        return verbatim
+    below: Verbatim = verbatim.get(name, verbatim.get("*", False))
+    return below
+
+
+def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[Complaint], key: Key) -> Any:
+    if not node.plain or verbatim is True:
+        return node.text
+    try:
+        return resolve(node.text)
+    except ValueError as error:
+        hint = "put it in quotes to pass it as text"
+        complaints.append(Complaint(node.start, key, f"{error}: {node.text[:40]}", hint))
+        return None
+
+
+def descend(root: Node, key: Key) -> tuple[list[tuple[Scalar | None, Node]], Key]:
+    """The parts along a key's path, each with the key it stands under, and what of the path is not there."""
+    trail: list[tuple[Scalar | None, Node]] = [(None, root)]
+    for place, part in enumerate(key):
+        node = trail[-1][1]
+        if isinstance(node, Dictionary) and part in node.entries:
+            trail.append(node.entries[str(part)])
+        elif isinstance(node, Sequence) and isinstance(part, int) and 0 <= part < len(node.items):
+            trail.append((None, node.items[part]))
+        else:
+            return trail, key[place:]
+    return trail, ()

@@ -1,0 +1,176 @@
+"""The plan: how a workflow will run on a site. Pure: nothing is submitted, no scheduler is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Literal
+
+from diel.catalogue import Module
+from diel.check import Checked
+from diel.errors import Problem, SpecError
+from diel.graph import StageGraph
+from diel.site import Pool, Site, cores_of, find_program, lacks, launcher_words
+from diel.spec import Resources, Workflow
+
+SHORT_RUN = 200
+"""Runs of up to this many tasks use `threads`, which starts sooner (docs/decisions/002)."""
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """How one stage will run."""
+
+    name: str
+    kind: str
+    axes: tuple[str, ...]
+    tasks: int | None
+    """None where only the run will tell."""
+    pool: str
+    cores: int
+    """Cores of one task."""
+    gpus: int
+    launcher: tuple[str, ...]
+    seconds: float | None
+    """Longest run time of a task: its walltime, or its timeout."""
+
+    @property
+    def core_hours(self) -> float | None:
+        """The most that its tasks can cost; None where there is no bound."""
+        if self.tasks is None or self.seconds is None:
+            return None
+        return self.tasks * self.cores * self.seconds / 3600
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a workflow will run on a site."""
+
+    checked: Checked
+    site: Site
+    stages: Mapping[str, StagePlan]
+    executor: Literal["threads", "htex"]
+    capacity: int
+    """Cores that may be busy at the same time."""
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.checked.workflow
+
+    @property
+    def graph(self) -> StageGraph:
+        return self.checked.graph
+
+    @property
+    def modules(self) -> Mapping[str, Module]:
+        return self.checked.modules
+
+    @property
+    def tasks(self) -> int | None:
+        """All tasks; None where only the run will tell."""
+        counts = [stage.tasks for stage in self.stages.values()]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def core_hours(self) -> float | None:
+        """The most that the run can cost; None where a stage has no bound."""
+        costs = [stage.core_hours for stage in self.stages.values()]
+        return None if None in costs else sum(cost or 0.0 for cost in costs)
+
+    @property
+    def critical_path(self) -> tuple[str, ...]:
+        """The longest chain of stages, by the longest run time of their tasks."""
+        return self.graph.critical_path({n: s.seconds or 0.0 for n, s in self.stages.items()})
+
+    def document(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {
+            "workflow": self.workflow.name,
+            "site": self.site.name,
+            "executor": self.executor,
+            "tasks": self.tasks,
+            "core_hours": self.core_hours,
+            "critical_path": list(self.critical_path),
+            "stages": {
+                stage.name: {
+                    "kind": stage.kind,
+                    "tasks": stage.tasks,
+                    "axes": {axis: self.checked.counts[axis] for axis in stage.axes},
+                    "pool": stage.pool,
+                    "cores": stage.cores,
+                    "gpus": stage.gpus,
+                    "launcher": list(stage.launcher),
+                    "walltime_s": stage.seconds,
+                    "core_hours": stage.core_hours,
+                }
+                for stage in self.stages.values()
+            },
+        }
+
+
+def make_plan(checked: Checked, site: Site) -> Plan:
+    """Places each stage in a pool. Raises SpecError where one fits none."""
+    problems: list[Problem] = []
+    stages: dict[str, StagePlan] = {}
+    for name in checked.graph.order:
+        wanted = checked.workflow.stages[name].resources
+        pool = _choose(checked, site, name, wanted, problems)
+        stages[name] = _stage_plan(checked, site, name, pool)
+    if problems:
+        raise SpecError(problems)
+    counts = [stage.tasks for stage in stages.values()]
+    short = None not in counts and sum(count or 0 for count in counts) <= SHORT_RUN
+    capacity = sum(pool.nodes * cores_of(pool) for pool in site.pools.values())
+    return Plan(checked, site, stages, "threads" if short else "htex", capacity)
+
+
+def _choose(
+    checked: Checked, site: Site, name: str, wanted: Resources, problems: list[Problem]
+) -> str:
+    """The first pool that a stage fits into, or the one that it names."""
+    pools: Mapping[str, Pool] = site.pools
+    if wanted.pool is not None:
+        if wanted.pool not in pools:
+            message = f"site '{site.name}' has no pool '{wanted.pool}'"
+            hint = f"pools: {', '.join(pools)}"
+            problems.append(
+                checked.document.problem(("stages", name, "resources", "pool"), message, hint)
+            )
+            return next(iter(pools))
+        pools = {wanted.pool: pools[wanted.pool]}
+    missing = {label: lacks(pool, wanted) for label, pool in pools.items()}
+    fitting = [label for label, lacking in missing.items() if not lacking]
+    if fitting:
+        return fitting[0]
+    told = "; ".join(f"pool '{label}' lacks {', '.join(lacking)}" for label, lacking in missing.items())
+    problems.append(
+        checked.document.problem(
+            ("stages", name, "resources"),
+            f"fits no pool of site '{site.name}'",
+            f"{told}; ask for less, or choose another site with --site",
+        )
+    )
+    return next(iter(pools))
+
+
+def _stage_plan(checked: Checked, site: Site, name: str, pool: str) -> StagePlan:
+    stage = checked.workflow.stages[name]
+    wanted = stage.resources
+    counts = [checked.counts[axis] for axis in stage.over]
+    return StagePlan(
+        name=name,
+        kind=checked.kind(name),
+        axes=stage.over,
+        tasks=None if None in counts else prod(count or 0 for count in counts),
+        pool=pool,
+        cores=wanted.cores,
+        gpus=wanted.gpus,
+        launcher=_launcher(site, wanted),
+        seconds=wanted.walltime or stage.timeout,
+    )
+
+
+def _launcher(site: Site, wanted: Resources) -> tuple[str, ...]:
+    words = launcher_words(site, wanted)
+    return (find_program(words[0]) or words[0], *words[1:]) if words else ()

@@ -1,0 +1,84 @@
+"""How far a surrogate is from simulations that it never saw."""
+
+from __future__ import annotations
+
+import math
+import sys
+from statistics import fmean
+from typing import TypedDict
+
+import diel
+
+
+class SurrogateReport(TypedDict):
+    """Errors in the units of the predicted property."""
+
+    states: int
+    mean_absolute_error: float
+    root_mean_square_error: float
+    largest_error: float
+    relative_error: float
+    """Mean absolute error, by the mean absolute simulated value."""
+    r_squared: float | None
+    """Share of the variance that the surrogate explains; null where all simulated values are equal."""
+
+
+@diel.module(kind="analysis")
+def surrogate_report(
+    states: dict[str, list[float]],
+    simulated: list[float],
+    predicted: list[float],
+    error: list[float] | None = None,
+    name: str = "value",
+) -> SurrogateReport:
+    """Compares predictions with simulations of the same states, and prints them side by side.
+
+    states: what tells the states apart, as columns of equal length
+    simulated: one value a state
+    predicted: one value a state
+    error: standard errors of the simulated values
+    name: of the property, for the table
+
+    Raises ValueError where the lists differ in length or are empty.
+    """
+    lists = {**states, "simulated": simulated, "predicted": predicted}
+    if error is not None:
+        lists["error"] = error
+    for column, values in lists.items():
+        if len(values) != len(simulated) or not values:
+            raise ValueError(
+                f"expected a value a state in each list, at least one; "
+                f"'{column}' has {len(values)}, 'simulated' has {len(simulated)}"
+            )
+    distances = [abs(p - s) for p, s in zip(predicted, simulated, strict=True)]
+    absolute, squared = fmean(distances), fmean(d * d for d in distances)
+    size = fmean(map(abs, simulated))
+    mean = fmean(simulated)
+    variance = fmean((s - mean) ** 2 for s in simulated)
+    result: SurrogateReport = {
+        "states": len(simulated),
+        "mean_absolute_error": absolute,
+        "root_mean_square_error": math.sqrt(squared),
+        "largest_error": max(distances),
+        "relative_error": absolute / size if size else 0.0,
+        "r_squared": 1 - squared / variance if variance else None,
+    }
+    sys.stdout.write(_table(lists) + _summary(result, name))
+    return result
+
+
+def _table(lists: dict[str, list[float]]) -> str:
+    widths = [max(len(name), 9) for name in lists]
+    lines = ["  ".join(name.rjust(width) for name, width in zip(lists, widths, strict=True))]
+    for row in zip(*lists.values(), strict=True):
+        lines.append("  ".join(f"{value:{width}.4f}" for value, width in zip(row, widths, strict=True)))
+    return "\n".join(lines) + "\n"
+
+
+def _summary(result: SurrogateReport, name: str) -> str:
+    explained = "" if result["r_squared"] is None else f", R² {result['r_squared']:.4f}"
+    return (
+        f"{name} of {result['states']} states that the surrogate never saw: "
+        f"mean absolute error {result['mean_absolute_error']:.4f} ({result['relative_error']:.2%}), "
+        f"largest {result['largest_error']:.4f}{explained}\n"
+    )

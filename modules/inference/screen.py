@@ -1,0 +1,287 @@
+"""Inference with a model of `training.mlp`, by numpy alone: a screen of millions of states, or a few.
+
+inference.screen            a grid, a random sample or a file of states, in batches
+inference.screen:predict    lists of values, for instance those of another stage
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+import diel
+
+Floats = NDArray[np.floating[Any]]
+
+
+class Screen(TypedDict):
+    """What the model says of all states."""
+
+    predictions: Path
+    """Structured .npy with a field a feature and the field `prediction`: shape (count,), float64.
+    Open it by `numpy.load(path, mmap_mode="r")`."""
+    count: int
+    minimum: float
+    maximum: float
+    mean: float
+    best: list[dict[str, float]]
+    """The best states, the best one first: their features and `prediction`."""
+
+
+class Prediction(TypedDict):
+    """Predictions in the order of the rows."""
+
+    prediction: list[float]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A perceptron: standardises features, applies its layers, and gives back the target's units."""
+
+    features: tuple[str, ...]
+    activation: Callable[[Floats], Floats]
+    feature_mean: Floats
+    feature_scale: Floats
+    target_mean: float
+    target_scale: float
+    layers: tuple[tuple[Floats, Floats], ...]
+    """Weights of shape (in, out) and biases of shape (out,), from the first layer to the last."""
+
+    def predict(self, states: Floats) -> Floats:
+        """Predictions of shape (states,) for states of shape (states, features)."""
+        # single precision halves the time; its 1e-7 is far below any surrogate's error
+        values: Floats = ((states - self.feature_mean) / self.feature_scale).astype(np.float32)
+        for weight, bias in self.layers[:-1]:
+            values = self.activation(values @ weight + bias)
+        weight, bias = self.layers[-1]
+        return (values @ weight + bias)[:, 0].astype(np.float64) * self.target_scale + self.target_mean
+
+
+@diel.module(kind="inference")
+def screen(
+    model: Path,
+    context: diel.Context,
+    ranges: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] | None = None,
+    candidates: Path | None = None,
+    points: Annotated[int, Field(ge=1, le=1_000_000_000)] = 1_000_000,
+    method: Literal["uniform", "grid"] = "uniform",
+    goal: Literal["maximize", "minimize", "match"] = "maximize",
+    match: float | None = None,
+    keep: Annotated[int, Field(ge=1, le=10_000)] = 10,
+    batch: Annotated[int, Field(ge=1)] = 16384,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Screen:
+    """Predicts a property of many states, and keeps the best of them.
+
+    model: .npz written by `training.mlp`; loaded once in a worker
+    ranges: [low, high] by feature; states are drawn between them
+    candidates: states instead of ranges: a .npy of shape (states, features), in the model's order, or a
+        structured one with a field a feature, such as `predictions` of another screen
+    points: states to draw; a grid has as many a side as do not exceed them in all
+    method: `uniform` draws independently, `grid` spaces evenly with both ends included
+    goal: which states are best: largest, smallest, or closest to `match`
+    match: the prediction wanted, with `goal: match`
+    keep: best states to return; an axis `{from: screen.best}` then runs a stage over them
+    batch: states in memory at a time
+    seed: of the uniform draw
+
+    Memory is bounded by `batch`, whatever `points` is: states are read from and written to
+    memory-mapped files. Raises ValueError where states and model do not fit each other.
+    """
+    network = load_model(model, context)
+    if (goal == "match") != (match is not None):
+        raise ValueError("`match` is the prediction wanted with `goal: match`: give both, or neither")
+    count, states = _states(network, ranges, candidates, points, method, batch, seed)
+    path = context.task_dir / "predictions.npy"
+    names = (*network.features, "prediction")
+    fields = np.dtype([(name, np.float64) for name in names])
+    table = np.lib.format.open_memmap(path, mode="w+", dtype=fields, shape=(count,))
+    best: Floats = np.empty((0, len(names)))
+    low, high, total, start = math.inf, -math.inf, 0.0, 0
+    for block in states:
+        predicted = network.predict(block)
+        if not np.isfinite(predicted).all():
+            row = start + int(np.argmin(np.isfinite(predicted)))
+            raise ValueError(
+                f"the prediction for state {row} is not finite; look at that state and at the model"
+            )
+        rows = np.column_stack([block, predicted])
+        table[start : start + len(rows)] = rows.view(fields)[:, 0]
+        best = _best(np.concatenate([best, rows]), goal, match, keep)
+        low, high = min(low, float(predicted.min())), max(high, float(predicted.max()))
+        total += float(predicted.sum())
+        start += len(rows)
+    table.flush()
+    return {
+        "predictions": path,
+        "count": count,
+        "minimum": low,
+        "maximum": high,
+        "mean": total / count,
+        "best": [dict(zip(names, row, strict=True)) for row in best.tolist()],
+    }
+
+
+@diel.module(kind="inference")
+def predict(model: Path, columns: dict[str, list[float]], context: diel.Context) -> Prediction:
+    """Predicts a property of a few states, given as lists.
+
+    model: .npz written by `training.mlp`; loaded once in a worker
+    columns: lists of equal length by feature; further columns are passed over
+
+    Raises ValueError where a feature is missing or the lists differ in length.
+    """
+    network = load_model(model, context)
+    missing = [name for name in network.features if name not in columns]
+    if missing:
+        raise ValueError(f"the model needs the column '{missing[0]}'; found {', '.join(columns) or 'none'}")
+    lists = [columns[name] for name in network.features]
+    if len({len(values) for values in lists}) != 1:
+        raise ValueError(f"the columns differ in length: {', '.join(str(len(values)) for values in lists)}")
+    return {"prediction": network.predict(np.array(lists, dtype=float).T).tolist()}
+
+
+# ---------------------------------------------------------------- the model
+
+
+def load_model(path: Path, context: diel.Context) -> Model:
+    """The model in a file, read at most once in a worker process. Raises ValueError where it is none."""
+    version = path.stat().st_mtime_ns
+    return context.cached(("inference.screen", str(path), version), lambda: _read_model(path))
+
+
+def _read_model(path: Path) -> Model:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        count = sum(name.startswith("weight_") for name in arrays)
+        single = np.float32
+        layers = tuple(
+            (arrays[f"weight_{n}"].astype(single), arrays[f"bias_{n}"].astype(single)) for n in range(count)
+        )
+        return Model(
+            tuple(str(name) for name in arrays["features"]),
+            ACTIVATIONS[str(arrays["activation"])],
+            arrays["feature_mean"],
+            arrays["feature_scale"],
+            float(arrays["target_mean"]),
+            float(arrays["target_scale"]),
+            layers,
+        )
+    except (KeyError, ValueError, TypeError, EOFError) as error:
+        raise ValueError(f"{path.name} is no model of training.mlp ({error})") from error
+
+
+def _relu(values: Floats) -> Floats:
+    return np.maximum(values, 0, out=values)
+
+
+def _tanh(values: Floats) -> Floats:
+    return np.tanh(values, out=values)
+
+
+def _logistic(values: Floats) -> Floats:
+    # by tanh, which does not overflow
+    return 0.5 * (1 + np.tanh(0.5 * values))  # type: ignore[no-any-return]
+
+
+ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {"relu": _relu, "tanh": _tanh, "logistic": _logistic}
+
+
+# ---------------------------------------------------------------- the states
+
+
+def _states(
+    model: Model,
+    ranges: dict[str, list[float]] | None,
+    candidates: Path | None,
+    points: int,
+    method: str,
+    batch: int,
+    seed: int,
+) -> tuple[int, Iterator[Floats]]:
+    """How many states there are, and the states in batches of shape (batch, features)."""
+    if (ranges is None) == (candidates is None):
+        raise ValueError("expected exactly one of `ranges` and `candidates`")
+    if candidates is not None:
+        return _from_file(model, candidates, batch)
+    assert ranges is not None
+    if set(ranges) != set(model.features):
+        raise ValueError(
+            f"the model's features are {', '.join(model.features)}; ranges are given for {', '.join(ranges)}"
+        )
+    bounds = np.array([ranges[name] for name in model.features], dtype=float)
+    if bounds.ndim != 2 or bounds.shape[1] != 2 or not (bounds[:, 0] <= bounds[:, 1]).all():
+        raise ValueError(f"expected [low, high] for each range, low first; found {ranges}")
+    if method == "grid":
+        return _grid(bounds, points, batch)
+    return points, _uniform(bounds, points, batch, seed)
+
+
+def _uniform(bounds: Floats, points: int, batch: int, seed: int) -> Iterator[Floats]:
+    rng = np.random.default_rng(seed)
+    for start in range(0, points, batch):
+        yield rng.uniform(bounds[:, 0], bounds[:, 1], (min(batch, points - start), len(bounds)))
+
+
+def _grid(bounds: Floats, points: int, batch: int) -> tuple[int, Iterator[Floats]]:
+    side = int(points ** (1 / len(bounds)))
+    if (side + 1) ** len(bounds) <= points:  # the root may be rounded down
+        side += 1
+    axes = [np.linspace(low, high, side) for low, high in bounds]
+    count = side ** len(bounds)
+
+    def blocks() -> Iterator[Floats]:
+        for start in range(0, count, batch):
+            places = np.unravel_index(np.arange(start, min(start + batch, count)), (side,) * len(bounds))
+            yield np.column_stack([axis[place] for axis, place in zip(axes, places, strict=True)])
+
+    return count, blocks()
+
+
+def _from_file(model: Model, path: Path, batch: int) -> tuple[int, Iterator[Floats]]:
+    try:
+        states = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"candidates: {path.name} is no .npy file of numbers ({error})") from error
+    names, needed = states.dtype.names, ", ".join(model.features)
+    if names is not None and not set(model.features) <= set(names):
+        raise ValueError(
+            f"candidates: {path.name} has the fields {', '.join(names)}; the model needs {needed}"
+        )
+    if names is None and (states.ndim != 2 or states.shape[1] != len(model.features)):
+        raise ValueError(
+            f"candidates: {path.name} has the shape {states.shape}; "
+            f"expected (states, {len(model.features)}), a column for each of {needed}"
+        )
+    if not len(states):
+        raise ValueError(f"candidates: {path.name} holds no states")
+
+    def blocks() -> Iterator[Floats]:
+        for start in range(0, len(states), batch):
+            block = states[start : start + batch]
+            if names is not None:
+                block = np.column_stack([block[name] for name in model.features])
+            yield np.asarray(block, dtype=float)
+
+    return len(states), blocks()
+
+
+def _best(rows: Floats, goal: str, match: float | None, keep: int) -> Floats:
+    """The best rows, the best one first; the prediction is the last column."""
+    predicted = rows[:, -1]
+    cost = {"maximize": -predicted, "minimize": predicted}.get(goal)
+    if cost is None:
+        assert match is not None
+        cost = np.abs(predicted - match)
+    if len(rows) > keep:
+        chosen = np.argpartition(cost, keep - 1)[:keep]
+        rows, cost = rows[chosen], cost[chosen]
+    return rows[np.argsort(cost, kind="stable")]

@@ -1,0 +1,241 @@
+"""The two-dimensional Ising model on a periodic square lattice, by Monte Carlo.
+
+Spins s = ±1 with H = -J Σ s_i s_j over nearest neighbours. Units: J = k_B = 1, so temperatures are in
+J/k_B and energies in J; the lattice orders below T_c = 2 / ln(1 + √2) = 2.269185
+(L. Onsager, Phys. Rev. 65, 117 (1944)).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+import diel
+
+if TYPE_CHECKING:  # without ranks nothing of MPI is needed
+    from mpi4py import MPI
+
+Spins = NDArray[np.int8]
+"""Shape (size²,): row by row, +1 or -1."""
+
+BLOCKS = 10
+"""Blocks that each replica's series is cut into for the standard error."""
+
+
+class Ising(TypedDict):
+    """Averages per site over all replicas and sweeps."""
+
+    energy: float
+    energy_error: float
+    """Standard error of the energy, from block averages."""
+    magnetisation: float
+    """Mean of the absolute magnetisation."""
+    heat_capacity: float
+    susceptibility: float
+    flip_rate: float
+    """Flips for each spin and sweep."""
+    configuration: Path
+    """Last spins of each replica: int8, shape (replicas, size, size), as .npy."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One replica, measured after each sweep: energy and magnetisation per site, shape (sweeps,)."""
+
+    energy: NDArray[np.float64]
+    magnetisation: NDArray[np.float64]
+    flips: int
+    spins: Spins
+
+
+@diel.module(kind="simulation")
+def ising(
+    temperature: Annotated[float, Field(gt=0)],
+    context: diel.Context,
+    comm: MPI.Comm | None = None,
+    size: Annotated[int, Field(ge=4, le=4096)] = 32,
+    sweeps: Annotated[int, Field(ge=10)] = 1000,
+    equilibration: Annotated[int, Field(ge=1)] = 200,
+    algorithm: Literal["metropolis", "wolff"] = "wolff",
+    replicas: Annotated[int, Field(ge=1)] = 2,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Ising:
+    """Simulates the Ising model at one temperature.
+
+    temperature: in units of J/k_B
+    size: sites along a side of the periodic lattice; even for Metropolis
+    sweeps: measurements; a sweep proposes size² flips, or flips clusters of about as many spins
+    equilibration: sweeps thrown away first, from the state of all spins up
+    algorithm: `metropolis` (N. Metropolis et al., J. Chem. Phys. 21, 1087 (1953)) or `wolff`
+        (U. Wolff, Phys. Rev. Lett. 62, 361 (1989)), the better one near T_c
+    replicas: independent simulations, shared out among the MPI ranks
+    seed: with it, results are the same on any number of ranks
+
+    Heat capacity and susceptibility come from fluctuations: C = N (<e²> - <e>²) / T² and
+    χ = N (<m²> - <|m|>²) / T, for N = size² sites. Raises ValueError for an odd size with Metropolis
+    and for a temperature or counts outside their bounds.
+    """
+    _check(temperature, size, sweeps, equilibration, algorithm, replicas)
+    rank, ranks = (comm.Get_rank(), comm.Get_size()) if comm is not None else (0, 1)
+    mine = [
+        _simulate(temperature, size, sweeps, equilibration, algorithm, (seed, replica))
+        for replica in range(rank, replicas, ranks)
+    ]
+    shares = comm.gather(mine, root=0) if comm is not None else [mine]
+    if shares is None:  # only rank 0 has the result
+        return {}  # type: ignore[typeddict-item]
+    # rank r ran replicas r, r + ranks, ...: back into their own order, so that no sum depends on ranks
+    return _average(
+        [shares[replica % ranks][replica // ranks] for replica in range(replicas)], temperature, context
+    )
+
+
+def _check(
+    temperature: float, size: int, sweeps: int, equilibration: int, algorithm: str, replicas: int
+) -> None:
+    if not 0 < temperature < float("inf"):
+        raise ValueError(f"temperature must be positive and finite, in units of J/k_B; found {temperature}")
+    if algorithm not in ("metropolis", "wolff"):
+        raise ValueError(f"algorithm must be 'metropolis' or 'wolff'; found {algorithm!r}")
+    for name, value, least in (
+        ("size", size, 4),
+        ("sweeps", sweeps, BLOCKS),
+        ("equilibration", equilibration, 1),
+        ("replicas", replicas, 1),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}; found {value}")
+    if algorithm == "metropolis" and size % 2:
+        raise ValueError(
+            f"size must be even for Metropolis, whose two sublattices must fit the periodic lattice; "
+            f"found {size}. Take {size + 1}, or algorithm: wolff"
+        )
+
+
+def _simulate(
+    temperature: float, size: int, sweeps: int, equilibration: int, algorithm: str, seed: tuple[int, int]
+) -> Series:
+    """One replica, from all spins up."""
+    neighbours = _neighbours(size)
+    rng = np.random.default_rng(seed)
+    if algorithm == "metropolis":
+        states = _metropolis(temperature, neighbours, equilibration, rng)
+    else:
+        states = _wolff(temperature, neighbours, equilibration, rng)
+    energy, magnetisation = np.empty(sweeps), np.empty(sweeps)
+    flips = 0
+    for sweep in range(sweeps):
+        spins, flipped = next(states)
+        flips += flipped
+        energy[sweep] = -np.mean(spins * (spins[neighbours[:, 0]] + spins[neighbours[:, 1]]))
+        magnetisation[sweep] = np.mean(spins)
+    return Series(energy, magnetisation, flips, spins.copy())
+
+
+def _neighbours(size: int) -> NDArray[np.intp]:
+    """The sites to the right, below, to the left and above of each site: shape (size², 4)."""
+    sites = np.arange(size * size).reshape(size, size)
+    shifts = ((-1, 1), (-1, 0), (1, 1), (1, 0))
+    return np.stack([np.roll(sites, shift, axis).ravel() for shift, axis in shifts], axis=1)
+
+
+def _metropolis(
+    temperature: float, neighbours: NDArray[np.intp], equilibration: int, rng: np.random.Generator
+) -> Iterator[tuple[Spins, int]]:
+    """The spins after each sweep, and how many flipped in it.
+
+    The sites of one colour of the checkerboard have no neighbours of their own colour, so they are
+    updated at once; flipping costs 2 s h for the sum h of the neighbours.
+    """
+    count = len(neighbours)
+    size = round(count**0.5)
+    colour = np.add.outer(np.arange(size), np.arange(size)).ravel() % 2
+    halves = [(sites, neighbours[sites]) for sites in (np.flatnonzero(colour == c) for c in (0, 1))]
+    # by s h = -4, -2, 0, 2, 4
+    acceptance = np.exp(np.minimum(0.0, -2.0 / temperature * np.arange(-4, 5, 2)))
+    spins = np.ones(count, dtype=np.int8)
+    sweep = 0
+    while True:
+        flipped = 0
+        for sites, around in halves:
+            here = spins[sites]
+            aligned = here * spins[around].sum(axis=1, dtype=np.int8)
+            flip = rng.random(len(sites)) < acceptance[(aligned + 4) >> 1]
+            spins[sites] = np.where(flip, -here, here)
+            flipped += int(np.count_nonzero(flip))
+        sweep += 1
+        if sweep > equilibration:
+            yield spins, flipped
+
+
+def _wolff(
+    temperature: float, neighbours: NDArray[np.intp], equilibration: int, rng: np.random.Generator
+) -> Iterator[tuple[Spins, int]]:
+    """The spins after each sweep, and how many flipped in it.
+
+    A sweep is a fixed number of clusters: as many as flip size² spins on average, counted during
+    equilibration. (To stop once size² spins have flipped would favour states with large clusters.)
+    """
+    count = len(neighbours)
+    spins = [1] * count
+    around = [tuple(row) for row in neighbours.tolist()]
+    join = 1.0 - float(np.exp(-2.0 / temperature))
+    draw = random.Random(int(rng.integers(2**63))).random
+    clusters = 0
+    for _ in range(equilibration):
+        flipped = 0
+        while flipped < count:
+            flipped += _flip_cluster(spins, around, join, draw)
+            clusters += 1
+    clusters = max(1, round(clusters / equilibration))
+    while True:
+        flipped = sum(_flip_cluster(spins, around, join, draw) for _ in range(clusters))
+        yield np.array(spins, dtype=np.int8), flipped
+
+
+def _flip_cluster(spins: list[int], around: list[tuple[int, ...]], join: float, draw: Any) -> int:
+    """Grows one cluster from a random site, flips it in place, and returns its size.
+
+    Each bond from the cluster to an aligned neighbour outside joins it with probability
+    1 - exp(-2/T). Spins flip as they join, which is also the mark that they have. Plain lists: for
+    the small clusters above T_c they are far quicker than arrays.
+    """
+    start = int(draw() * len(spins))
+    aligned = spins[start]
+    spins[start] = -aligned
+    frontier = [start]
+    size = 1
+    while frontier:
+        for site in around[frontier.pop()]:
+            if spins[site] == aligned and draw() < join:
+                spins[site] = -aligned
+                frontier.append(site)
+                size += 1
+    return size
+
+
+def _average(replicas: list[Series], temperature: float, context: diel.Context) -> Ising:
+    energy = np.stack([replica.energy for replica in replicas])
+    magnetisation = np.abs(np.stack([replica.magnetisation for replica in replicas]))
+    spins = np.stack([replica.spins for replica in replicas])
+    count = spins.shape[1]
+    size = round(count**0.5)
+    blocks = np.array([block.mean() for row in energy for block in np.array_split(row, BLOCKS)])
+    configuration = context.task_dir / "configuration.npy"
+    np.save(configuration, spins.reshape(len(replicas), size, size))
+    return {
+        "energy": float(energy.mean()),
+        "energy_error": float(blocks.std(ddof=1) / np.sqrt(len(blocks))),
+        "magnetisation": float(magnetisation.mean()),
+        "heat_capacity": float(count * energy.var() / temperature**2),
+        "susceptibility": float(count * magnetisation.var() / temperature),
+        "flip_rate": sum(replica.flips for replica in replicas) / (energy.size * count),
+        "configuration": configuration,
+    }

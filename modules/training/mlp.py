@@ -1,0 +1,248 @@
+"""A multi-layer perceptron for regression, trained with scikit-learn on columns of numbers."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from sklearn.neural_network import MLPRegressor
+
+import diel
+
+Floats = NDArray[np.float64]
+Weights = list[NDArray[np.float64]]
+
+
+class Mlp(TypedDict):
+    """The best epoch: the one with the smallest validation loss."""
+
+    model: Path
+    """Weights and scales as .npz, which `inference.screen` reads with numpy alone."""
+    train_loss: float
+    """Mean squared error over the rows trained on, in units of the target's variance."""
+    validation_loss: float
+    """The same over the held-out rows."""
+    mean_absolute_error: float
+    """Over the held-out rows, in the target's own units."""
+    epochs: int
+    """Epochs trained; the best one may be earlier."""
+    predictions: Path
+    """CSV of the held-out rows: the features, then `observed` and `predicted`."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows to learn from: features of shape (rows, features), target of shape (rows,)."""
+
+    names: list[str]
+    features: Floats
+    target: Floats
+
+    def take(self, rows: NDArray[np.intp]) -> Table:
+        """Some of the rows."""
+        return Table(self.names, self.features[rows], self.target[rows])
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What turns a table into numbers of mean 0 and variance 1."""
+
+    feature_mean: Floats
+    feature_scale: Floats
+    target_mean: float
+    target_scale: float
+
+    def features(self, table: Table) -> Floats:
+        scaled: Floats = (table.features - self.feature_mean) / self.feature_scale
+        return scaled
+
+    def target(self, table: Table) -> Floats:
+        scaled: Floats = (table.target - self.target_mean) / self.target_scale
+        return scaled
+
+
+@dataclass(frozen=True)
+class Best:
+    """The epoch with the smallest validation loss so far."""
+
+    epoch: int
+    train_loss: float
+    validation_loss: float
+    weights: Weights
+    biases: Weights
+    predicted: Floats
+    """Of the held-out rows, in the target's own units."""
+
+
+@diel.module(kind="training")
+def mlp(
+    columns: Annotated[dict[str, list[float]], Field(min_length=2)],
+    target: str,
+    context: diel.Context,
+    features: list[str] | None = None,
+    hidden: Annotated[int, Field(ge=1, le=4096)] = 32,
+    layers: Annotated[int, Field(ge=1, le=10)] = 2,
+    activation: Literal["tanh", "relu", "logistic"] = "tanh",
+    learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.005,
+    regularisation: Annotated[float, Field(ge=0)] = 1e-4,
+    batch: Annotated[int, Field(ge=1)] = 16,
+    epochs: Annotated[int, Field(ge=1)] = 500,
+    patience: Annotated[int, Field(ge=1)] = 100,
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2,
+    seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
+) -> Mlp:
+    """Trains a perceptron to predict one column from others.
+
+    columns: lists of equal length by name; usually gathered: `{energy: "${{ simulate.energy }}", ...}`
+    target: the column to predict
+    features: the columns to predict it from; all others where absent
+    hidden: units of each hidden layer
+    layers: hidden layers
+    activation: of the hidden layers
+    learning_rate: first step of Adam (D. P. Kingma and J. Ba, arXiv:1412.6980)
+    regularisation: weight of the squared norm of the weights
+    batch: rows in a gradient step
+    epochs: most passes over the rows
+    patience: passes without a smaller validation loss after which training stops
+    held_out: share of the rows that are not trained on, at least one; they choose the epoch, so judge
+        the model by rows that this module never saw
+    seed: of the split, the first weights and the order of the rows
+
+    Features and target are standardised by the mean and deviation of the rows trained on. Reports
+    `epoch`, `train_loss` and `validation_loss` after each epoch. Raises ValueError where columns are
+    missing, differ in length, are too short or hold something that is not finite.
+    """
+    table = _table(columns, target, features)
+    train, validation = _split(table, held_out, seed)
+    scale = _scale(train)
+    network = MLPRegressor(
+        hidden_layer_sizes=(hidden,) * layers,
+        activation=activation,
+        solver="adam",
+        alpha=regularisation,
+        batch_size=min(batch, len(train)),
+        learning_rate_init=learning_rate,
+        random_state=seed,
+    )
+    best, last = _train(network, train, validation, scale, epochs, patience, context)
+    return {
+        "model": _save_model(context.task_dir / "model.npz", best, scale, table.names, target, activation),
+        "train_loss": best.train_loss,
+        "validation_loss": best.validation_loss,
+        "mean_absolute_error": float(np.mean(np.abs(best.predicted - validation.target))),
+        "epochs": last,
+        "predictions": _save_predictions(context.task_dir / "predictions.csv", validation, best.predicted),
+    }
+
+
+def _table(columns: dict[str, list[float]], target: str, features: list[str] | None) -> Table:
+    names = [name for name in columns if name != target] if features is None else features
+    for name in (target, *names):
+        if name not in columns:
+            raise ValueError(f"there is no column '{name}'; the columns are {', '.join(columns)}")
+    if not names or target in names:
+        raise ValueError(f"expected features other than the target '{target}'; found {names}")
+    lengths = {name: len(columns[name]) for name in (target, *names)}
+    if len(set(lengths.values())) != 1:
+        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise ValueError(f"the columns differ in length: {told}")
+    if lengths[target] < 2:
+        raise ValueError(
+            f"expected at least 2 rows, one to train on and one held out; found {lengths[target]}"
+        )
+    for name in (target, *names):
+        for row, value in enumerate(columns[name]):
+            if value is None or not math.isfinite(value):
+                raise ValueError(f"column '{name}' holds {value} in row {row}; expected a finite number")
+    stacked = np.array([columns[name] for name in names], dtype=float).T
+    return Table(names, stacked, np.array(columns[target], dtype=float))
+
+
+def _split(table: Table, held_out: float, seed: int) -> tuple[Table, Table]:
+    """The rows to train on and the rows held out, drawn at random."""
+    order = np.random.default_rng(seed).permutation(len(table))
+    count = min(max(1, round(held_out * len(table))), len(table) - 1)
+    return table.take(np.sort(order[count:])), table.take(np.sort(order[:count]))
+
+
+def _scale(train: Table) -> Scale:
+    def deviation(values: Floats) -> Floats:
+        spread = values.std(axis=0)
+        return np.where(spread > 0, spread, 1.0)  # a constant column carries nothing, but does no harm
+
+    return Scale(
+        train.features.mean(axis=0),
+        deviation(train.features),
+        float(train.target.mean()),
+        float(deviation(train.target)),
+    )
+
+
+def _train(
+    network: Any,
+    train: Table,
+    validation: Table,
+    scale: Scale,
+    epochs: int,
+    patience: int,
+    context: diel.Context,
+) -> tuple[Best, int]:
+    """The best epoch, and the number of the last one."""
+    x, y = scale.features(train), scale.target(train)
+    x_held, y_held = scale.features(validation), scale.target(validation)
+    best: Best | None = None
+    epoch = 0
+    for epoch in range(1, epochs + 1):
+        network.partial_fit(x, y)  # one pass over the rows
+        predicted = network.predict(x_held)
+        train_loss = float(np.mean((network.predict(x) - y) ** 2))
+        validation_loss = float(np.mean((predicted - y_held) ** 2))
+        context.report(epoch=epoch, train_loss=train_loss, validation_loss=validation_loss)
+        if not math.isfinite(validation_loss):
+            raise ValueError(
+                f"the loss is {validation_loss} after epoch {epoch}: take a smaller learning_rate"
+            )
+        if best is None or validation_loss < best.validation_loss:
+            weights, biases = ([a.copy() for a in arrays] for arrays in (network.coefs_, network.intercepts_))
+            own_units = predicted * scale.target_scale + scale.target_mean
+            best = Best(epoch, train_loss, validation_loss, weights, biases, own_units)
+        elif epoch - best.epoch >= patience:
+            break
+    assert best is not None
+    return best, epoch
+
+
+def _save_model(path: Path, best: Best, scale: Scale, names: list[str], target: str, activation: str) -> Path:
+    """Writes the model as plain arrays: no pickle, so that reading one runs no code."""
+    arrays: dict[str, Any] = {
+        "features": np.array(names),
+        "target": np.array(target),
+        "activation": np.array(activation),
+        "feature_mean": scale.feature_mean,
+        "feature_scale": scale.feature_scale,
+        "target_mean": np.array(scale.target_mean),
+        "target_scale": np.array(scale.target_scale),
+    }
+    for number, (weight, bias) in enumerate(zip(best.weights, best.biases, strict=True)):
+        arrays[f"weight_{number}"] = weight
+        arrays[f"bias_{number}"] = bias
+    np.savez(path, **arrays)
+    return path
+
+
+def _save_predictions(path: Path, held_out: Table, predicted: Floats) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*held_out.names, "observed", "predicted"])
+        rows = zip(held_out.features.tolist(), held_out.target.tolist(), predicted.tolist(), strict=True)
+        writer.writerows([*features, observed, guess] for features, observed, guess in rows)
+    return path
