@@ -76,9 +76,7 @@ class Signature:
             elif name not in deferred:
                 message = parameter.check(value)
                 if message:
-                    problems.append(
-                        (name, f"{message} for '{name}: {parameter.annotation}'", hint(message, value))
-                    )
+                    problems.append((name, message, hint(message, value)))
         for parameter in self.parameters:
             absent = parameter.name not in given and parameter.name not in deferred
             if absent and parameter.required and not parameter.injected:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -28,7 +28,10 @@ from diel.load.nodes import (
     descend,
 )
 from diel.load.syntax import complaint
-from diel.spec import Workflow
+from diel.spec import Model, Workflow
+from diel.spec.model import found
+
+M = TypeVar("M", bound=Model)
 
 MAX_BYTES = 16 * 2**20
 MAX_PROBLEMS = 100
@@ -139,17 +142,20 @@ def examine(text: str, path: Path) -> tuple[Document | None, list[Problem]]:
     source, data, problems = parse(text, path, _VERBATIM)
     if source.root is None:
         return None, problems
-    if not isinstance(data, dict):
-        message = "expected a mapping with the keys diel, name and stages"
-        return None, [*problems, source.problem((), message, "`diel init` writes an example")]
-    spec, misfits = check(data)
-    complained = {(problem.line, problem.column) for problem in problems}
-    for misfit in misfits:
-        problem = _shown(source, misfit)
-        if (problem.line, problem.column) not in complained:
-            problems.append(problem)
+    spec, wrong = fit(source, data, Workflow)
+    places = {(problem.line, problem.column) for problem in problems} | {p.key for p in problems}
+    problems += [p for p in wrong if not places & {(p.line, p.column), p.key}]
     problems = _first(problems)
     return (None if spec is None else Document(path, text, source.root, spec=spec)), problems
+
+
+def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Problem]]:
+    """A model from the plain values of a text, and what of them does not fit it."""
+    if not isinstance(data, dict):
+        known = ", ".join(info.alias or name for name, info in model.model_fields.items())
+        return None, [source.problem((), f"expected a mapping, found {found(data)}", f"its keys: {known}")]
+    made, misfits = check(data, model)
+    return made, [_shown(source, misfit) for misfit in misfits]
 
 
 def parse(text: str, path: Path, verbatim: Verbatim = False) -> tuple[Source, Any, list[Problem]]:
@@ -237,7 +243,8 @@ def _first(problems: list[Problem]) -> list[Problem]:
 
 
 def _dotted(key: Key) -> str:
-    return ".".join(str(part) for part in key)
+    parts = [str(part) for part in key]
+    return ".".join(parts if len(parts) <= 12 else [*parts[:4], "…"])
 
 
 def _hangs_below(label: Scalar, node: Node, source: Source) -> bool:
@@ -267,4 +274,4 @@ def _inside(node: Scalar, text: str, offset: int) -> int:
     return index
 
 
-__all__ = ["Document", "Source", "examine", "load", "load_text", "parse", "read_text"]
+__all__ = ["Document", "Source", "examine", "fit", "load", "load_text", "parse", "read_text"]

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from diel.errors import did_you_mean
 from diel.load.nodes import Key
 from diel.load.words import KEYS
-from diel.spec import Model, Workflow
+from diel.spec.model import Model
 
 
-def unknown_hint(key: Key) -> str:
-    word, models = str(key[-1]), models_at(key[:-1])
+def unknown_hint(key: Key, root: type[Model]) -> str:
+    """What to do about an unknown key: the one that was meant, where it belongs, or those that there are."""
+    word, models = str(key[-1]), models_at(key[:-1], root)
     meant = meant_key(word, models, near=False)
     if meant:
         return f"did you mean '{meant}'?"
@@ -50,10 +51,9 @@ def _home_below(word: str, models: Sequence[type[Model]]) -> str:
             label = info.alias or name
             for inner, named in _inner(info.annotation):
                 keys = _keys([inner])
-                for other in (lower, *KEYS.get(lower, ())):
-                    if other in keys and not (
-                        named and other not in ("resources", "command", "module", lower)
-                    ):
+                # Below a name of the user's only the very word counts: others stand for too many things.
+                for other in (lower, *(() if named else KEYS.get(lower, ()))):
+                    if other in keys:
                         holder = f"{label}.NAME" if named else label
                         return f"'{other}' goes under `{holder}`: write {label}: {_example(other, named)}"
     return ""
@@ -67,17 +67,18 @@ def _keys(models: Iterable[type[Model]]) -> list[str]:
     return list(dict.fromkeys(i.alias or n for model in models for n, i in model.model_fields.items()))
 
 
-def description(key: Key) -> str:
-    for model in models_at(key[:-1]):
+def description(key: Key, root: type[Model]) -> str:
+    """What the models say about a key."""
+    for model in models_at(key[:-1], root):
         for name, info in model.model_fields.items():
             if key[-1] in (name, info.alias) and info.description:
                 return f"{key[-1]}: {info.description}"
     return ""
 
 
-def models_at(key: Key) -> list[type[Model]]:
+def models_at(key: Key, root: type[Model]) -> list[type[Model]]:
     """The models that may stand at a key's path."""
-    here: list[Any] = [Workflow]
+    here: list[Any] = [root]
     for part in key:
         here = [child for one in here for child in _children(one, part)]
     return [one for one in here if isinstance(one, type) and issubclass(one, Model)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,8 +17,9 @@ from diel.errors import did_you_mean
 from diel.load.keys import description, meant_key, models_at, unknown_hint
 from diel.load.nodes import Key
 from diel.load.words import VALUES
-from diel.spec import Flaws, Workflow
-from diel.spec.model import found
+from diel.spec.model import Flaws, Model, found
+
+M = TypeVar("M", bound=Model)
 
 _ROUNDS = 4
 _KINDS = {
@@ -54,17 +55,17 @@ class Misfit:
     """Whether the key is wrong, and not its value."""
 
 
-def check(data: dict[str, Any]) -> tuple[Workflow | None, list[Misfit]]:
-    """The spec that plain data holds, and all that does not fit.
+def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Misfit]]:
+    """The model that plain data holds, and all that does not fit.
 
     Unknown keys hide nothing: each is taken for the one that was meant, or left out, and the rest
-    is checked again. The spec is there where nothing else was wrong.
+    is checked again. The model is there where nothing else was wrong.
     """
     misfits: dict[tuple[Key, str], Misfit] = {}
     renamed: dict[Key, Key] = {}
     for _ in range(_ROUNDS):
         try:
-            return Workflow.model_validate(data), list(misfits.values())
+            return model.model_validate(data), list(misfits.values())
         except ValidationError as error:
             errors = error.errors(include_url=False)
         unknown = [_resolved(each["loc"], data, 1) for each in errors if each["type"] == "extra_forbidden"]
@@ -73,12 +74,12 @@ def check(data: dict[str, Any]) -> tuple[Workflow | None, list[Misfit]]:
         errors = [
             e for e in errors if e["type"] != "missing" or _resolved(e["loc"], data, 1)[:-1] not in guilty
         ]
-        for misfit in _misfits(errors, data):
+        for misfit in _misfits(errors, data, model):
             key = _as_written(misfit.key, renamed)
             misfits.setdefault((key, misfit.message), _moved(misfit, key))
         if not unknown:
             break
-        data = _repaired(data, unknown, renamed)
+        data = _repaired(data, unknown, renamed, model)
     return None, list(misfits.values())
 
 
@@ -94,7 +95,7 @@ def _as_written(key: Key, renamed: dict[Key, Key]) -> Key:
     return key
 
 
-def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key]) -> Any:
+def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key], root: type[Model]) -> Any:
     """The data with unknown keys renamed to what was meant, or left out."""
     data = _copied(data, {key[:length] for key in unknown for length in range(len(key))})
     for key in unknown:
@@ -102,7 +103,7 @@ def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key]) -> Any
         for part in key[:-1]:
             parent = parent[part]
         value = parent.pop(key[-1])
-        meant = meant_key(str(key[-1]), models_at(key[:-1]))
+        meant = meant_key(str(key[-1]), models_at(key[:-1], root))
         if meant and meant not in parent:
             parent[meant] = value
             renamed[(*key[:-1], meant)] = _as_written(key, renamed)
@@ -123,7 +124,7 @@ def _copied(data: Any, paths: set[Key], here: Key = ()) -> Any:
 # --- from refusals to messages -------------------------------------------------------------------
 
 
-def _misfits(errors: Iterable[Any], data: Any) -> Iterator[Misfit]:
+def _misfits(errors: Iterable[Any], data: Any, root: type[Model]) -> Iterator[Misfit]:
     places: dict[Key, list[Any]] = {}
     for error in errors:
         keep = 1 if error["type"] in ("extra_forbidden", "missing") else 0
@@ -132,7 +133,7 @@ def _misfits(errors: Iterable[Any], data: Any) -> Iterator[Misfit]:
         sayings = [error for error in refusals if error["type"] not in _KINDS]
         if sayings:
             # A branch of a union that had more to say than that the type is another one.
-            yield from _said(key, sayings[0], data)
+            yield from _said(key, sayings[0], data, root)
         elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
             yield _wrong_kind(key, refusals)
 
@@ -153,7 +154,7 @@ def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
     return (*key, *loc[len(loc) - keep :]) if keep else tuple(key)
 
 
-def _said(key: Key, error: Any, data: Any) -> Iterator[Misfit]:
+def _said(key: Key, error: Any, data: Any, root: type[Model]) -> Iterator[Misfit]:
     kind, context = error["type"], error.get("ctx", {})
     at_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
     if kind == "value_error":
@@ -165,10 +166,10 @@ def _said(key: Key, error: Any, data: Any) -> Iterator[Misfit]:
         else:
             yield Misfit(key, str(cause))
     elif kind == "extra_forbidden":
-        yield Misfit(key, "unknown key", unknown_hint(key), at_key=True)
+        yield Misfit(key, "unknown key", unknown_hint(key, root), at_key=True)
     elif kind == "missing":
         word = str(key[-1])
-        hint = _FIRST_LINES.get(word, "") if len(key) == 1 else description(key)
+        hint = _FIRST_LINES.get(word, "") if len(key) == 1 else description(key, root)
         yield Misfit(key[:-1], f"the key '{word}' is missing", hint)
     elif kind == "literal_error":
         yield _wrong_choice(key, error["input"], str(context["expected"]))

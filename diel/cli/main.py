@@ -1,0 +1,110 @@
+"""The `diel` command: finds the command's file, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from diel import __version__
+from diel.errors import DielError
+
+COMMANDS = {
+    "init": "Make a starter project that runs as it is.",
+    "validate": "Check a workflow file, and tell all that is wrong.",
+    "plan": "Show what would run where, and what it may cost.",
+    "run": "Run a workflow here, and watch it.",
+    "status": "Show how a run stands.",
+    "logs": "Show what a task printed.",
+    "explain": "Tell why a task waits, failed, or ran again.",
+    "results": "Print a stage's outputs as a table.",
+    "graph": "Draw the stage graph.",
+    "params": "Show the hyperparameters of a workflow or run.",
+    "list": "List the runs.",
+    "cancel": "Stop a run, a stage or a task.",
+    "resume": "Go on with a run that was interrupted or failed.",
+    "clean": "Remove runs, after telling what that frees.",
+    "doctor": "Check that this machine can run workflows.",
+    "modules": "List the modules that workflows can use.",
+    "schema": "Print the JSON Schema of workflow files, for editors.",
+    "completion": "Print the completion script for bash, zsh or fish.",
+}
+
+
+class Commands(click.Group):
+    """A group that imports a command's file only when it is asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"diel.cli.{name}").command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from diel.errors import did_you_mean  # only where a word is wrong
+
+            hint = did_you_mean(args[0], COMMANDS) or "`diel --help` lists the commands"
+            raise click.UsageError(f"no command '{args[0]}'; {hint}")
+        return super().resolve_command(context, args)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="diel")
+@click.option("--debug", is_flag=True, envvar="DIEL_DEBUG", help="Show a traceback with an error.")
+@click.pass_context
+def cli(context: click.Context, debug: bool) -> None:
+    """Workflows for HPC and AI: one YAML file of simulations, trainings and inferences."""
+    context.obj = {"debug": debug}
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs a command line and exits: 0 good, 1 failed, 2 bad usage or workflow, 130 interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words or bool(os.environ.get("DIEL_DEBUG"))
+    words = [word for word in words if word != "--debug"]
+    sys.exit(_run(words, debug))
+
+
+def _run(words: list[str], debug: bool) -> int:
+    try:
+        result: Any = cli.main(words, prog_name="diel", standalone_mode=False)
+    except DielError as error:
+        if debug:
+            raise
+        click.echo(_styled(error), err=True)
+        return error.exit_code
+    except click.exceptions.Exit as exit_:
+        return exit_.exit_code
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except Exception as error:
+        if debug:
+            raise
+        message = f"diel failed in a way that it should not: {type(error).__name__}: {error}"
+        click.echo(f"{message}\n    run it again with --debug for the details, and report them", err=True)
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _styled(error: DielError) -> str:
+    return f"{click.style('error:', fg='red', bold=True)} {error}"

@@ -1,0 +1,155 @@
+"""The values of the hyperparameters: the workflow's defaults, then files, then the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from diel.errors import Problem, SpecError, UsageError, did_you_mean
+from diel.load import Document, Source, parse, read_text, scalar
+from diel.spec import Flaws, Hyperparameter
+
+Origin = Literal["default", "file", "command line"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A hyperparameter's value, and where it comes from."""
+
+    value: Any
+    origin: Origin
+    source: str
+    """The file with its line, or the setting as it was typed."""
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """The hyperparameters that have a value; those without default or setting are not there."""
+
+    values: Mapping[str, Value]
+
+    def plain(self) -> dict[str, Any]:
+        """The values alone, by name."""
+        return {name: value.value for name, value in self.values.items()}
+
+
+def resolve(
+    document: Document, settings: Sequence[str] = (), params_files: Sequence[Path] = ()
+) -> Hyperparameters:
+    """The values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files defaults.
+
+    Raises SpecError where only files are wrong, UsageError where a setting is; both say all at once.
+    """
+    known = document.spec.hyperparameters
+    values: dict[str, Value] = {}
+    for name, given in known.items():
+        if given.default is not None:
+            place = document.problem(("hyperparameters", name, "default"), "")
+            source = f"{place.file}:{place.line}"
+            values[name] = Value(given.accept(given.default), "default", source)
+    problems: list[Problem] = []
+    for path in params_files:
+        found, wrong = _from_file(path, known)
+        values.update(found)
+        problems += wrong
+    complaints = []
+    for setting in settings:
+        try:
+            name, value = _from_setting(setting, known)
+        except UsageError as error:
+            complaints.append(str(error))
+        else:
+            values[name] = Value(value, "command line", f"--set {setting}")
+    if complaints:
+        raise UsageError("\n".join([*map(str, sorted(set(problems))), *complaints]))
+    if problems:
+        raise SpecError(problems)
+    return Hyperparameters({name: values[name] for name in known if name in values})
+
+
+def _from_file(path: Path, known: Mapping[str, Hyperparameter]) -> tuple[dict[str, Value], list[Problem]]:
+    try:
+        source, data, problems = parse(read_text(path), path)
+    except SpecError as error:
+        return {}, list(error.problems)
+    if source.root is None:
+        return {}, problems
+    if not isinstance(data, dict):
+        hint = "write a line such as `learning_rate: 0.01`"
+        return {}, [*problems, source.problem((), "expected a mapping of hyperparameters", hint)]
+    values: dict[str, Value] = {}
+    complained = {problem.key for problem in problems}
+    for key, given in data.items():
+        name = key.removeprefix("hp.")
+        if key in complained:
+            continue
+        if name not in known:
+            problems.append(source.problem((key,), _unknown(name), _suggestion(name, known), at_key=True))
+        elif name in values:
+            message = f"'{name}' is there twice, with and without hp."
+            problems.append(source.problem((key,), message, "drop one of them", at_key=True))
+        else:
+            _keep(values, source, key, name, known[name], given, problems)
+    return values, problems
+
+
+def _keep(
+    values: dict[str, Value],
+    source: Source,
+    key: str,
+    name: str,
+    known: Hyperparameter,
+    given: Any,
+    problems: list[Problem],
+) -> None:
+    """Adds one value of a file, or its problem."""
+    place = source.problem((key,), "")
+    try:
+        values[name] = Value(known.accept(given), "file", f"{place.file}:{place.line}")
+    except Flaws as error:
+        problems += [source.problem((key,), flaw.message, flaw.hint) for flaw in error.flaws]
+
+
+def _from_setting(setting: str, known: Mapping[str, Hyperparameter]) -> tuple[str, Any]:
+    """The name and value of `hp.NAME=VALUE`; raises UsageError."""
+    left, equals, right = setting.partition("=")
+    name = left.strip().removeprefix("hp.")
+    if not equals or not name:
+        raise UsageError(f"--set {setting}: expected NAME=VALUE\n    for instance --set {_example(known)}")
+    if name not in known:
+        raise UsageError(_line(setting, _unknown(name), _suggestion(name, known)))
+    try:
+        return name, _typed(known[name], right)
+    except Flaws as error:
+        flaw = error.flaws[0]
+        raise UsageError(_line(setting, flaw.message, flaw.hint)) from None
+
+
+def _typed(known: Hyperparameter, text: str) -> Any:
+    """A text from the command line as the hyperparameter wants it: numbers by YAML's rules, text as typed."""
+    if known.type == "str":
+        return known.accept(text)
+    value = scalar(text)
+    if known.type == "choice" and value not in (known.choices or ()):
+        return known.accept(text)
+    return known.accept(value)
+
+
+def _line(setting: str, message: str, hint: str) -> str:
+    return f"--set {setting}: {message}" + (f"\n    {hint}" if hint else "")
+
+
+def _unknown(name: str) -> str:
+    return f"no hyperparameter '{name}'"
+
+
+def _suggestion(name: str, known: Mapping[str, Hyperparameter]) -> str:
+    if not known:
+        return "the workflow has none; they stand under `hyperparameters:`"
+    return did_you_mean(name, known) or f"hyperparameters: {', '.join(known)}"
+
+
+def _example(known: Mapping[str, Hyperparameter]) -> str:
+    return f"hp.{next(iter(known), 'learning_rate')}=0.01"

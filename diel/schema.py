@@ -1,0 +1,61 @@
+"""The JSON Schema of a workflow file, for editors: made from the models, so that it cannot drift."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diel.spec import Workflow
+
+_WORD = {"type": ["string", "number", "boolean", "null"]}
+_STATIC = ("values", "linspace", "logspace", "range")
+_FORMS = (*_STATIC, "zip", "file", "sample", "from", "search", "loop")
+_SHORT_FORMS: dict[str, dict[str, Any]] = {
+    "Input": {"type": "string", "minLength": 1, "examples": ["simulate.energy"]},
+    "Output": {"type": "string", "minLength": 1, "examples": ["energy.csv"]},
+    "FileForm": {"type": "string", "minLength": 1, "examples": ["points.csv"]},
+    "Retries": {"type": "integer", "minimum": 0, "maximum": 1000},
+}
+
+
+def schema() -> dict[str, Any]:
+    """The schema (draft 2020-12), with the short forms that the loader takes."""
+    made = Workflow.model_json_schema(by_alias=True)
+    definitions = made["$defs"]
+    for name, short in _SHORT_FORMS.items():
+        full = definitions[name]
+        definitions[name] = {"description": full.pop("description", ""), "anyOf": [short, full]}
+    definitions["Stage"]["oneOf"] = [{"required": ["module"]}, {"required": ["command"]}]
+    definitions["StaticForm"]["oneOf"] = [{"required": [form]} for form in _STATIC]
+    definitions["Axis"]["oneOf"] = [{"required": [form]} for form in _FORMS]
+    stage = definitions["Stage"]["properties"]
+    # A command's words and the variables are text as written, whatever YAML would make of them.
+    _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])
+    stage["env"]["additionalProperties"] = _WORD
+    _tidy(made)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:diel:workflow:1",
+        "title": "diel workflow",
+        **{key: value for key, value in made.items() if key != "title"},
+    }
+
+
+def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:
+    for key in ("type", "anyOf", "items"):
+        field.pop(key, None)
+    field["anyOf"] = branches
+
+
+def _tidy(part: Any) -> None:
+    """Closes mappings to names of another shape, and drops the titles that repeat a key."""
+    if isinstance(part, list):
+        for each in part:
+            _tidy(each)
+    if not isinstance(part, dict):
+        return
+    if "patternProperties" in part:
+        part["additionalProperties"] = False
+    for field in part.get("properties", {}).values():
+        field.pop("title", None)
+    for each in part.values():
+        _tidy(each)

@@ -1,0 +1,118 @@
+"""The Ising model against exact results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import ellipk
+
+import diel
+from modules.simulation.ising import ising
+
+CRITICAL = 2 / np.log(1 + np.sqrt(2))
+
+
+def onsager(temperature: float) -> float:
+    """Energy per site of the infinite lattice: Onsager 1944, with SciPy's elliptic integral."""
+    x = 2 / temperature
+    k = 2 * np.sinh(x) / np.cosh(x) ** 2
+    slope = 2 * np.tanh(x) ** 2 - 1
+    integral = slope * ellipk(k**2) if abs(slope) > 1e-12 else 0.0
+    return float(-(1 + 2 / np.pi * integral) / np.tanh(x))
+
+
+def all_states_4x4() -> NDArray[np.int64]:
+    """The 65,536 states of a 4 × 4 lattice: shape (65536, 4, 4)."""
+    bits = np.arange(2**16)[:, None] >> np.arange(16) & 1
+    return (2 * bits - 1).reshape(-1, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("temperature", "algorithm", "size", "sweeps"),
+    [
+        (1.8, "metropolis", 32, 2000),
+        (1.8, "wolff", 32, 600),
+        (CRITICAL, "wolff", 128, 250),  # finite size alone makes 0.34 % here
+        (3.0, "metropolis", 32, 3000),
+        (3.0, "wolff", 32, 600),
+    ],
+)
+def test_energy_is_within_one_percent_of_onsagers(
+    temperature: float, algorithm: Any, size: int, sweeps: int, context: diel.Context
+) -> None:
+    result = ising(
+        temperature, context, size=size, sweeps=sweeps, equilibration=100, algorithm=algorithm, seed=7
+    )
+    assert result["energy"] == pytest.approx(onsager(temperature), rel=0.01)
+    assert 0 < result["energy_error"] < 0.01
+
+
+@pytest.mark.parametrize("algorithm", ["metropolis", "wolff"])
+def test_all_averages_of_a_small_lattice_agree_with_its_65536_states(
+    algorithm: Any, context: diel.Context
+) -> None:
+    temperature = 2.5
+    states = all_states_4x4()
+    energy = -(states * (np.roll(states, 1, 1) + np.roll(states, 1, 2))).sum(axis=(1, 2))
+    magnetisation = np.abs(states.sum(axis=(1, 2)))
+    weight = np.exp(-(energy - energy.min()) / temperature)
+    weight /= weight.sum()
+    mean_energy, mean_magnetisation = weight @ energy, weight @ magnetisation
+    result = ising(temperature, context, size=4, sweeps=10_000, algorithm=algorithm, seed=3)
+    assert result["energy"] == pytest.approx(mean_energy / 16, abs=0.02)
+    assert result["magnetisation"] == pytest.approx(mean_magnetisation / 16, abs=0.02)
+    assert result["heat_capacity"] == pytest.approx(
+        (weight @ energy**2 - mean_energy**2) / 16 / temperature**2, rel=0.05
+    )
+    assert result["susceptibility"] == pytest.approx(
+        (weight @ magnetisation**2 - mean_magnetisation**2) / 16 / temperature, rel=0.05
+    )
+
+
+def test_the_final_configurations_are_kept(context: diel.Context) -> None:
+    result = ising(1.0, context, size=8, sweeps=10, equilibration=5, replicas=3)
+    spins = np.load(result["configuration"])
+    assert spins.shape == (3, 8, 8)
+    assert set(np.unique(spins)) <= {-1, 1}
+    assert result["configuration"].parent == context.task_dir
+
+
+def test_two_mpi_ranks_give_exactly_what_one_process_gives(
+    on_ranks: Callable[[int, str], str], context: diel.Context
+) -> None:
+    printed = on_ranks(
+        2,
+        "import json, pathlib, diel\n"
+        "from mpi4py import MPI\n"
+        "from modules.simulation.ising import ising\n"
+        "comm = MPI.COMM_WORLD\n"
+        "context = diel.Context(task_dir=pathlib.Path.cwd(), rank=comm.rank)\n"
+        "result = ising(2.5, context, comm, size=8, sweeps=50, replicas=3, seed=5)\n"
+        "assert comm.size == 2 and bool(result) == (comm.rank == 0)\n"
+        "if result: print(json.dumps({**result, 'configuration': None}))\n",
+    )
+    alone = ising(2.5, context, size=8, sweeps=50, replicas=3, seed=5)
+    assert json.loads(printed) == {**alone, "configuration": None}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"temperature": float("nan")}, "temperature must be positive"),
+        ({"size": 9, "algorithm": "metropolis"}, "size must be even for Metropolis.*Take 10"),
+        ({"size": 2}, "size must be at least 4"),
+        ({"sweeps": 3}, "sweeps must be at least 10"),
+        ({"algorithm": "glauber"}, "'metropolis' or 'wolff'; found 'glauber'"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(
+    wrong: dict[str, Any], said: str, context: diel.Context
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        ising(**{"temperature": 2.0, "context": context, **wrong})
