@@ -145,11 +145,16 @@ def make_domain(over: Sequence[str], counts: Mapping[str, int], origins: Mapping
         factors += [Factor((a,), counts[a]) for a in rest]
         return Domain(tuple(over), tuple(factors))
     factors = []
+    placed: set[str] = set()
     for axis in over:
-        if axis in joined:
-            factors.append(_joined(axis, joined[axis], origins[axis], over))
-        elif axis not in taken:
+        if axis in placed:
+            continue
+        derived = next((d for d, parents in joined.items() if axis == d or axis in parents), None)
+        if derived is None:
             factors.append(Factor((axis,), counts[axis]))
+        else:
+            factors.append(_joined(derived, joined[derived], origins[derived], over))
+        placed.update(factors[-1].axes)
     return Domain(tuple(over), tuple(factors))
 
 

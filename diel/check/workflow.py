@@ -73,7 +73,7 @@ def check(
     counts = check_axes(found)
     check_picks(found, graph)
     modules = dict(_find_modules(found, folder, cwd or Path.cwd()))
-    values = {name: value.value for name, value in hyperparameters.values.items()}
+    values = hyperparameters.plain()
     for name, stage in workflow.stages.items():
         names: Names = visible_names(found, name)
         check_expressions(found, name, stage, names)

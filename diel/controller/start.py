@@ -58,7 +58,7 @@ def start(
             source=str(document.path.absolute()),
             cwd=str(Path.cwd()),
             site=plan.site.name,
-            hyperparameters=_plain(plan.checked.hyperparameters),
+            hyperparameters=plan.checked.hyperparameters.plain(),
             origins=_origins(plan.checked.hyperparameters),
             settings=tuple(settings),
             params_files=tuple(str(file.absolute()) for file in params_files),
@@ -78,10 +78,6 @@ def start(
         shutil.rmtree(paths.root, ignore_errors=True)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
     return Controller(plan, run_file, paths, lease, segment)
-
-
-def _plain(hyperparameters: Hyperparameters) -> dict[str, object]:
-    return {name: value.value for name, value in hyperparameters.values.items()}
 
 
 def _origins(hyperparameters: Hyperparameters) -> dict[str, str]:
