@@ -63,6 +63,7 @@ def complaint(error: YAMLError, text: str) -> Complaint:
         if words in problem:
             line = text.count("\n", 0, began) + 1
             hint = _expression_hint(text, at, began) or hint.format(line=line)
+            at_begin = at_begin or at >= len(text.rstrip())  # the end of the file tells nothing
             return Complaint(began if at_begin else at, (), message, hint)
     return Complaint(at, (), f"not YAML: {problem}", _expression_hint(text, at, began))
 

@@ -19,8 +19,6 @@ class SurrogateReport(TypedDict):
     largest_error: float
     relative_error: float
     """Mean absolute error, by the mean absolute simulated value."""
-    r_squared: float | None
-    """Share of the variance that the surrogate explains; null where all simulated values are equal."""
 
 
 @diel.module(kind="analysis")
@@ -53,15 +51,12 @@ def surrogate_report(
     distances = [abs(p - s) for p, s in zip(predicted, simulated, strict=True)]
     absolute, squared = fmean(distances), fmean(d * d for d in distances)
     size = fmean(map(abs, simulated))
-    mean = fmean(simulated)
-    variance = fmean((s - mean) ** 2 for s in simulated)
     result: SurrogateReport = {
         "states": len(simulated),
         "mean_absolute_error": absolute,
         "root_mean_square_error": math.sqrt(squared),
         "largest_error": max(distances),
         "relative_error": absolute / size if size else 0.0,
-        "r_squared": 1 - squared / variance if variance else None,
     }
     sys.stdout.write(_table(lists) + _summary(result, name))
     return result
@@ -76,9 +71,8 @@ def _table(lists: dict[str, list[float]]) -> str:
 
 
 def _summary(result: SurrogateReport, name: str) -> str:
-    explained = "" if result["r_squared"] is None else f", R² {result['r_squared']:.4f}"
     return (
         f"{name} of {result['states']} states that the surrogate never saw: "
         f"mean absolute error {result['mean_absolute_error']:.4f} ({result['relative_error']:.2%}), "
-        f"largest {result['largest_error']:.4f}{explained}\n"
+        f"largest {result['largest_error']:.4f}\n"
     )

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
-
 import diel
 
-if TYPE_CHECKING:  # without ranks nothing of MPI is needed
+if TYPE_CHECKING:  # diel reads annotations as text, and every rank starts sooner without these
     from mpi4py import MPI
+    from pydantic import Field
 
 Spins = NDArray[np.int8]
 """Shape (size²,): row by row, +1 or -1."""

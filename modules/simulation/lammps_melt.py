@@ -14,12 +14,11 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from pydantic import Field
-
 import diel
 
-if TYPE_CHECKING:  # without ranks nothing of MPI is needed
+if TYPE_CHECKING:  # diel reads annotations as text, and every rank starts sooner without these
     from mpi4py import MPI
+    from pydantic import Field
 
 COLUMNS = {"Step": "step", "Temp": "temperature", "PotEng": "potential_energy", "Press": "pressure"}
 """Columns of LAMMPS's log, and their names here."""
