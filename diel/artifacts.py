@@ -54,14 +54,17 @@ def collect_files(outputs: Mapping[str, str], task_dir: Path, run_dir: Path) -> 
     return {name: describe(name, Path(path), task_dir, run_dir) for name, path in outputs.items()}
 
 
-def collect_result(path: Path, types: Mapping[str, str]) -> Values:
+def collect_result(path: str, types: Mapping[str, str]) -> Values:
     """The values that a command wrote to DIEL_RESULT: nothing, or one JSON object.
 
     Raises ModuleError where it is no JSON object or a declared value is missing or of another type.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except FileNotFoundError:
+        if not types:
+            return {}
         text = "{}"
     except (OSError, UnicodeDecodeError) as error:
         raise ModuleError(f"DIEL_RESULT cannot be read: {error}") from error

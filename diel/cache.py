@@ -14,17 +14,20 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diel.journal.segment import Record, decode, read_segment, segments
+from diel.journal.segment import Record, decode, segments
 from diel.paths import RunPaths
 from diel.runs import all_runs
 
 VERSION = 1
 _KEY = 16
+_COMMITS = (b'{"event":"done"', b'{"event":"cached"')
+_KEY_IN_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')  # it stands before the values, in lines by us
 _ENTRY = _KEY + 2 + 6
 
 
@@ -146,18 +149,21 @@ def write_keys(paths: RunPaths) -> None:
     families: set[str] = set()
     entries: list[bytes] = []
     for number, name in enumerate(names):
-        for offset, _, record in read_segment(paths.journal / name):
-            if record is None:
-                continue
-            if record["event"] == "stage":
-                families.add(record.get("family", ""))
-            elif record["event"] in ("done", "cached") and record.get("key"):
-                entries.append(_entry(record["key"], number, offset))
+        offset = 0
+        with open(paths.journal / name, "rb") as file:
+            for line in file:
+                if line.startswith(_COMMITS):
+                    key = _KEY_IN_LINE.search(line)
+                    if key is not None and line.endswith(b"\n"):
+                        entries.append(_entry(key[1], number, offset))
+                elif line.startswith(b'{"event":"stage"'):
+                    families.add((decode(line) or {}).get("family", ""))
+                offset += len(line)
     _write(paths, names, families, entries, newest)
 
 
-def _entry(key: str, segment: int, offset: int) -> bytes:
-    return bytes.fromhex(key) + segment.to_bytes(2) + offset.to_bytes(6)
+def _entry(key: bytes, segment: int, offset: int) -> bytes:
+    return bytes.fromhex(key.decode()) + segment.to_bytes(2) + offset.to_bytes(6)
 
 
 def _write(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
-from diel.load import Document, Source, parse, read_text, scalar
+from diel.load import Document, parse, read_text, scalar
 from diel.spec import Flaws, Hyperparameter
 
 Origin = Literal["default", "file", "command line"]
@@ -81,35 +81,24 @@ def _from_file(path: Path, known: Mapping[str, Hyperparameter]) -> tuple[dict[st
         return {}, [*problems, source.problem((), "expected a mapping of hyperparameters", hint)]
     values: dict[str, Value] = {}
     complained = {problem.key for problem in problems}
+    seen: set[str] = set()
     for key, given in data.items():
         name = key.removeprefix("hp.")
         if key in complained:
             continue
         if name not in known:
             problems.append(source.problem((key,), _unknown(name), _suggestion(name, known), at_key=True))
-        elif name in values:
+        elif name in seen:
             message = f"'{name}' is there twice, with and without hp."
             problems.append(source.problem((key,), message, "drop one of them", at_key=True))
         else:
-            _keep(values, source, key, name, known[name], given, problems)
+            seen.add(name)
+            place = source.problem((key,), "")
+            try:
+                values[name] = Value(known[name].accept(given), "file", f"{place.file}:{place.line}")
+            except Flaws as error:
+                problems += [source.problem((key,), flaw.message, flaw.hint) for flaw in error.flaws]
     return values, problems
-
-
-def _keep(
-    values: dict[str, Value],
-    source: Source,
-    key: str,
-    name: str,
-    known: Hyperparameter,
-    given: Any,
-    problems: list[Problem],
-) -> None:
-    """Adds one value of a file, or its problem."""
-    place = source.problem((key,), "")
-    try:
-        values[name] = Value(known.accept(given), "file", f"{place.file}:{place.line}")
-    except Flaws as error:
-        problems += [source.problem((key,), flaw.message, flaw.hint) for flaw in error.flaws]
 
 
 def _from_setting(setting: str, known: Mapping[str, Hyperparameter]) -> tuple[str, Any]:

@@ -7,6 +7,7 @@ results from the cache or hands bundles to Parsl, and folds what comes back into
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from diel.controller.results import Results
 from diel.controller.stage_run import StageRun
 from diel.domain import make_domain
 from diel.errors import DielError, ModuleError, UsageError
+from diel.executors.pipes import Pipes
 from diel.expressions import ExpressionError
 from diel.journal.history import History, ranges
 from diel.journal.segment import Record, SegmentWriter
@@ -98,7 +100,7 @@ class Controller:
         self.out_of: dict[str, list[Link]] = {}
         self.in_flight: dict[tuple[str, int], InFlight] = {}
         self.sent: dict[int, Sent] = {}
-        self.finished: SimpleQueue[tuple[int, Future[Report]]] = SimpleQueue()
+        self.finished: SimpleQueue[tuple[int, Future[bytes]]] = SimpleQueue()
         self.held: dict[str, list[tuple[int, Resolved]]] = {}
         self.cache = Cache(paths.root.parent, paths) if run_file.use_cache else None
         self.anew = plan.graph.after(run_file.begin_at) if run_file.begin_at else frozenset()
@@ -423,9 +425,11 @@ class Controller:
 
     def _start_engine(self) -> Engine:
         if self._engine is None:
-            from diel.executors.parsl import Engine  # imports Parsl: not where all is cached
+            workers = self.plan.capacity
+            pipes = Pipes(workers) if self.plan.executor == "threads" else None
+            from diel.executors.parsl import Engine  # slow: not where all is cached, and after the pipes
 
-            self._engine = Engine(self.plan.executor, self.plan.capacity, self.paths.logs)
+            self._engine = Engine(workers, self.paths.logs, pipes)
         return self._engine
 
     # --- taking in ----------------------------------------------------------------------------
@@ -453,7 +457,7 @@ class Controller:
         wakes = [wake for stage in self.stages.values() if (wake := stage.next_wake()) is not None]
         return max(0.0, min([POLL / 5, *(wake - time.monotonic() for wake in wakes)]))
 
-    def _take(self, number: int, future: Future[Report]) -> None:
+    def _take(self, number: int, future: Future[bytes]) -> None:
         sent = self.sent.pop(number, None)
         if sent is None:
             return
@@ -462,7 +466,7 @@ class Controller:
         if error is not None:
             self._take_lost(number, sent, error)
             return
-        report = future.result()
+        report: Report = pickle.loads(future.result())  # noqa: S301 - from our own worker
         for offset, record in report.records:
             self._take_record(report.segment, offset, record)
         self.reader.offsets[report.segment] = max(self.reader.offsets.get(report.segment, 0), report.end)

@@ -9,17 +9,12 @@ the second takes longer than a short run lasts (docs/decisions/002):
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import pickle
-import signal
-import subprocess
 import sys
-import threading
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 from parsl.config import Config
 from parsl.dataflow.dflow import DataFlowKernel
@@ -28,26 +23,21 @@ from parsl.executors.base import ParslExecutor
 from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
 from parsl.providers import LocalProvider
 
-from diel.errors import DielError
-from diel.worker.bundle import Bundle, Report
+from diel.executors.pipes import Pipes
+from diel.worker.bundle import Bundle
 from diel.worker.process import run_bundle
 
-ExecutorName = Literal["threads", "htex"]
 STRATEGY_PERIOD = 0.1
 """Seconds; Parsl starts the first block only after one period, five seconds by default."""
 
 
-class WorkerLost(DielError):
-    """A worker process ended while it had a bundle."""
-
-
 class Engine:
-    """Parsl's executor for one run, with `workers` processes."""
+    """Parsl's executor for one run, with `workers` processes: those of `pipes`, or HTEX's own."""
 
-    def __init__(self, name: ExecutorName, workers: int, logs: Path) -> None:
+    def __init__(self, workers: int, logs: Path, pipes: Pipes | None) -> None:
         logging.getLogger("parsl").setLevel(logging.ERROR)
-        self._pool = _Pipes() if name == "threads" else None
-        executor = _threads(workers) if name == "threads" else _htex(workers)
+        self._pipes = pipes
+        executor = _htex(workers) if pipes is None else _threads(workers)
         self._executor: ParslExecutor = executor
         config = Config(
             executors=[executor],
@@ -59,15 +49,18 @@ class Engine:
         )
         self._kernel = DataFlowKernel(config)
 
-    def submit(self, bundle: Bundle) -> Future[Report]:
-        """Queues a bundle. The future raises where the worker was lost; its segment tells the rest."""
-        function = run_bundle if self._pool is None else self._pool.run
-        return cast("Future[Report]", self._executor.submit(function, {}, bundle))
+    def submit(self, bundle: Bundle) -> Future[bytes]:
+        """Queues a bundle; the result is a packed report.
+
+        The future raises where the worker was lost; its segment tells the rest.
+        """
+        function = run_bundle if self._pipes is None else self._pipes.run
+        return cast("Future[bytes]", self._executor.submit(function, {}, pickle.dumps(bundle)))
 
     def stop(self) -> None:
         """Ends the workers."""
-        if self._pool is not None:
-            self._pool.stop()
+        if self._pipes is not None:
+            self._pipes.stop()
         self._kernel.cleanup()
 
 
@@ -93,52 +86,3 @@ def _htex(workers: int) -> HighThroughputExecutor:
         launch_cmd=pool,
         provider=LocalProvider(init_blocks=1, min_blocks=1, max_blocks=1),
     )
-
-
-class _Pipes:
-    """A warm worker process for each thread of a thread pool."""
-
-    def __init__(self) -> None:
-        self._local = threading.local()
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._stopped = False
-
-    def run(self, bundle: Bundle) -> Report:
-        """Runs a bundle in this thread's worker. Raises WorkerLost where that ends meanwhile."""
-        if self._stopped:
-            raise WorkerLost("the run is being stopped")
-        process = self._process()
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            pickle.dump(bundle, process.stdin)
-            process.stdin.flush()
-            return cast("Report", pickle.load(process.stdout))  # noqa: S301 - our own worker
-        except (EOFError, OSError, pickle.UnpicklingError) as error:
-            process.kill()
-            raise WorkerLost(f"worker process {process.pid} ended with {process.wait()}") from error
-
-    def _process(self) -> subprocess.Popen[bytes]:
-        process: subprocess.Popen[bytes] | None = getattr(self._local, "process", None)
-        if process is None or process.poll() is not None:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "diel.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                start_new_session=True,
-                env=dict(os.environ),
-            )
-            self._local.process = process
-            self._processes.append(process)
-        return process
-
-    def stop(self) -> None:
-        """Ends the processes; a thread that waits for one gets WorkerLost."""
-        self._stopped = True
-        for process in self._processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    if pipe is not None:
-                        pipe.close()

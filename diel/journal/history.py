@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from diel.journal.segment import Record, epoch_of
 from diel.states import RunState, TaskState
 
+_STATES = tuple(TaskState)
 MAX_FAILURES = 1000
 """How many failures are kept with their messages; the rest are counted."""
 
@@ -49,7 +50,7 @@ class StageHistory:
         return found
 
     def state(self, index: int) -> TaskState:
-        return TaskState(self.states[index]) if index < len(self.states) else TaskState.WAITING
+        return _STATES[self.states[index]] if index < len(self.states) else TaskState.WAITING
 
     def set(self, index: int, state: TaskState) -> None:
         if index >= len(self.states):

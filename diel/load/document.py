@@ -17,6 +17,7 @@ import yaml
 from diel.errors import Problem, SpecError, did_you_mean
 from diel.load.misfits import Misfit, check
 from diel.load.nodes import (
+    TWICE,
     Complaint,
     Key,
     Node,
@@ -62,7 +63,7 @@ class Source:
     def at(self, index: int, key: Key, message: str, hint: str = "") -> Problem:
         """A problem at a character."""
         line, column = self.place(index)
-        return Problem(str(self.path), line, column, _dotted(key), message, hint)
+        return Problem(str(self.path), line, column, _dotted(key), _short(message), _short(hint))
 
     def problem(
         self,
@@ -143,8 +144,10 @@ def examine(text: str, path: Path) -> tuple[Document | None, list[Problem]]:
     if source.root is None:
         return None, problems
     spec, wrong = fit(source, data, Workflow)
-    places = {(problem.line, problem.column) for problem in problems} | {p.key for p in problems}
-    problems += [p for p in wrong if not places & {(p.line, p.column), p.key}]
+    # Where the text itself was refused in part, what its values then lack says nothing new.
+    places = {(p.line, p.column) for p in problems}
+    keys = {p.key for p in problems if p.message != TWICE}
+    problems += [p for p in wrong if (p.line, p.column) not in places and p.key not in keys]
     problems = _first(problems)
     return (None if spec is None else Document(path, text, source.root, spec=spec)), problems
 
@@ -243,8 +246,12 @@ def _first(problems: list[Problem]) -> list[Problem]:
 
 
 def _dotted(key: Key) -> str:
-    parts = [str(part) for part in key]
+    parts = [_short(str(part), 70) for part in key]
     return ".".join(parts if len(parts) <= 12 else [*parts[:4], "…"])
+
+
+def _short(text: str, most: int = 600) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _hangs_below(label: Scalar, node: Node, source: Source) -> bool:

@@ -22,6 +22,8 @@ from diel.spec.model import Flaws, Model, found
 M = TypeVar("M", bound=Model)
 
 _ROUNDS = 4
+_MOST = 500
+"""More refusals than anyone reads at once, and few enough to be traced in a blink."""
 _KINDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -67,7 +69,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Misfit]]
         try:
             return model.model_validate(data), list(misfits.values())
         except ValidationError as error:
-            errors = error.errors(include_url=False)
+            errors = error.errors(include_url=False)[:_MOST]
         unknown = [_resolved(each["loc"], data, 1) for each in errors if each["type"] == "extra_forbidden"]
         # A key that is missing beside an unknown one is most likely that one: the next round tells.
         guilty = {key[:-1] for key in unknown}

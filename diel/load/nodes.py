@@ -19,6 +19,13 @@ MAX_DEPTH = 64
 MAX_COPIES = 10_000
 """How many scalars, lists and mappings the aliases of a file may add."""
 
+MAX_NODES = 1_500_000
+"""How many scalars, lists and mappings a file may hold: what can be read in a few seconds."""
+_MOST = 1000
+"""Complaints after which no more are kept: more than anyone reads."""
+
+TWICE = "the key is there twice"
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Key = tuple[str | int, ...]
@@ -113,9 +120,14 @@ class _Composer:
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._copies = 0
+        self._nodes = 0
 
     def take(self, event: Any) -> None:
         """Goes on by one event."""
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            hint = "keep long lists in a CSV or JSONL file, and read it with `file:`"
+            self._stop(event, f"more than {MAX_NODES} values in one file", hint)
         match event:
             case yaml.ScalarEvent():
                 self._take_scalar(event)
@@ -211,7 +223,7 @@ class _Composer:
             first = mapping.entries[node.text][0].start
             hint = "drop one, or rename it"
             key = (*self._path(), node.text)
-            self.complaints.append(Complaint(node.start, key, "the key is there twice", hint, first))
+            self._keep(Complaint(node.start, key, TWICE, hint, first))
             return node, True
         return node, False
 
@@ -234,7 +246,11 @@ class _Composer:
             )
 
     def _complain(self, index: int, message: str, hint: str) -> None:
-        self.complaints.append(Complaint(index, self._path_here(), message, hint))
+        self._keep(Complaint(index, self._path_here(), message, hint))
+
+    def _keep(self, complaint: Complaint) -> None:
+        if len(self.complaints) < _MOST:
+            self.complaints.append(complaint)
 
     def _path_here(self) -> Key:
         if not self._stack:

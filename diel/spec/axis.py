@@ -20,6 +20,7 @@ from diel.spec.model import (
     Number,
     Text,
     found,
+    no_repeats,
     refuse,
 )
 
@@ -46,13 +47,6 @@ class SampleRange(Model):
         return self
 
 
-def _no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
-    repeats = [number for number, name in enumerate(names) if name in names[:number]]
-    if repeats:
-        raise Flaws(*(Flaw(f"'{names[number]}' is there twice", "", (number,)) for number in repeats))
-    return names
-
-
 def _list_or_ranges(value: Any) -> Any:
     if not isinstance(value, list | dict):
         raise refuse(
@@ -72,12 +66,12 @@ class Sample(Model):
     points: int = Field(ge=1, le=MAX_SAMPLES, description="How many points to draw.")
     seed: int = Field(default=0, ge=0, description="Seed of the random numbers.")
     parameters: Annotated[
-        Annotated[Items[Label], AfterValidator(_no_repeats)] | dict[Label, SampleRange],
+        Annotated[Items[Label], AfterValidator(no_repeats)] | dict[Label, SampleRange],
         BeforeValidator(_list_or_ranges),
     ] = Field(description="Ranges by parameter name, or names of hyperparameters that have bounds.")
 
 
-Columns = Annotated[Items[Label], Field(min_length=1), AfterValidator(_no_repeats)]
+Columns = Annotated[Items[Label], Field(min_length=1), AfterValidator(no_repeats)]
 
 
 class FileForm(Model):
@@ -271,7 +265,7 @@ class Search(Model):
     seed: int | None = Field(default=None, ge=0, description="Seed of the sampler.")
     minimize: str | Items[str] | None = Field(default=None, description="STAGE.VALUE to make small.")
     maximize: str | Items[str] | None = Field(default=None, description="STAGE.VALUE to make large.")
-    parameters: Annotated[Items[Name], Field(min_length=1), AfterValidator(_no_repeats)] = Field(
+    parameters: Annotated[Items[Name], Field(min_length=1), AfterValidator(no_repeats)] = Field(
         description="Hyperparameters to vary."
     )
     pruner: Literal["median", "hyperband", "none"] = Field(

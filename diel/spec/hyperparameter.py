@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -56,6 +58,8 @@ class Hyperparameter(Model):
         raise refuse(f"expected one of {listed}, found {found(value)}", hint)
 
     def _check_bounds(self, value: float) -> None:
+        if not math.isfinite(value):
+            raise refuse(f"expected a finite number, found {found(value)}")
         if self.low is not None and not value >= self.low:
             raise refuse(f"expected at least {self.low} (`low`), found {found(value)}")
         if self.high is not None and not value <= self.high:
@@ -68,9 +72,12 @@ class Hyperparameter(Model):
             flaws.append(Flaw("type `choice` needs `choices`", "write choices: [a, b]", ("choices",)))
         if self.type != "choice" and self.choices is not None:
             flaws.append(Flaw(f"`choices` goes with type `choice`, not `{self.type}`", "", ("choices",)))
+        seen = set()
         for number, choice in enumerate(self.choices or ()):
-            if any(_same(choice, other) for other in (self.choices or ())[:number]):
+            mark = _mark(choice)
+            if mark in seen:
                 flaws.append(Flaw(f"{found(choice)} is there twice", "", ("choices", number)))
+            seen.add(mark)
         if not flaws and self.default is not None:
             try:
                 self.accept(self.default)
@@ -85,8 +92,10 @@ def _is_of(value: Any, kind: str) -> bool:
     return isinstance(value, _KINDS[kind]) and (kind == "bool" or not isinstance(value, bool))
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+def _mark(value: Any) -> tuple[bool, Any]:
+    """Something hashable that is the same for the same values; 1 and true are two."""
+    plain = isinstance(value, str | int | float | type(None))
+    return isinstance(value, bool), value if plain else json.dumps(value, sort_keys=True)
 
 
 def _type_hint(kind: str, value: Any) -> str:

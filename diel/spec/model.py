@@ -97,6 +97,19 @@ def _no_nul(text: str) -> str:
     return text
 
 
+def no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuses a list that names something twice."""
+    seen: set[str] = set()
+    flaws = []
+    for number, name in enumerate(names):
+        if name in seen:
+            flaws.append(Flaw(f"'{name}' is there twice", "drop the second", (number,)))
+        seen.add(name)
+    if flaws:
+        raise Flaws(*flaws)
+    return names
+
+
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=64)]
 
 Label = Annotated[Name, AfterValidator(_free_name)]

@@ -8,7 +8,20 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from diel.spec.input import Input
-from diel.spec.model import Duration, Flaw, Flaws, Items, Json, Limit, Model, Name, Text, found, refuse
+from diel.spec.model import (
+    Duration,
+    Flaw,
+    Flaws,
+    Items,
+    Json,
+    Limit,
+    Model,
+    Name,
+    Text,
+    found,
+    no_repeats,
+    refuse,
+)
 from diel.spec.output import Output
 from diel.spec.resources import Resources
 
@@ -61,14 +74,6 @@ def _words(command: Any) -> Any:
     return command
 
 
-def _once(names: tuple[str, ...]) -> tuple[str, ...]:
-    repeats = [number for number, name in enumerate(names) if name in names[:number]]
-    if repeats:
-        hint = "drop the second"
-        raise Flaws(*(Flaw(f"'{names[number]}' is there twice", hint, (number,)) for number in repeats))
-    return names
-
-
 def _variables(given: dict[str, Any]) -> dict[str, Any]:
     flaws = []
     for name in given:
@@ -97,11 +102,11 @@ class Stage(Model):
     command: Annotated[Text | Items[Json] | None, BeforeValidator(_words)] = Field(
         default=None, description="Any program: a list of words (no shell), or a string for /bin/sh."
     )
-    over: Annotated[Items[str], AfterValidator(_once)] = Field(
+    over: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
         default=(), description="Axes that the stage runs over."
     )
     inputs: dict[Name, Input] = Field(default_factory=dict, description="Data from other stages.")
-    after: Annotated[Items[str], AfterValidator(_once)] = Field(
+    after: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
         default=(), description="Stages to wait for without taking data."
     )
     params: dict[Name, Json] = Field(default_factory=dict, description="Parameters of the module.")

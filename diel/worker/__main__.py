@@ -1,4 +1,4 @@
-"""A worker at the end of a pipe: reads pickled bundles, writes pickled reports.
+"""A worker at the end of a pipe: reads packed bundles, writes packed reports.
 
     python -m diel.worker
 
@@ -25,10 +25,10 @@ def main() -> None:
     sys.stdout.flush()
     while True:
         try:
-            bundle = pickle.load(source)  # noqa: S301 - the pipe's other end is the controller
+            packed: bytes = pickle.load(source)  # noqa: S301 - the pipe's other end is the controller
         except EOFError:
             return
-        pickle.dump(run_bundle(bundle), target)
+        pickle.dump(run_bundle(packed), target)
         target.flush()
 
 

@@ -30,15 +30,15 @@ class Capture:
         os.dup2(opened, number, inheritable=True)
         os.close(opened)
 
-    def collect(self, task_dir: Path) -> bool:
+    def collect(self, task_dir: str) -> bool:
         """Moves what was printed since the last time to the task; says whether there was anything."""
         sys.stdout.flush()
         sys.stderr.flush()
         caught = False
         for number, stream in STREAMS.items():
             if os.fstat(number).st_size:
-                task_dir.mkdir(parents=True, exist_ok=True)
-                os.rename(self._paths[number], task_dir / stream)
+                os.makedirs(task_dir, exist_ok=True)
+                os.rename(self._paths[number], os.path.join(task_dir, stream))
                 self._open(number)
                 caught = True
         return caught

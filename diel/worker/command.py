@@ -25,7 +25,7 @@ MAX_WORD = 128 * 1024
 
 
 def run_command(
-    job: Job, request: Request, task_dir: Path, run_dir: Path, env: Mapping[str, str], dog: Watchdog, w: Watched
+    job: Job, request: Request, task_dir: str, run_dir: str, env: Mapping[str, str], dog: Watchdog, w: Watched
 ) -> tuple[Values, Artifacts]:
     """Runs the command in `task_dir` and collects what it made.
 
@@ -35,14 +35,16 @@ def run_command(
     assert request.command is not None
     for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
         if value:
-            Path(env[name]).write_text(json.dumps(value), encoding="utf-8", errors="surrogateescape")
+            with open(env[name], "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(json.dumps(value))
     for path in request.outputs.values():
         if "/" in path:
-            (task_dir / path).parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(os.path.dirname(os.path.join(task_dir, path)), exist_ok=True)
     spawn((*job.launcher, *request.command), env, dog, w)
     try:
-        values = collect_result(Path(env["DIEL_RESULT"]), job.values)
-        return values, collect_files(request.outputs, task_dir, run_dir)
+        values = collect_result(env["DIEL_RESULT"], job.values)
+        artifacts = collect_files(request.outputs, Path(task_dir), Path(run_dir)) if request.outputs else {}
+        return values, artifacts
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error), 0) from error
 

@@ -6,7 +6,7 @@ import json
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,14 @@ CALL_FILE = ".call.pickle"
 RETURN_FILE = ".return.json"
 
 
-def call_function(
-    job: Job, request: Request, task_dir: Path, run_dir: Path, context: Context
-) -> tuple[Values, Artifacts]:
+def call_function(job: Job, request: Request, context: Context) -> tuple[Values, Artifacts]:
     """Calls the module in this process. Raises Failure with the traceback's last line."""
     assert job.module is not None
-    return call(job.module, request, context, None, task_dir, run_dir)
+    return call(job.module, request, context, None)
 
 
 def call(
-    module: Module, request: Request, context: Context, communicator: Any, task_dir: Path, run_dir: Path
+    module: Module, request: Request, context: Context, communicator: Any
 ) -> tuple[Values, Artifacts]:
     """Calls a module and collects what it returned; anything that it raises becomes a Failure."""
     try:
@@ -50,13 +48,14 @@ def call(
     if context.rank:
         return {}, {}
     try:
-        return collect_returned(returned, task_dir, run_dir)
+        return collect_returned(returned, context.task_dir, context.run_dir)
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error)) from error
 
 
 def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
-    traceback.print_exception(error)
+    own = error.__traceback__  # its first frame is this file's: of no use to the module's author
+    traceback.print_exception(error.with_traceback(own.tb_next if own is not None else None))
     text = str(error)
     return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}")
 
@@ -89,16 +88,14 @@ def _as_annotated(annotation: str, value: Any) -> Any:
 def call_on_ranks(
     job: Job,
     request: Request,
-    task_dir: Path,
-    run_dir: Path,
     context: Context,
     env: Mapping[str, str],
     dog: Watchdog,
     watched: Watched,
 ) -> tuple[Values, Artifacts]:
     """Starts the module on MPI ranks; rank 0's return value is the result."""
-    call_file, return_file = task_dir / CALL_FILE, task_dir / RETURN_FILE
-    call_file.write_bytes(pickle.dumps((job.module, request, context, run_dir)))
+    call_file, return_file = context.task_dir / CALL_FILE, context.task_dir / RETURN_FILE
+    call_file.write_bytes(pickle.dumps((job.module, request, context)))
     try:
         spawn((*job.launcher, sys.executable, "-m", "diel.worker.ranks", str(call_file)), env, dog, watched)
         values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
@@ -124,5 +121,3 @@ def _told_by_rank(path: Path, failure: Failure) -> Failure:
         file.unlink(missing_ok=True)
     return Failure(kind, message, failure.exit_code)
 
-
-Call = Callable[..., tuple[Values, Artifacts]]

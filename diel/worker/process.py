@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import socket
 import threading
@@ -17,7 +18,7 @@ from diel.context import Context
 from diel.errors import JournalError
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.lease import overtaken
-from diel.paths import RunPaths
+from diel.paths import RunPaths, task_dir_name
 from diel.worker.bundle import Bundle, Failure, Job, Report, Request
 from diel.worker.capture import Capture
 from diel.worker.command import run_command
@@ -44,8 +45,11 @@ class Worker:
             }
         )
         self.capture = Capture(self.paths.captures, name.removesuffix(".jsonl"))
-        self.nothing = self.paths.captures / "nothing.json"
-        self.nothing.write_text("{}")
+        nothing = self.paths.captures / "nothing.json"
+        nothing.write_text("{}")
+        self._nothing = str(nothing)
+        self._root = str(self.paths.root)
+        self._tasks = str(self.paths.tasks)
         self.environ = dict(os.environ)
         self._stage_made = ""
         self._rest: deque[Request] = deque()
@@ -87,11 +91,9 @@ class Worker:
 
     def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record]:
         began = time.time()
-        task_dir = self.paths.task_dir(job.stage, request.index, request.attempt)
+        task_dir = self._task_dir(job, request)
         in_process = job.module is not None and not job.launcher
-        watched = Watched(
-            job.stage, request.index, str(task_dir), time.monotonic(), job.timeout, in_process
-        )
+        watched = Watched(job.stage, request.index, task_dir, time.monotonic(), job.timeout, in_process)
         self.segment.append(
             {
                 "event": "start",
@@ -128,9 +130,13 @@ class Worker:
                 failure = Failure("node", f"{type(error).__name__}: {error}")
                 return self._fail(job, request, began, failure)
 
-    def _make(self, stage: str, task_dir: Path) -> None:
+    def _task_dir(self, job: Job, request: Request) -> str:
+        """The attempt's directory; as text, for pathlib would cost a tenth of a short task's time."""
+        return f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
+
+    def _make(self, stage: str, task_dir: str) -> None:
         if stage != self._stage_made:
-            task_dir.parent.mkdir(parents=True, exist_ok=True)
+            os.makedirs(f"{self._tasks}/{stage}", exist_ok=True)
             self._stage_made = stage
         try:
             os.mkdir(task_dir)
@@ -140,52 +146,48 @@ class Worker:
         os.chdir(task_dir)
 
     def _execute(
-        self, job: Job, request: Request, task_dir: Path, began: float, watched: Watched
+        self, job: Job, request: Request, task_dir: str, began: float, watched: Watched
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        run_dir = self.paths.root
         own = self._own_environment(job, request, task_dir, began)
         if job.module is None or job.launcher:
             env = {**self.environ, "OMP_NUM_THREADS": str(job.threads), **own, **request.env}
             if job.module is None:
-                return run_command(job, request, task_dir, run_dir, env, self.dog, watched)
+                return run_command(job, request, task_dir, self._root, env, self.dog, watched)
             context = self._context(job, request, task_dir, began)
-            return call_on_ranks(job, request, task_dir, run_dir, context, env, self.dog, watched)
+            return call_on_ranks(job, request, context, env, self.dog, watched)
         os.environ.update(own)
         os.environ.update(request.env)
         try:
             context = self._context(job, request, task_dir, began)
-            return call_function(job, request, task_dir, run_dir, context)
+            return call_function(job, request, context)
         finally:
-            os.chdir(run_dir)
+            os.chdir(self._root)
             for name in request.env:
                 if name in self.environ:
                     os.environ[name] = self.environ[name]
                 else:
                     os.environ.pop(name, None)
 
-    def _own_environment(
-        self, job: Job, request: Request, task_dir: Path, began: float
-    ) -> dict[str, str]:
+    def _own_environment(self, job: Job, request: Request, base: str, began: float) -> dict[str, str]:
         deadline = "" if job.timeout is None else f"{began + job.timeout:.3f}"
-        base = str(task_dir)
         return {
             "DIEL_RUN_ID": self.paths.run_id,
-            "DIEL_RUN_DIR": str(self.paths.root),
+            "DIEL_RUN_DIR": self._root,
             "DIEL_STAGE": job.stage,
             "DIEL_TASK_ID": f"{job.stage}/{request.index}",
             "DIEL_ATTEMPT": str(request.attempt),
             "DIEL_TASK_DIR": base,
-            "DIEL_PARAMS": f"{base}/.params.json" if request.params else str(self.nothing),
-            "DIEL_INPUTS": f"{base}/.inputs.json" if request.inputs else str(self.nothing),
+            "DIEL_PARAMS": f"{base}/.params.json" if request.params else self._nothing,
+            "DIEL_INPUTS": f"{base}/.inputs.json" if request.inputs else self._nothing,
             "DIEL_RESULT": f"{base}/.result.json",
             "DIEL_METRICS": f"{base}/.metrics.jsonl",
-            "DIEL_CHECKPOINT_DIR": f"{self.paths.tasks}/{job.stage}/{request.index}.checkpoint",
+            "DIEL_CHECKPOINT_DIR": f"{self._tasks}/{job.stage}/{request.index}.checkpoint",
             "DIEL_DEADLINE": deadline,
         }
 
-    def _context(self, job: Job, request: Request, task_dir: Path, began: float) -> Context:
+    def _context(self, job: Job, request: Request, task_dir: str, began: float) -> Context:
         return Context(
-            task_dir=task_dir,
+            task_dir=Path(task_dir),
             run_id=self.paths.run_id,
             run_dir=self.paths.root,
             stage=job.stage,
@@ -225,12 +227,12 @@ class Worker:
             "stderr_tail": self.capture.tail(),
         }
         try:
-            self._tidy(job, self.paths.task_dir(job.stage, request.index, request.attempt))
+            self._tidy(job, self._task_dir(job, request))
         except OSError as error:
             record["message"] += f" (and its output could not be kept: {error.strerror})"
         return self.segment.append(record), record
 
-    def _tidy(self, job: Job, task_dir: Path) -> bool:
+    def _tidy(self, job: Job, task_dir: str) -> bool:
         """Moves the output to the task; takes an empty directory away."""
         caught = self.capture.collect(task_dir)
         if job.module is not None and not caught:
@@ -250,10 +252,15 @@ _worker: Worker | None = None
 _making = threading.Lock()
 
 
-def run_bundle(bundle: Bundle) -> Report:
-    """The one function that Parsl sees: runs a bundle in this process's worker."""
+def run_bundle(packed: bytes) -> bytes:
+    """The one function that Parsl sees: runs a packed bundle in this process's worker.
+
+    Bundle and report travel as bytes, for Parsl would pickle them in Python, at a quarter of a short
+    task's cost.
+    """
     global _worker  # noqa: PLW0603 - one worker a process is the point
+    bundle: Bundle = pickle.loads(packed)  # noqa: S301 - from the controller
     with _making:
         if _worker is None or (str(_worker.paths.root), _worker.epoch) != (bundle.run_dir, bundle.epoch):
             _worker = Worker(bundle.run_dir, bundle.epoch)
-    return _worker.run(bundle)
+    return pickle.dumps(_worker.run(bundle))

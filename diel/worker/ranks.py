@@ -18,10 +18,10 @@ def main() -> None:
     from mpi4py import MPI  # starts MPI, so it must not happen on import
 
     communicator = MPI.COMM_WORLD
-    module, request, context, run_dir = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301
+    module, request, context = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301
     context = dataclasses.replace(context, rank=communicator.Get_rank())
     try:
-        result = call(module, request, context, communicator, context.task_dir, run_dir)
+        result = call(module, request, context, communicator)
     except Failure as failure:
         told = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
         told.write_text(json.dumps([failure.kind, failure.message]), encoding="utf-8")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+
 import diel
 
 if TYPE_CHECKING:  # diel reads annotations as text, and every rank starts sooner without these

@@ -1,0 +1,236 @@
+"""A run read back from its directory: its workflow, the points of its axes, the results of its tasks.
+
+Nothing here writes, asks a scheduler or needs the controller to live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from diel.controller.axes import maker_of
+from diel.controller.results import Artifact, output_of
+from diel.domain import Domain, Origins, make_domain
+from diel.errors import DielError, SpecError
+from diel.graph import StageGraph, build
+from diel.journal.history import History, spread
+from diel.journal.segment import Record, decode, segments
+from diel.journal.snapshot import read_run
+from diel.lease import is_alive, read_lease
+from diel.load import Document, load_text
+from diel.paths import RunPaths
+from diel.points import Points, kept, read_points, static_points
+from diel.runs import RunFile, read_run_file
+from diel.spec import Workflow
+from diel.states import RunState
+
+_RESULT = (b'"event":"done"', b'"event":"cached"')
+
+
+class Recorded:
+    """A run as its files tell it. Each part is read when it is first asked for, and kept."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self.paths = paths
+        self._points: dict[str, Points | None] = {}
+        self._domains: dict[str, Domain | None] = {}
+        self._origins: dict[str, Origins | None] = {}
+
+    # --- what was asked for -------------------------------------------------------------------
+
+    @cached_property
+    def run_file(self) -> RunFile:
+        """Raises UsageError where the directory holds no run."""
+        return read_run_file(self.paths)
+
+    @cached_property
+    def document(self) -> Document:
+        """The workflow as it was when the run began. Raises DielError where it cannot be read."""
+        try:
+            text = self.paths.workflow.read_text(encoding="utf-8")
+            return load_text(text, Path(self.run_file.source))
+        except OSError as error:
+            why = error.strerror or str(error)
+        except SpecError as error:
+            why = f"this diel reads workflows differently: {error.problems[0].message}"
+        raise DielError(f"{self.paths.run_id}: its workflow cannot be read: {why}")
+
+    @property
+    def workflow(self) -> Workflow:
+        return self.document.spec
+
+    @cached_property
+    def graph(self) -> StageGraph:
+        return build(self.workflow)[0]
+
+    # --- how it stands ------------------------------------------------------------------------
+
+    @cached_property
+    def history(self) -> History:
+        return read_run(self.paths).history
+
+    @cached_property
+    def alive(self) -> bool:
+        """Whether its controller lives."""
+        held = read_lease(self.paths)
+        return held is not None and is_alive(*held)
+
+    @cached_property
+    def state(self) -> RunState:
+        """The run's state; `interrupted` where it is not over and its controller is gone."""
+        state = self.history.state
+        return RunState.INTERRUPTED if not state.ended and not self.alive else state
+
+    # --- axes ---------------------------------------------------------------------------------
+
+    def points(self, label: str) -> Points | None:
+        """The points of an axis; None where the run has not made them known."""
+        if label not in self._points:
+            axis = self.workflow.axes[label]
+            if axis.search is not None or axis.loop is not None:
+                self._points[label] = None
+            elif axis.file is None and axis.sample is None and axis.source is None:
+                self._points[label] = static_points(label, axis, self.workflow, self.run_file.folder)
+            else:
+                self._points[label] = kept(self.paths.axis(label))
+        return self._points[label]
+
+    def domain(self, stage: str) -> Domain | None:
+        """The tasks of a stage; None where an axis of it is not known."""
+        if stage not in self._domains:
+            self._domains[stage] = self._domain(stage)
+        return self._domains[stage]
+
+    def _domain(self, stage: str) -> Domain | None:
+        over = self.workflow.stages[stage].over
+        counts: dict[str, int] = {}
+        origins: dict[str, Origins] = {}
+        for label in over:
+            points = self.points(label)
+            if points is None:
+                return None
+            counts[label] = len(points)
+            origin = self._origin(label, points)
+            if origin is not None:
+                origins[label] = origin
+        return make_domain(over, counts, origins)
+
+    def _origin(self, label: str, points: Points) -> Origins | None:
+        """Where the points of a derived axis were made; None where its maker has no axes."""
+        if label not in self._origins:
+            maker = maker_of(self.workflow.axes[label])
+            domain = None if maker is None else self.domain(maker)
+            if maker is None or domain is None or not domain.axes:
+                self._origins[label] = None
+            else:
+                self._origins[label] = self._made_at(label, maker, domain, points)
+        return self._origins[label]
+
+    def _made_at(self, label: str, maker: str, domain: Domain, points: Points) -> Origins:
+        axis = self.workflow.axes[label]
+        output = (axis.source or "").partition(".")[2]
+        rows: list[tuple[int, ...]] = []
+        for index, record in sorted(self.records(maker).items()):
+            value = output_of(record, output, self.paths.root)
+            made = len(read_points(Path(value), label, axis.columns)) if type(value) is Artifact else len(value)
+            rows += [tuple(domain.coordinates(index).values())] * made
+        if len(rows) != len(points):
+            raise DielError(f"{self.paths.run_id}: the points of axis '{label}' are not those that {maker} made")
+        return Origins(tuple(domain.coordinates(0)), rows)
+
+    def point(self, stage: str, index: int) -> dict[str, Any]:
+        """The value of each axis parameter of a task."""
+        domain = self.domain(stage)
+        found: dict[str, Any] = {}
+        for axis, place in (domain.coordinates(index) if domain is not None else {}).items():
+            points = self.points(axis)
+            if points is not None:
+                found.update(zip(points.parameters, points.values(place), strict=True))
+        return found
+
+    def parameters(self, stage: str) -> list[str]:
+        """The axis parameters of a stage, in the order of its axes; none of an axis not known."""
+        known = (self.points(label) for label in self.workflow.stages[stage].over)
+        return [name for points in known if points is not None for name in points.parameters]
+
+    def find(self, stage: str, point: Mapping[str, Any]) -> int | None:
+        """The task of a stage at a point; None where there is none."""
+        domain = self.domain(stage)
+        if domain is None:
+            return None
+        coordinates: dict[str, int] = {}
+        for axis in domain.axes:
+            points = self.points(axis)
+            if points is None or not set(points.parameters) <= point.keys():
+                return None
+            place = points.find({name: point[name] for name in points.parameters})
+            if place is None:
+                return None
+            coordinates[axis] = place
+        return domain.index(coordinates)
+
+    # --- the journal --------------------------------------------------------------------------
+
+    def lines(self, *needles: bytes) -> Iterator[tuple[str, int, bytes]]:
+        """The lines that hold all these bytes: segment, offset, line.
+
+        Most lines are ruled out before they are decoded, which is what makes a long journal quick.
+        """
+        for name in segments(self.paths.journal):
+            offset = 0
+            with open(self.paths.journal / name, "rb") as file:
+                for line in file:
+                    if all(needle in line for needle in needles):
+                        yield name, offset, line
+                    offset += len(line)
+
+    def events(self, *needles: bytes) -> Iterator[tuple[str, Record]]:
+        """The records of such lines, with their segments."""
+        for name, _, line in self.lines(*needles):
+            record = decode(line)
+            if record is not None:
+                yield name, record
+
+    def records(self, stage: str) -> dict[int, Record]:
+        """The committed results of a stage, by index."""
+        found: dict[int, Record] = {}
+        for _, _, line in self.lines(b'"stage":"%s"' % stage.encode()):
+            if any(event in line for event in _RESULT):
+                record = decode(line)
+                if record is not None and _is_result(record, stage):
+                    found[record["index"]] = record
+        return found
+
+    def record(self, stage: str, index: int) -> Record | None:
+        """The committed result of one task; None where it has none."""
+        found = None
+        for _, record in self.events(b'"stage":"%s","index":%d,' % (stage.encode(), index)):
+            if _is_result(record, stage) and record["index"] == index:
+                found = record
+        return found
+
+    def verdicts(self, event: str, stage: str | None = None) -> Iterator[Record]:
+        """The controller's verdicts of a sort (`failed`, `skipped`, `cancelled`), in their order."""
+        needles = [b'"event":"%s"' % event.encode()]
+        if stage is not None:
+            needles.append(b'"stage":"%s"' % stage.encode())
+        for _, record in self.events(*needles):
+            if record["event"] == event and (stage is None or record["stage"] == stage):
+                yield record
+
+    def verdict(self, event: str, stage: str, index: int) -> Record | None:
+        """The last verdict of a sort on one task."""
+        found = None
+        for record in self.verdicts(event, stage):
+            if any(first <= index <= last for first, last in record["tasks"]):
+                found = record
+        return found
+
+
+def _is_result(record: Record, stage: str) -> bool:
+    return record["event"] in ("done", "cached") and record["stage"] == stage
+
+
+__all__ = ["Recorded", "spread"]

@@ -1,0 +1,364 @@
+"""How a run stands: a pure view of its snapshot and of what its journal gained since.
+
+Nothing here asks a controller or a scheduler, and nothing heavy is imported: the status of a run is
+there in a blink, whoever asks, on whatever host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from diel.errors import UsageError, did_you_mean
+from diel.journal.history import History, StageHistory, ranges
+from diel.journal.segment import Record, read_segment, segments
+from diel.journal.snapshot import Reader, read_run
+from diel.lease import Lease, is_alive, read_lease
+from diel.paths import RunPaths
+from diel.states import RunState, TaskState
+
+UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """One stage: how many of its tasks are in each state."""
+
+    name: str
+    kind: str
+    total: int | None
+    """None while the run has still to tell."""
+    counts: Mapping[str, int]
+    """Tasks by the label of their state."""
+    mean_seconds: float | None
+    """Mean run time of the attempts that were committed."""
+    void: str = ""
+    """Why the stage will have no tasks, where an axis of it could not be made."""
+
+    def __getitem__(self, state: TaskState) -> int:
+        return self.counts[state.label]
+
+    @property
+    def good(self) -> int:
+        """Tasks with a result, cached ones included."""
+        return self[TaskState.DONE] + self[TaskState.CACHED]
+
+    def document(self) -> dict[str, Any]:
+        more = {"void": self.void} if self.void else {}
+        return {
+            "kind": self.kind,
+            "total": self.total,
+            **self.counts,
+            "mean_seconds": self.mean_seconds,
+            **more,
+        }
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run as its files tell it."""
+
+    run: str
+    workflow: str
+    state: RunState
+    lease: Lease | None
+    alive: bool
+    """Whether a controller drives the run."""
+    heartbeat_age: float | None
+    """Seconds since the controller's last sign of life."""
+    began: float | None
+    ended: float | None
+    """When the run ended, or its controller was last heard of; None while it runs."""
+    now: float
+    stages: tuple[StageStatus, ...]
+    failures: tuple[Record, ...]
+    """The verdicts on failed tasks, in the order of their stages and indices."""
+    uses: tuple[str, ...] = ()
+    """Earlier runs whose results this one took."""
+    blocks: tuple[Mapping[str, Any], ...] = field(default=())
+    """Allocations of a scheduler; none on one machine."""
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds from the beginning to the end, or to now."""
+        end = self.now if self.ended is None else self.ended
+        return 0.0 if self.began is None else max(0.0, end - self.began)
+
+    def count(self, state: TaskState) -> int:
+        """Tasks in a state, over all stages."""
+        return sum(stage[state] for stage in self.stages)
+
+    @property
+    def good(self) -> int:
+        return sum(stage.good for stage in self.stages)
+
+    @property
+    def total(self) -> int | None:
+        """All tasks; None while that is not known."""
+        totals = [stage.total for stage in self.stages]
+        return None if None in totals else sum(total or 0 for total in totals)
+
+    def document(self) -> dict[str, Any]:
+        """The status as JSON."""
+        lease = self.lease
+        return {
+            "run": self.run,
+            "workflow": self.workflow,
+            "state": self.state.value,
+            "began": self.began,
+            "ended": self.ended,
+            "elapsed_s": round(self.elapsed, 3),
+            "controller": {
+                "alive": self.alive,
+                "heartbeat_age_s": None if self.heartbeat_age is None else round(self.heartbeat_age, 3),
+                "host": None if lease is None else lease.host,
+                "pid": None if lease is None else lease.pid,
+                "epoch": None if lease is None else lease.epoch,
+            },
+            "tasks": {"total": self.total, **{s.label: self.count(s) for s in TaskState}},
+            "stages": {stage.name: stage.document() for stage in self.stages},
+            "failures": [failure_document(record) for record in self.failures],
+            "uses": list(self.uses),
+            "blocks": [dict(block) for block in self.blocks],
+        }
+
+
+def failure_document(record: Record) -> dict[str, Any]:
+    """A failure as JSON: the same keys whatever failed."""
+    return {
+        "task": task_of(record),
+        "class": record.get("class"),
+        "message": record.get("message", ""),
+        "exit_code": record.get("exit_code"),
+        "attempt": record.get("attempt"),
+        "stderr_tail": record.get("stderr_tail") or "",
+        "time": record.get("time"),
+    }
+
+
+def task_of(record: Record) -> str:
+    """The first task of a verdict: `simulate/17`."""
+    return f"{record['stage']}/{record['tasks'][0][0]}"
+
+
+def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
+    """How a run stands now. A reader of an earlier call makes the next one cheaper.
+
+    Raises UsageError where the journal is in a form that this diel cannot read.
+    """
+    try:
+        if reader is None:
+            reader = read_run(paths)
+        else:
+            reader.catch_up()
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UsageError(
+            f"the journal of {paths.run_id} cannot be read: {type(error).__name__}: {error}; "
+            f"was it written by another version of diel?"
+        ) from error
+    return fold_status(paths, reader)
+
+
+def fold_status(paths: RunPaths, reader: Reader) -> Status:
+    """The status that a reader's history adds up to."""
+    history = reader.history
+    held = read_lease(paths)
+    alive = held is not None and is_alive(*held)
+    state = run_state(history, alive, taken=held is not None)
+    now = time.time()
+    age = None if held is None else held[1]
+    return Status(
+        run=paths.run_id,
+        workflow=workflow_name(paths),
+        state=state,
+        lease=None if held is None else held[0],
+        alive=alive and state in (RunState.PENDING, RunState.RUNNING),
+        heartbeat_age=age,
+        began=history.began or None,
+        ended=None if state in (RunState.PENDING, RunState.RUNNING) else _ended(history, now, age),
+        now=now,
+        stages=tuple(_stages(paths, reader, state)),
+        failures=tuple(sorted(history.failures.values(), key=_place_of(history))),
+        uses=tuple(sorted(history.uses)),
+    )
+
+
+def run_state(history: History, alive: bool, *, taken: bool = True) -> RunState:
+    """The state of a run: one without its controller is interrupted, whatever its journal says last.
+
+    A run that no controller has taken yet is pending.
+    """
+    if history.state in (RunState.PENDING, RunState.RUNNING) and not alive:
+        return RunState.INTERRUPTED if taken else RunState.PENDING
+    return history.state
+
+
+def _ended(history: History, now: float, age: float | None) -> float | None:
+    """When the run ended, or when its controller was last heard of."""
+    if history.ended is not None:
+        return history.ended
+    return None if age is None else now - age
+
+
+def _place_of(history: History) -> Any:
+    order = {name: place for place, name in enumerate(history.stages)}
+    return lambda record: (order.get(record["stage"], 0), record["tasks"][0][0])
+
+
+def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageStatus]:
+    known = reader.history.stages
+    names = list(known)
+    if not paths.snapshot.exists():  # its first snapshot tells the stages that have yet to begin
+        written = stage_names(paths)
+        names = [*written, *(name for name in names if name not in written)] if written else names
+    reasons = _void_reasons(paths, known) if state.ended else {}
+    ready = reader.notes.get("ready", {})
+    for name in names:
+        stage = known.get(name) or StageHistory("analysis", 0, bytearray())
+        yield _stage_status(name, stage, state, ready.get(name, 0), reasons.get(name, ""))
+
+
+def _stage_status(name: str, stage: StageHistory, state: RunState, ready: int, void: str) -> StageStatus:
+    counts = stage.counts()
+    if state not in (RunState.PENDING, RunState.RUNNING):  # without a controller nothing is under way
+        for label in (s.label for s in UNDER_WAY):
+            counts["waiting"] += counts[label]
+            counts[label] = 0
+    elif ready:
+        moved = min(ready, counts["waiting"])
+        counts["waiting"] -= moved
+        counts["ready"] += moved
+    return StageStatus(
+        name=name,
+        kind=stage.kind,
+        total=stage.total if is_open(stage) or void or state.ended else None,
+        counts=counts,
+        mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
+        void=void,
+    )
+
+
+def is_open(stage: StageHistory) -> bool:
+    """Whether the number of the stage's tasks is known."""
+    return bool(stage.total or stage.parts)
+
+
+def _void_reasons(paths: RunPaths, stages: Mapping[str, StageHistory]) -> dict[str, str]:
+    """Why stages have no tasks, from the controllers' records; asked only where one has none."""
+    return {} if all(is_open(stage) for stage in stages.values()) else void_reasons(paths)
+
+
+def void_reasons(paths: RunPaths) -> dict[str, str]:
+    """Why stages have no tasks, where an axis could not be made; the last controller's word counts."""
+    found: dict[str, str] = {}
+    for name in segments(paths.journal):
+        if not name.startswith("controller"):
+            continue
+        found.clear()
+        for _, _, record in read_segment(paths.journal / name):
+            if record is not None and record["event"] == "stage":
+                found[record["stage"]] = record.get("void", "")
+    return {stage: reason for stage, reason in found.items() if reason}
+
+
+def workflow_name(paths: RunPaths) -> str:
+    """The workflow's name: as the run's file has it, else as the run's name begins."""
+    named = run_document(paths).get("workflow")
+    return named if isinstance(named, str) else paths.run_id.rpartition("-")[0]
+
+
+def run_document(paths: RunPaths) -> dict[str, Any]:
+    """The run's file as it is, unchecked: a run of another version of diel can be listed too."""
+    try:
+        document = json.loads(paths.run_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def stage_names(paths: RunPaths) -> list[str]:
+    """The stages of the workflow's text, in its order; none where it cannot be read."""
+    import yaml  # costs 20 ms, which the status of a run with a snapshot does not need
+
+    try:
+        document = yaml.load(paths.workflow.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+        return list(document["stages"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return []
+
+
+def find_stage(reader: Reader, name: str) -> StageHistory:
+    """A stage of a run. Raises UsageError with the nearest name where there is none."""
+    stages = reader.history.stages
+    if name in stages:
+        return stages[name]
+    written = stage_names(reader.paths)
+    if name in written:
+        return StageHistory("analysis", 0, bytearray())
+    known = [*stages, *(other for other in written if other not in stages)]
+    hint = did_you_mean(name, known) or f"stages: {', '.join(known) or 'none yet'}"
+    raise UsageError(f"{reader.paths.run_id} has no stage '{name}'; {hint}")
+
+
+def find_task(reader: Reader, task: str) -> tuple[str, int]:
+    """The stage and index of `simulate/17`, or of a stage that has one task.
+
+    Raises UsageError where there is no such task.
+    """
+    name, slash, text = task.partition("/")
+    stage = find_stage(reader, name)
+    run = reader.paths.run_id
+    last = stage.total - 1
+    if not slash:
+        if stage.total != 1:
+            known = f"{stage.total} tasks, {name}/0 to {name}/{last}" if stage.total else "no tasks yet"
+            raise UsageError(f"{run}: '{name}' has {known}; say which one")
+        return name, 0
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise UsageError(f"'{task}' is no task; write STAGE/INDEX, for instance {name}/0")
+    index = int(text)
+    if index > last:
+        known = "no tasks yet" if last < 0 else f"{last + 1} tasks, {name}/0 to {name}/{last}"
+        raise UsageError(f"{run} has no task '{task}'; '{name}' has {known}")
+    return name, index
+
+
+def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskState, list[list[int]]]:
+    """The indices of a stage's tasks in each state, as [first, last] pairs; states without any left out.
+
+    Without `under_way`, what was handed out counts as waiting: its controller is gone.
+    """
+    found: dict[TaskState, list[int]] = {}
+    states = bytes(stage.states) + bytes(max(0, stage.total - len(stage.states)))
+    for index, number in enumerate(states):
+        state = TaskState(number)
+        if not under_way and state in UNDER_WAY:
+            state = TaskState.WAITING
+        found.setdefault(state, []).append(index)
+    return {state: ranges(found[state]) for state in TaskState if state in found}
+
+
+def size_of(root: Path) -> tuple[int, int]:
+    """Bytes on disk and number of files below a directory; what vanishes meanwhile is left out."""
+    size = files = 0
+    folders = [str(root)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    try:
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+                        else:
+                            files += 1
+                            size += entry.stat(follow_symlinks=False).st_size
+                    except OSError:
+                        continue
+        except OSError:
+            continue
+    return size, files

@@ -1,0 +1,43 @@
+"""What `diel validate` can read of the shipped modules without importing them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diel.catalogue import Module, every, find
+
+
+def test_every_shipped_module_can_be_read_and_says_what_it_returns(root: Path) -> None:
+    found = list(every([root / "modules"]))
+    assert [item for item in found if not isinstance(item, Module)] == []
+    modules = {item.reference: item for item in found if isinstance(item, Module)}
+    assert set(modules) >= {
+        "analysis.onsager",
+        "analysis.surrogate_report",
+        "inference.screen",
+        "inference.screen:predict",
+        "simulation.ising",
+        "simulation.lammps_melt",
+        "training.mlp",
+    }
+    for module in modules.values():
+        assert module.signature.doc, module.reference
+        assert module.signature.returns, module.reference
+
+
+def test_the_bounds_of_the_ising_model_are_known_before_it_runs(root: Path) -> None:
+    signature = find("simulation.ising", [root / "modules"]).signature
+    assert [p.name for p in signature.parameters if p.injected] == ["context", "comm"]
+    assert signature.artifacts == {"configuration"}
+    problems = signature.check({"temperature": -1.0, "algorithm": "glauber", "size": 2}, deferred=())
+    told = {name: message for name, message, _ in problems}
+    assert "more than 0" in told["temperature"]
+    assert "'metropolis' or 'wolff'" in told["algorithm"]
+    assert "at least 4" in told["size"]
+
+
+def test_the_ranges_of_a_screen_are_pairs(root: Path) -> None:
+    signature = find("inference.screen", [root / "modules"]).signature
+    assert signature.artifacts == {"predictions"}
+    problems = signature.check({"ranges": {"x": [0.0]}, "points": 0}, deferred=("model",))
+    assert {name for name, _, _ in problems} == {"ranges", "points"}

@@ -1,0 +1,139 @@
+"""Values of hyperparameters: a setting beats a file, a file beats the default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diel.errors import SpecError, UsageError
+from diel.load import Document, load_text
+from diel.registry import resolve
+
+TEXT = """diel: 1
+name: test
+hyperparameters:
+  hidden: {type: int, default: 64, low: 8, high: 256}
+  rate: {type: float, default: 1, low: 1e-5, high: 1}
+  optimiser: {type: choice, choices: [adam, sgd, 3], default: adam}
+  label: {type: str, default: run}
+  verbose: {type: bool, default: false}
+  unset: {type: float}
+stages:
+  a: {command: [echo, hello]}
+"""
+
+
+@pytest.fixture
+def document() -> Document:
+    return load_text(TEXT, Path("w.yaml"))
+
+
+def test_defaults_hold_where_nothing_else_is_said(document: Document) -> None:
+    found = resolve(document)
+    assert found.plain() == {"hidden": 64, "rate": 1.0, "optimiser": "adam", "label": "run", "verbose": False}
+    assert isinstance(found.values["rate"].value, float)
+    assert found.values["hidden"].origin == "default"
+    assert found.values["hidden"].source == "w.yaml:4"
+
+
+def test_a_setting_beats_a_later_file_beats_an_earlier_one(document: Document, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.json"
+    first.write_text("hp.hidden: 10\nrate: 0.5\nlabel: first\n", encoding="utf-8")
+    second.write_text('{"rate": 0.25, "label": "second"}', encoding="utf-8")
+    found = resolve(document, ["hp.label=third"], [first, second])
+    assert found.plain() == {
+        "hidden": 10,
+        "rate": 0.25,
+        "optimiser": "adam",
+        "label": "third",
+        "verbose": False,
+    }
+    assert found.values["hidden"].source == f"{first}:1"
+    assert found.values["rate"].origin == "file"
+    assert (found.values["label"].origin, found.values["label"].source) == (
+        "command line",
+        "--set hp.label=third",
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "value"),
+    [
+        ("hp.hidden=32", "hidden", 32),
+        ("hidden=0x20", "hidden", 32),
+        ("rate=1e-3", "rate", 1e-3),
+        ("rate=1", "rate", 1.0),
+        ("optimiser=sgd", "optimiser", "sgd"),
+        ("optimiser=3", "optimiser", 3),
+        ("label=a=b", "label", "a=b"),
+        ("label=007", "label", "007"),
+        ("label=", "label", ""),
+        ("verbose=true", "verbose", True),
+        ("unset=2.5", "unset", 2.5),
+    ],
+)
+def test_a_setting_is_read_as_its_type_wants(
+    document: Document, setting: str, name: str, value: object
+) -> None:
+    found = resolve(document, [setting]).values[name].value
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_the_last_of_two_settings_holds(document: Document) -> None:
+    assert resolve(document, ["hidden=9", "hidden=10"]).plain()["hidden"] == 10
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("hp.hiden=3", r"--set hp.hiden=3: no hyperparameter 'hiden'\n    did you mean 'hidden'\?"),
+        ("hidden=1.5", "expected a whole number, found 1.5"),
+        ("hidden=many", "expected a whole number, found 'many'"),
+        ("hidden=1000", "expected at most 256"),
+        ("hidden=" + "9" * 5000, "expected a whole number"),
+        ("rate=", "expected a number, found nothing"),
+        ("rate=.nan", "expected a finite number, found .nan"),
+        ("verbose=yes", "expected true or false, found 'yes'"),
+        ("optimiser=adm", "expected one of adam, sgd, 3"),
+        ("hidden", "expected NAME=VALUE"),
+        ("=3", "expected NAME=VALUE"),
+    ],
+)
+def test_a_wrong_setting_is_refused(document: Document, setting: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        resolve(document, [setting])
+    assert caught.value.exit_code == 2
+    assert len(str(caught.value)) < 6000
+
+
+def test_everything_wrong_in_files_is_told_at_once_with_its_place(document: Document, tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("hiden: 3\nhidden: 3\nrate: [1]\nhp.rate: 1\n", encoding="utf-8")
+    with pytest.raises(SpecError) as caught:
+        resolve(document, [], [path, tmp_path / "missing.yaml"])
+    shown = sorted(str(problem).split("\n")[0] for problem in caught.value.problems)
+    assert shown == [
+        f"{tmp_path}/missing.yaml:1:1: no such file",
+        f"{path}:1:1: hiden: no hyperparameter 'hiden'",
+        f"{path}:2:9: hidden: expected at least 8 (`low`), found 3",
+        f"{path}:3:7: rate: expected a number, found a list",
+        f"{path}:4:1: hp.rate: 'rate' is there twice, with and without hp.",
+    ]
+
+
+def test_wrong_settings_and_files_are_told_together(document: Document, tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text("- hidden\n", encoding="utf-8")
+    with pytest.raises(UsageError) as caught:
+        resolve(document, ["hidden=x", "rate=7"], [path])
+    lines = [line for line in str(caught.value).split("\n") if not line.startswith("    ")]
+    assert [line.split(": ")[0] for line in lines] == [f"{path}:1:1", "--set hidden=x", "--set rate=7"]
+
+
+def test_a_workflow_without_hyperparameters_says_so() -> None:
+    bare = load_text("diel: 1\nname: x\nstages: {a: {command: [x]}}\n", Path("w.yaml"))
+    assert resolve(bare).values == {}
+    with pytest.raises(UsageError, match="the workflow has none"):
+        resolve(bare, ["hidden=3"])

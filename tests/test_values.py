@@ -1,0 +1,123 @@
+"""Durations and sizes: text with a unit in, seconds and bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diel.values import format_duration, format_size, parse_duration, parse_size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("10m", 600),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("250ms", 0.25),
+        ("2d", 172800),
+        ("01:30:00", 5400),
+        ("100:00:00", 360000),
+        ("1-12:00:00", 129600),
+        (" 5m ", 300),
+        ("0s", 0),
+    ],
+)
+def test_a_duration_with_a_unit_becomes_seconds(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "s",
+        "10 m",
+        "m10",
+        "1h 30m",
+        "-5s",
+        "1e3s",
+        "01:75:00",
+        "90S",
+        "١٠s",
+        "9" * 400 + "s",
+        None,
+        True,
+        [],
+    ],
+)
+def test_what_is_no_duration_is_refused_with_an_example(value: Any) -> None:
+    with pytest.raises(ValueError, match="expected a duration such as 90s"):
+        parse_duration(value)
+
+
+@pytest.mark.parametrize("value", [600, 1.5, "600"])
+def test_a_bare_number_is_refused_with_the_units_it_might_have(value: Any) -> None:
+    with pytest.raises(ValueError, match=rf"without a unit; write {value}s, {value}m or {value}h"):
+        parse_duration(value)
+
+
+def test_a_duration_of_more_than_a_year_is_refused() -> None:
+    assert parse_duration("366d") == 366 * 86400
+    with pytest.raises(ValueError, match="at most 366 days"):
+        parse_duration("367d")
+    with pytest.raises(ValueError, match="at most 366 days"):
+        parse_duration("9999-00:00:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("512MiB", 2**29), ("4GiB", 2**32), ("4GB", 4 * 10**9), ("1.5kB", 1500), ("10 KiB", 10240), ("7B", 7)],
+)
+def test_a_size_with_a_unit_becomes_bytes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("value", ["", "GiB", "4G", "4gib", "-1GiB", "1e3MiB", None, False, {}])
+def test_what_is_no_size_is_refused_with_an_example(value: Any) -> None:
+    with pytest.raises(ValueError, match="expected a size such as 512MiB"):
+        parse_size(value)
+
+
+def test_a_size_without_a_unit_is_refused_with_the_units_it_might_have() -> None:
+    with pytest.raises(ValueError, match="write 512MiB or 512GiB"):
+        parse_size(512)
+
+
+def test_a_size_beyond_an_exbibyte_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 1 EiB"):
+        parse_size("2000PiB")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.42, "0.4s"), (12, "12s"), (59.6, "1m00s"), (185, "3m05s"), (7800, "2h10m"), (273600, "3d04h")],
+)
+def test_a_duration_is_shown_in_two_units(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(512, "512 B"), (1536, "1.5 KiB"), (2**30, "1.0 GiB"), (2**60, "1024.0 PiB")]
+)
+def test_a_size_is_shown_in_powers_of_1024(size: float, text: str) -> None:
+    assert format_size(size) == text
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_read_or_refused_in_a_short_message(text: str) -> None:
+    for parse in (parse_duration, parse_size):
+        assert _outcome(parse, text) < 200
+
+
+def _outcome(parse: Callable[[str], float], text: str) -> int:
+    """The length of the refusal; 0 for a number that is none below zero."""
+    try:
+        return 0 if parse(text) >= 0 else 1000
+    except ValueError as error:
+        return len(str(error))
