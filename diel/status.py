@@ -7,11 +7,9 @@ there in a blink, whoever asks, on whatever host.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from diel.errors import UsageError, did_you_mean
@@ -146,22 +144,31 @@ def task_of(record: Record) -> str:
     return f"{record['stage']}/{record['tasks'][0][0]}"
 
 
-def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
-    """How a run stands now. A reader of an earlier call makes the next one cheaper.
-
-    Raises UsageError where the journal is in a form that this diel cannot read.
-    """
+def open_reader(paths: RunPaths) -> Reader:
+    """A run read from its files. Raises UsageError where they are in a form that this diel cannot read."""
     try:
-        if reader is None:
-            reader = read_run(paths)
-        else:
-            reader.catch_up()
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise UsageError(
-            f"the journal of {paths.run_id} cannot be read: {type(error).__name__}: {error}; "
-            f"was it written by another version of diel?"
-        ) from error
+        return read_run(paths)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise _unreadable(paths, error) from error
+
+
+def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
+    """How a run stands now. The reader of an earlier call makes the next one cheap.
+
+    Raises UsageError where the run's files are in a form that this diel cannot read.
+    """
+    if reader is None:
+        return fold_status(paths, open_reader(paths))
+    try:
+        reader.catch_up()
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise _unreadable(paths, error) from error
     return fold_status(paths, reader)
+
+
+def _unreadable(paths: RunPaths, error: Exception) -> UsageError:
+    told = f"{type(error).__name__}: {error}"
+    return UsageError(f"the journal of {paths.run_id} is not one that this diel can read ({told})")
 
 
 def fold_status(paths: RunPaths, reader: Reader) -> Status:
@@ -341,24 +348,3 @@ def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskS
             state = TaskState.WAITING
         found.setdefault(state, []).append(index)
     return {state: ranges(found[state]) for state in TaskState if state in found}
-
-
-def size_of(root: Path) -> tuple[int, int]:
-    """Bytes on disk and number of files below a directory; what vanishes meanwhile is left out."""
-    size = files = 0
-    folders = [str(root)]
-    while folders:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    try:
-                        if entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.path)
-                        else:
-                            files += 1
-                            size += entry.stat(follow_symlinks=False).st_size
-                    except OSError:
-                        continue
-        except OSError:
-            continue
-    return size, files

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 BUNDLE_SECONDS = 0.25
 """Run time that a bundle of short tasks aims at."""
-MAX_BUNDLE = 500
+MAX_BUNDLE = 2000
 FIRST_BUNDLE = 8
 """Tasks in a stage's first bundles, before their run time is known."""
 OVERHEAD = 2e-4

@@ -80,6 +80,7 @@ def _htex(workers: int) -> HighThroughputExecutor:
         cores_per_worker=1e-6,  # the pool's size is max_workers_per_node, whatever the machine has
         heartbeat_period=1,  # also how soon Parsl starts a worker in place of a dead one
         heartbeat_threshold=30,
+        prefetch_capacity=workers,  # the next bundle waits beside the worker, not a round trip away
         poll_period=10,
         encrypted=True,
         interchange_launch_cmd=[*tether, "parsl.executors.high_throughput.interchange"],

@@ -1,0 +1,79 @@
+"""`diel results`: a stage's outputs as a table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from diel.cli.options import json_option, runs_option
+from diel.cli.words import run_and_rest
+from diel.errors import UsageError
+from diel.paths import runs_dir
+from diel.results import Recorded
+from diel.table import Table, make_table, render, summarize, write_csv, write_parquet
+
+
+@click.command("results")
+@click.argument("words", nargs=-1, metavar="[RUN] [STAGE.VALUE]...")
+@runs_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
+@json_option
+@click.option("--parquet", type=click.Path(path_type=Path), metavar="FILE", help="Write a Parquet file.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N rows alone.")
+def command(
+    words: tuple[str, ...],
+    runs: Path | None,
+    as_csv: bool,
+    as_json: bool,
+    parquet: Path | None,
+    limit: int | None,
+) -> int:
+    """Print the outputs of stages as a table: a column an axis parameter, a column an output.
+
+    \b
+        diel results                              what the last run has
+        diel results last train.loss              a row a task of `train`
+        diel results last train                   all that `train` makes
+        diel results last train.loss test.score   joined along the axes they share
+
+    A file is shown by its path. Tasks without a result are left out, and counted on stderr.
+    """
+    if as_csv + as_json + (parquet is not None) > 1:
+        raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
+    paths, wanted = run_and_rest(runs_dir(runs), words)
+    run = Recorded(paths)
+    table = make_table(run, wanted, limit) if wanted else summarize(run)
+    if parquet is not None:
+        write_parquet(table, parquet)
+        click.echo(f"{parquet}: {len(table.rows):,} rows of {', '.join(table.columns)}")
+    elif as_csv:
+        write_csv(table, sys.stdout)
+    elif as_json:
+        click.echo(json.dumps(_document(run, table), ensure_ascii=False))
+    else:
+        _print(run, table, bool(wanted))
+    for text in table.missing.values():
+        click.echo(text, err=True)
+    return 0
+
+
+def _document(run: Recorded, table: Table) -> dict[str, object]:
+    return {
+        "run": run.paths.run_id,
+        "columns": list(table.columns),
+        "rows": list(table.mappings()),
+        "missing": dict(table.missing),
+    }
+
+
+def _print(run: Recorded, table: Table, asked: bool) -> None:
+    if not table.rows and not asked:
+        click.echo(f"{run.paths.run_id} ({run.state}) has no results yet; `diel status` shows how it stands")
+        return
+    click.echo("\n".join(render(table)))
+    if not asked:
+        example = table.rows[0][0]
+        click.echo(f"\nsee one with `diel results {run.paths.run_id} {example}`")

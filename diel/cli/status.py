@@ -1,0 +1,266 @@
+"""`diel status`: how a run stands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from diel.cli.columns import bar, columns, last_line, paint, paint_state, printable, shorten, tasks_text, width_of
+from diel.cli.options import json_option, run_argument, runs_option
+from diel.errors import UsageError
+from diel.journal.snapshot import Reader
+from diel.paths import runs_dir
+from diel.runs import find_run
+from diel.states import RunState, TaskState
+from diel.status import (
+    StageStatus,
+    Status,
+    failure_document,
+    find_stage,
+    open_reader,
+    read_status,
+    task_of,
+    tasks_by_state,
+)
+from diel.values import format_duration, parse_duration
+
+EXIT_CODES = {
+    RunState.PENDING: 4,
+    RunState.RUNNING: 4,
+    RunState.SUCCEEDED: 0,
+    RunState.FAILED: 1,
+    RunState.CANCELLED: 3,
+    RunState.INTERRUPTED: 130,
+}
+SHOWN_FAILURES = 5
+_STATES = (
+    TaskState.CACHED,
+    TaskState.RUNNING,
+    TaskState.QUEUED,
+    TaskState.READY,
+    TaskState.WAITING,
+    TaskState.FAILED,
+    TaskState.SKIPPED,
+    TaskState.CANCELLED,
+)
+
+
+def _interval(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    try:
+        return max(0.1, parse_duration(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("status")
+@run_argument
+@click.argument("stage", required=False)
+@runs_option
+@json_option
+@click.option(
+    "--state",
+    type=click.Choice([state.label for state in TaskState]),
+    help="With STAGE: only the tasks in this state.",
+)
+@click.option("--all", "show_all", is_flag=True, help=f"Show all failures, not the first {SHOWN_FAILURES}.")
+@click.option("--watch", is_flag=True, help="Show it anew until the run ends.")
+@click.option("--interval", default="2s", callback=_interval, help="With --watch: how often (2s).")
+@click.option(
+    "--exit-code",
+    is_flag=True,
+    help="Exit with 0 succeeded, 1 failed, 3 cancelled, 4 still running, 130 interrupted.",
+)
+def command(
+    run: str,
+    stage: str | None,
+    runs: Path | None,
+    as_json: bool,
+    state: str | None,
+    show_all: bool,
+    watch: bool,
+    interval: float,
+    exit_code: bool,
+) -> int:
+    """Show how a run stands: a row a stage, and what failed.
+
+    With STAGE, show which of its tasks are in which state.
+    """
+    if state is not None and stage is None:
+        raise UsageError(f"--state needs a stage: `diel status {run} STAGE --state {state}`")
+    paths = find_run(runs_dir(runs), run)
+    reader = open_reader(paths)
+
+    def view() -> tuple[Status, str]:
+        status = read_status(paths, reader)
+        if stage is not None:
+            return status, _stage_view(status, reader, stage, state, as_json, show_all)
+        return status, json.dumps(status.document()) if as_json else _run_view(status, show_all)
+
+    if watch:
+        status = _watch(view, interval, redraw=not as_json and sys.stdout.isatty())
+    else:
+        status, text = view()
+        click.echo(text)
+    return EXIT_CODES[status.state] if exit_code else 0
+
+
+def _watch(view: Callable[[], tuple[Status, str]], interval: float, *, redraw: bool) -> Status:
+    """Shows a view until the run has ended; only what changed where there is no terminal."""
+    shown = ""
+    lines = 0
+    while True:
+        status, text = view()
+        if redraw:
+            width, height = shutil.get_terminal_size()
+            text = _fit(text, height)
+            click.echo((f"\033[{lines}F\033[J" if lines else "") + text)
+            lines = sum(max(1, -(-width_of(line) // width)) for line in text.splitlines())
+        elif text != shown:
+            click.echo(text)
+        shown = text
+        if status.state not in (RunState.PENDING, RunState.RUNNING):
+            return status
+        time.sleep(interval)
+
+
+def _fit(text: str, height: int) -> str:
+    """As many lines as the terminal has: what scrolled out could not be drawn over."""
+    lines = text.splitlines()
+    if len(lines) < height:
+        return text
+    kept = max(height - 2, 1)
+    return "\n".join([*lines[:kept], f"… {len(lines) - kept} lines more; `diel status` shows all"])
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def _run_view(status: Status, show_all: bool) -> str:
+    lines = [*_head(status), "", *_table(status)]
+    lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
+    lines += _failures(status, show_all)
+    lines += _next_step(status)
+    return "\n".join(lines)
+
+
+def _head(status: Status) -> list[str]:
+    total = "?" if status.total is None else f"{status.total:,}"
+    parts = [f"{paint(status.run, bold=True)} {paint_state(status.state)}", f"{status.good:,} of {total} tasks"]
+    parts += [
+        paint(f"{status.count(state):,} {state.label}", fg=colour)
+        for state, colour in ((TaskState.FAILED, "red"), (TaskState.SKIPPED, "yellow"))
+        if status.count(state)
+    ]
+    parts.append(format_duration(status.elapsed))
+    lines = [" · ".join(parts)]
+    lease = status.lease
+    if lease is not None and status.state in (RunState.PENDING, RunState.RUNNING, RunState.INTERRUPTED):
+        age = format_duration(status.heartbeat_age or 0.0)
+        word = "alive" if status.alive else "gone"
+        lines.append(f"controller {word}: process {lease.pid} on {lease.host}, heartbeat {age} ago")
+    if status.uses:
+        lines.append(f"uses results of {', '.join(status.uses)}")
+    return lines
+
+
+def _table(status: Status) -> list[str]:
+    states = [state for state in _STATES if any(stage[state] for stage in status.stages)]
+    header = ["stage", "kind", "", "done", *(state.label for state in states), "mean"]
+    rows = [[paint(cell, dim=True) for cell in header]]
+    rows += [_row(stage, states) for stage in status.stages]
+    return columns(rows, right=range(3, len(header)))
+
+
+def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
+    total = "?" if stage.total is None else f"{stage.total:,}"
+    done = f"{stage.good:,}/{total}"
+    mean = "" if stage.mean_seconds is None else _mean(stage.mean_seconds)
+    cells = [f"{stage[state]:,}" if stage[state] else "" for state in states]
+    coloured = [paint(c, fg="red") if s == TaskState.FAILED else c for s, c in zip(states, cells, strict=True)]
+    return [stage.name, stage.kind, bar(stage.good, stage.total), done, *coloured, mean]
+
+
+def _mean(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(seconds)
+
+
+def _failures(status: Status, show_all: bool) -> list[str]:
+    if not status.failures:
+        return []
+    shown = status.failures if show_all else status.failures[:SHOWN_FAILURES]
+    lines = [""]
+    for record in shown:
+        lines += failure_lines(record)
+    failed = status.count(TaskState.FAILED)
+    if failed > len(shown):
+        kept = len(status.failures)
+        how = f"`diel status {status.run} --all` shows {'all' if kept == failed else f'the first {kept}'}"
+        lines.append(f"{failed - len(shown)} more failed" + (f"; {how}" if not show_all else ""))
+    return lines
+
+
+def failure_lines(record: dict[str, object]) -> list[str]:
+    """A failure in one line or two: the task, its class and message, the end of its stderr."""
+    told = failure_document(record)
+    message = shorten(printable(str(told["message"]).strip()), 300)
+    lines = [f"{paint(told['task'], fg='red')}  {told['class']}: {message}"]
+    tail = last_line(told["stderr_tail"])
+    if tail and tail not in message:
+        lines.append(paint(f"    {shorten(tail, 200)}", dim=True))
+    return lines
+
+
+def _next_step(status: Status) -> list[str]:
+    run = status.run
+    if status.state == RunState.FAILED and status.failures:
+        task = task_of(status.failures[0])
+        return ["", f"next: `diel explain {run} {task}`, `diel logs {run} {task}`, `diel resume {run}`"]
+    if status.state in (RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED):
+        return ["", f"next: `diel resume {run}` goes on with it"]
+    return []
+
+
+# --- a stage --------------------------------------------------------------------------------------
+
+
+def _stage_view(
+    status: Status, reader: Reader, name: str, wanted: str | None, as_json: bool, show_all: bool
+) -> str:
+    """Which tasks of a stage are in which state."""
+    running = status.state in (RunState.PENDING, RunState.RUNNING)
+    stage = find_stage(reader, name)
+    tasks = tasks_by_state(stage, under_way=running)
+    if wanted is not None:
+        tasks = {state: pairs for state, pairs in tasks.items() if state.label == wanted}
+    failures = [r for r in status.failures if r["stage"] == name and wanted in (None, "failed")]
+    if as_json:
+        document = {
+            "run": status.run,
+            "stage": name,
+            "state": status.state.value,
+            "tasks": {state.label: pairs for state, pairs in tasks.items()},
+            "failures": [failure_document(record) for record in failures],
+        }
+        return json.dumps(document)
+    if not tasks:
+        return f"{status.run} {name}: no tasks" + (f" {wanted}" if wanted else "")
+    rows = []
+    for state, pairs in tasks.items():
+        count = sum(last - first + 1 for first, last in pairs)
+        limit = len(pairs) if show_all or wanted else 12
+        rows.append([paint_state(state.label), f"{count:,}", tasks_text(pairs, limit)])
+    lines = [f"{paint(status.run, bold=True)} {name}: {stage.total:,} tasks", *columns(rows, right=(1,))]
+    if failures:
+        shown = failures if show_all else failures[:SHOWN_FAILURES]
+        lines.append("")
+        for record in shown:
+            lines += failure_lines(record)
+        if len(shown) < len(failures):
+            lines.append(f"{len(failures) - len(shown)} more failed; --all shows them")
+    return "\n".join(lines)

@@ -1,0 +1,210 @@
+"""Prints the figures of docs/performance.md: `python tests/benchmarks [NAME…] [--runs N]`.
+
+Every figure is of a whole process, start-up included, as the operating system accounts for it. Where
+two commands are compared they run in turn, and the ratio is taken pair by pair, for machines drift.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+DIEL = [sys.executable, "-m", "diel"]
+SHIPPED = Path(__file__).resolve().parents[2] / "workflows"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of a command: wall and CPU seconds, peak memory of its largest process in MB."""
+
+    wall: float
+    cpu: float
+    memory: float
+    output: str
+
+
+def measure(words: list[str], folder: Path) -> Measured:
+    """Runs a command to its end. Raises RuntimeError with its output where it fails."""
+    with tempfile.TemporaryFile() as caught:
+        began = time.perf_counter()
+        process = subprocess.Popen(words, cwd=folder, stdout=caught, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        caught.seek(0)
+        output = caught.read().decode()
+    if process.returncode:
+        raise RuntimeError(f"{words} ended with {process.returncode}:\n{output}")
+    return Measured(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output)
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def show(what: str, reach: str, figure: str) -> None:
+    print(f"{what:58} {reach:>26}   {figure}", flush=True)
+
+
+@contextmanager
+def project(workflow: str, modules: dict[str, str] | None = None) -> Iterator[Path]:
+    """A folder with one workflow and its modules, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="diel-benchmark-"))
+    try:
+        (folder / "modules").mkdir()
+        for name, text in (modules or {}).items():
+            (folder / "modules" / f"{name}.py").write_text(text)
+        (folder / "workflow.yaml").write_text(workflow)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def sweep(tasks: int, stage: str) -> str:
+    return (
+        f"diel: 1\nname: sweep\naxes:\n  i: {{range: {tasks}}}\n"
+        f"stages:\n  work:\n    over: [i]\n    {stage}\n"
+    )
+
+
+NOOP = 'import diel\n\n\n@diel.module(kind="analysis")\ndef noop(i: int) -> dict:\n    return {}\n'
+
+
+def newest(folder: Path) -> Path:
+    return max((folder / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+
+
+def first_and_last(run: Path) -> tuple[float, float, float]:
+    """When the process began, when its first task did, and when its last result was committed."""
+    starts, ends, process = [], [], 0.0
+    for segment in (run / "journal").iterdir():
+        for line in segment.read_text().splitlines():
+            record = json.loads(line)
+            if record["event"] == "controller":
+                process = record["started"]
+            elif record["event"] == "start":
+                starts.append(record["time"])
+            elif record["event"] == "done":
+                ends.append(record["time"])
+    return process, min(starts), max(ends)
+
+
+def commands(runs: int) -> None:
+    """10,000 `true` against xargs."""
+    walls, ratios, spans, xargs = [], [], [], []
+    with project(sweep(10_000, 'command: ["true"]')) as folder:
+        for _ in range(runs):
+            ours = measure([*DIEL, "run", "--no-cache", "workflow.yaml"], folder)
+            process, first, last = first_and_last(newest(folder))
+            theirs = measure(["sh", "-c", "seq 10000 | xargs -P2 -n1 true"], folder)
+            walls.append(ours.wall)
+            spans.append(first - process)
+            xargs.append(theirs.wall)
+            ratios.append((last - first) / theirs.wall)
+            shutil.rmtree(folder / "runs")
+    figure = (
+        f"{median(walls):.2f} s, of it {median(spans):.2f} s to the first task; "
+        f"xargs {median(xargs):.2f} s; tasks/xargs {median(ratios):.2f}"
+    )
+    show("10,000 `true`, own directory, output and code kept", "1.1 x xargs + start-up", figure)
+
+
+def functions(runs: int) -> None:
+    """10,000 Python modules that do nothing."""
+    rates = []
+    with project(sweep(10_000, "module: noop"), {"noop": NOOP}) as folder:
+        for _ in range(runs):
+            measure([*DIEL, "run", "--no-cache", "workflow.yaml"], folder)
+            _, first, last = first_and_last(newest(folder))
+            rates.append(10_000 / (last - first))
+            shutil.rmtree(folder / "runs")
+    show("10,000 no-op Python tasks", ">= 5,000 tasks/s", f"{median(rates):,.0f} tasks/s")
+
+
+def hello(runs: int) -> None:
+    """The smallest shipped workflow."""
+    walls, firsts = [], []
+    with project((SHIPPED / "hello.yaml").read_text()) as folder:
+        for _ in range(runs):
+            walls.append(measure([*DIEL, "run", "--no-cache", "workflow.yaml"], folder).wall)
+            process, first, _ = first_and_last(newest(folder))
+            firsts.append(first - process)
+    show("hello.yaml, from command to exit", "<= 2.5 s", f"{median(walls):.2f} s")
+    show("hello.yaml, first task running", "<= 1.5 s", f"{median(firsts):.2f} s")
+
+
+def planning(runs: int) -> None:
+    """A sweep of a million tasks, validated and planned."""
+    with project(sweep(1_000_000, 'command: [echo, "${{ i }}"]')) as folder:
+        for command in ("validate", "plan"):
+            found = [measure([*DIEL, command, "workflow.yaml"], folder) for _ in range(runs)]
+            wall, memory = median([m.wall for m in found]), median([m.memory for m in found])
+            show(f"{command}, 1,000,000 tasks", "<= 1 s, <= 150 MB", f"{wall:.2f} s, {memory:.0f} MB")
+
+
+def starting(runs: int) -> None:
+    """Commands that must start in a blink."""
+    with project((SHIPPED / "hello.yaml").read_text()) as folder:
+        for words, reach in ((["--version"], "0.15 s"), (["validate", "workflow.yaml"], "0.4 s")):
+            wall = median([measure([*DIEL, *words], folder).wall for _ in range(max(runs, 5))])
+            show(f"diel {' '.join(words).replace('workflow', 'hello')}", f"<= {reach}", f"{wall:.2f} s")
+
+
+def large(runs: int) -> None:
+    """A run of 100,000 tasks: the controller's memory, and status afterwards."""
+    with project(sweep(100_000, "module: noop"), {"noop": NOOP}) as folder:
+        ours = measure([*DIEL, "run", "workflow.yaml"], folder)
+        show("controller memory, 100,000 tasks", "<= 300 MB", f"{ours.memory:.0f} MB")
+        wall = median([measure([*DIEL, "status"], folder).wall for _ in range(max(runs, 5))])
+        show("status of a finished run of 100,000 tasks", "<= 0.5 s", f"{wall:.2f} s")
+
+
+def cached(runs: int) -> None:
+    """A finished run of 10,000 tasks, run again."""
+    with project(sweep(10_000, 'command: ["true"]')) as folder:
+        measure([*DIEL, "run", "workflow.yaml"], folder)
+        walls = [measure([*DIEL, "run", "workflow.yaml"], folder).wall for _ in range(runs)]
+    show("running a finished 10,000-task workflow again", "<= 3 s", f"{median(walls):.2f} s")
+
+
+BENCHMARKS: dict[str, Callable[[int], None]] = {
+    "starting": starting,
+    "hello": hello,
+    "planning": planning,
+    "cached": cached,
+    "functions": functions,
+    "commands": commands,
+    "large": large,
+}
+
+
+def main() -> None:
+    """Runs the benchmarks that were asked for, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(BENCHMARKS)}")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each command; the median is shown")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark '{unknown[0]}'")
+    print(f"{platform.system()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(f"load {os.getloadavg()[0]:.1f} at the start, medians of {arguments.runs} runs\n")
+    show("what", "reach", "measured")
+    for name in arguments.names or BENCHMARKS:
+        BENCHMARKS[name](arguments.runs)
+
+
+if __name__ == "__main__":
+    main()
