@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -17,7 +18,6 @@ import psutil
 from diel.context import Context
 from diel.errors import JournalError
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
-from diel.lease import overtaken
 from diel.paths import RunPaths, task_dir_name
 from diel.worker.bundle import Bundle, Failure, Job, Report, Request
 from diel.worker.capture import Capture
@@ -50,6 +50,8 @@ class Worker:
         self._nothing = str(nothing)
         self._root = str(self.paths.root)
         self._tasks = str(self.paths.tasks)
+        self._successor = str(self.paths.controller_segment(epoch + 1))
+        self._spare: tuple[str, int] | None = None
         self.environ = dict(os.environ)
         self._stage_made = ""
         self._rest: deque[Request] = deque()
@@ -64,12 +66,13 @@ class Worker:
         self.dog.look_again()
         end = time.monotonic() + bundle.slice
         records: list[tuple[int, Record]] = []
-        while not overtaken(self.paths, self.epoch):
+        while not os.path.exists(self._successor):
             with self.dog.lock:
                 if not self._rest or (records and time.monotonic() > end):
                     break
                 request = self._rest.popleft()
             records.append(self._run_attempt(bundle.job, request))
+        self._drop_spare()
         with self.dog.lock:
             unstarted = tuple(request.index for request in self._rest)
             self._rest.clear()
@@ -138,12 +141,22 @@ class Worker:
         if stage != self._stage_made:
             os.makedirs(f"{self._tasks}/{stage}", exist_ok=True)
             self._stage_made = stage
+        spare, self._spare = self._spare, None
         try:
-            os.mkdir(task_dir)
-        except FileExistsError:
-            shutil.rmtree(task_dir)
+            if spare is not None and os.stat(spare[0]).st_mtime_ns == spare[1]:
+                os.rename(spare[0], task_dir)  # still empty: half the cost of making a new one
+            else:
+                os.mkdir(task_dir)
+        except OSError:
+            shutil.rmtree(task_dir, ignore_errors=True)
             os.mkdir(task_dir)
         os.chdir(task_dir)
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            with contextlib.suppress(OSError):
+                os.rmdir(self._spare[0])
+            self._spare = None
 
     def _execute(
         self, job: Job, request: Request, task_dir: str, began: float, watched: Watched
@@ -233,13 +246,11 @@ class Worker:
         return self.segment.append(record), record
 
     def _tidy(self, job: Job, task_dir: str) -> bool:
-        """Moves the output to the task; takes an empty directory away."""
+        """Moves the output to the task; keeps the empty directory of a function for the next one."""
         caught = self.capture.collect(task_dir)
-        if job.module is not None and not caught:
-            try:
-                os.rmdir(task_dir)
-            except OSError:
-                return caught  # the module wrote something
+        if job.module is not None and not caught and not os.listdir(task_dir):
+            self._drop_spare()
+            self._spare = (task_dir, os.stat(task_dir).st_mtime_ns)
         return caught
 
     def _give_up(self, failure: Failure) -> None:
