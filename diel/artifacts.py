@@ -70,7 +70,7 @@ def collect_result(path: str, types: Mapping[str, str]) -> Values:
         raise ModuleError(f"DIEL_RESULT cannot be read: {error}") from error
     try:
         values = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModuleError(f"DIEL_RESULT holds no JSON: {error}") from error
     if not isinstance(values, dict):
         raise ModuleError(f"DIEL_RESULT holds {type(values).__name__}; expected one JSON object")
@@ -90,21 +90,27 @@ _TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool,
 
 def check_size(values: Values) -> None:
     """Refuses values that belong into a file."""
-    size = len(json.dumps(values)) if values else 0
+    try:
+        size = len(json.dumps(values)) if values else 0
+    except (ValueError, RecursionError) as error:
+        raise ModuleError(f"the values cannot be written as JSON: {error}") from error
     if size > MAX_VALUES:
         raise ModuleError(f"the values are {size} bytes of JSON; return a file's Path beyond 1 MiB")
 
 
 def plain(name: str, value: Any) -> Any:
     """A JSON value from what a module returned. Raises ModuleError where there is none."""
+    item = getattr(value, "item", None)  # NumPy's scalars, some of which are Python's too
     if value is None or isinstance(value, bool | int | float | str):
-        return value.item() if hasattr(value, "item") else value
+        return value if item is None else item()
     if isinstance(value, Mapping):
         return {str(key): plain(f"{name}.{key}", item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(f"{name}[{number}]", item) for number, item in enumerate(value)]
-    if hasattr(value, "item") and not getattr(value, "ndim", 0):
-        return plain(name, value.item())
+    if item is not None and not getattr(value, "ndim", 0):
+        python = item()
+        if type(python) is not type(value):  # a long double gives itself
+            return plain(name, python)
     kind = type(value).__name__
     raise ModuleError(f"output '{name}' is a {kind}; expected a JSON value, a Path or an array")
 
@@ -114,13 +120,17 @@ def describe(name: str, path: Path, task_dir: Path, run_dir: Path) -> dict[str, 
     whole = path if path.is_absolute() else task_dir / path
     try:
         real = whole.resolve(strict=True)
-    except OSError as error:
+    except (OSError, RuntimeError, ValueError) as error:  # a circle of links; a NUL in the path
         made = sorted(os.listdir(task_dir)) if task_dir.is_dir() else []
         shown = ", ".join(entry for entry in made if not entry.startswith("."))[:200] or "nothing"
         raise ModuleError(f"output '{name}': no file '{path}'; the task wrote {shown}") from error
     if not real.is_relative_to(task_dir.resolve()):
         raise ModuleError(f"output '{name}': {path} is outside the task's directory")
+    if not (real.is_file() or real.is_dir()):
+        raise ModuleError(f"output '{name}': {path} is neither a file nor a directory")
     size, digest = content(real)
+    if ".." in whole.parts or not whole.is_relative_to(run_dir):  # through links, or by another name
+        whole, run_dir = real, run_dir.resolve()
     return {"path": os.path.relpath(whole, run_dir), "size": size, "digest": digest}
 
 
@@ -128,7 +138,10 @@ def _save_array(name: str, array: Any, task_dir: Path, run_dir: Path) -> dict[st
     import numpy  # already loaded: the module returned an array
 
     path = task_dir / f"{name}.npy"
-    numpy.save(path, numpy.asarray(array), allow_pickle=False)
+    try:
+        numpy.save(path, numpy.asarray(array), allow_pickle=False)
+    except (TypeError, ValueError, RuntimeError) as error:  # of objects; on a device
+        raise ModuleError(f"output '{name}' cannot be saved as an array: {error}") from error
     return describe(name, path, task_dir, run_dir)
 
 

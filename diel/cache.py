@@ -131,11 +131,11 @@ def _open(paths: RunPaths) -> Keys | None:
             newest = max((p.stat().st_mtime_ns for p in _journal_files(paths)), default=0)
             if header["version"] != VERSION or header["journal"] != newest:
                 return None
+            names, families = tuple(header["segments"]), frozenset(header["families"])
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (FileNotFoundError, ValueError, KeyError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    names = tuple(header["segments"])
-    return Keys(paths, names, frozenset(header["families"]), data, len(line), size // _ENTRY)
+    return Keys(paths, names, families, data, len(line), size // _ENTRY)
 
 
 def _journal_files(paths: RunPaths) -> Iterator[Path]:

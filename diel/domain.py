@@ -188,11 +188,14 @@ def _join_all(
     rows: list[dict[str, int]] = [{}]
     for axis in joined:
         factor = _joined(axis, joined[axis], origins[axis], over)
+        known = rows[0].keys() if rows else ()
+        shared = [a for a in factor.axes if a in known]
+        fitting: dict[tuple[int, ...], list[dict[str, int]]] = {}
+        for one in factor.rows or ():
+            extra = dict(zip(factor.axes, one, strict=True))
+            fitting.setdefault(tuple(extra[a] for a in shared), []).append(extra)
         rows = [
-            {**row, **extra}
-            for row in rows
-            for extra in (dict(zip(factor.axes, one, strict=True)) for one in factor.rows or ())
-            if all(row.get(a, value) == value for a, value in extra.items())
+            {**row, **extra} for row in rows for extra in fitting.get(tuple(row[a] for a in shared), ())
         ]
     listed = sorted(tuple(row[a] for a in axes) for row in rows)
     return Factor(axes, len(listed), tuple(listed))

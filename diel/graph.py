@@ -237,9 +237,8 @@ def _edge(workflow: Workflow, name: str, use: _Use) -> tuple[Edge | None, list[F
     matched = tuple(a for a in upstream if a in downstream and a not in use.at)
     gathered = tuple(a for a in upstream if a not in downstream and a not in use.at)
     if use.min_success < 1 and not gathered:
-        flaws.append(
-            Flaw((*use.key, "min_success"), f"nothing is gathered here: '{use.stage}' gives one result a task")
-        )
+        message = f"nothing is gathered here: '{use.stage}' gives one result a task"
+        flaws.append(Flaw((*use.key, "min_success"), message))
     edge = Edge(
         use.key,
         use.stage,

@@ -1,7 +1,7 @@
 """The lease: which controller drives a run, and whether it lives.
 
-Taking a run over is making the next controller segment: the file system lets one succeed. The lease
-file says who that was; its modification time is the heartbeat.
+Taking a run over is making the next controller segment: the file system lets one succeed. Its first
+record says who that was, and so does the lease file, whose modification time is the heartbeat.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from pathlib import Path
 import psutil
 
 from diel.errors import UsageError
-from diel.journal.segment import SegmentWriter, epoch_of, segments
+from diel.journal.segment import SegmentWriter, epoch_of, read_segment, segments
 from diel.paths import RunPaths
 
 HEARTBEAT = 2.0
 """Seconds between heartbeats."""
 SILENCE = 60.0
 """Seconds without a heartbeat after which a controller on another host counts as gone."""
+TAKING = 5.0
+"""Seconds that a controller may need from making its segment to its first record."""
 
 
 @dataclass(frozen=True)
@@ -58,34 +60,51 @@ def is_alive(lease: Lease, age: float) -> bool:
 
 def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     """Makes this process the run's controller. Raises UsageError where another one drives it."""
+    newest = max((epoch_of(n) for n in segments(paths.journal) if n.startswith("controller")), default=0)
     held = read_lease(paths)
+    if newest > (held[0].epoch if held is not None else 0):
+        held = _winner(paths, newest)
     if held is not None and is_alive(*held):
         raise UsageError(
             f"{paths.run_id} is driven by process {held[0].pid} on {held[0].host} "
             f"(heartbeat {held[1]:.0f} s ago); `diel cancel {paths.run_id}` stops it"
         )
-    epoch = 1 + max((epoch_of(n) for n in segments(paths.journal) if n.startswith("controller")), default=0)
+    epoch = newest + 1
     try:
         segment = SegmentWriter(paths.controller_segment(epoch))
     except FileExistsError as error:
-        raise UsageError(f"{paths.run_id}: another controller took over in this moment") from error
+        raise _just_taken(paths) from error
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
     process = psutil.Process()
     lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time())
-    _write(paths.lease, json.dumps(asdict(lease)))
     segment.append({"event": "controller", **asdict(lease), "time": time.time()})
+    _write(paths.lease, json.dumps(asdict(lease)))
     return lease, segment
+
+
+def _winner(paths: RunPaths, epoch: int) -> tuple[Lease, float] | None:
+    """The controller that made a segment and had no time for the lease, as `read_lease` tells it.
+
+    None where it ended before it could say who it was; raises UsageError where it may yet.
+    """
+    path = paths.controller_segment(epoch)
+    age = max(0.0, time.time() - path.stat().st_mtime)
+    for _, _, record in read_segment(path):
+        if record is not None and record["event"] == "controller":
+            return Lease(epoch, record["host"], record["pid"], record["started"]), age
+    if age < TAKING:
+        raise _just_taken(paths)
+    return None
+
+
+def _just_taken(paths: RunPaths) -> UsageError:
+    return UsageError(f"{paths.run_id}: another controller took over in this moment")
 
 
 def beat(paths: RunPaths) -> None:
     """Shows that the controller lives."""
     os.utime(paths.lease)
-
-
-def overtaken(paths: RunPaths, epoch: int) -> bool:
-    """Whether a later controller has taken the run over."""
-    return paths.controller_segment(epoch + 1).exists()
 
 
 def _write(path: Path, text: str) -> None:

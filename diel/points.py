@@ -38,8 +38,9 @@ class Points(ABC):
 
     def find(self, wanted: Any) -> int | None:
         """The index of the first point with this value: a value, or a mapping of parameters."""
-        if not isinstance(wanted, Mapping):
-            wanted = {self.parameters[0]: wanted} if len(self.parameters) == 1 else None
+        single = len(self.parameters) == 1
+        if not isinstance(wanted, Mapping) or (single and self.parameters[0] not in wanted):
+            wanted = {self.parameters[0]: wanted} if single else None
         if wanted is None or not set(wanted) <= set(self.parameters):
             return None
         columns = [self.parameters.index(name) for name in wanted]
@@ -92,17 +93,23 @@ class Spaced(Sequence[float]):
 
     first: float
     last: float
-    count: int
+    size: int
     powers: bool = False
 
     def __len__(self) -> int:
-        return self.count
+        return self.size
 
     def __getitem__(self, index: Any) -> Any:
-        if index == self.count - 1 and self.count > 1:
+        if not 0 <= index < self.size:
+            raise IndexError(index)  # what ends an iteration over a sequence
+        if index == self.size - 1 and self.size > 1:
             value = self.last
         else:
-            value = self.first + index * ((self.last - self.first) / max(self.count - 1, 1))
+            gaps = max(self.size - 1, 1)
+            step = (self.last - self.first) / gaps
+            if math.isinf(step):  # the ends are too far apart for their distance to be a double
+                step = self.last / gaps - self.first / gaps
+            value = self.first + index * step
         return 10.0**value if self.powers else float(value)
 
 
@@ -155,7 +162,8 @@ def read_points(path: Path, label: str, columns: Sequence[str] | None) -> Rows:
     Raises UsageError naming the file and the line.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with open(path, encoding="utf-8-sig", newline="") as file:  # line ends in a cell stay as they are
+            text = file.read()
     except OSError as error:
         raise UsageError(f"axis '{label}': cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -168,37 +176,43 @@ def _jsonl(text: str, path: Path) -> list[Any]:
     if path.suffix == ".json":
         try:
             whole = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{path}: not JSON: {error}") from error
         if not isinstance(whole, list):
             raise UsageError(f"{path}: expected a list of points")
         return whole
     items = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # a JSON text may hold other line separators
         if line.strip():
             try:
                 items.append(json.loads(line))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UsageError(f"{path}:{number}: not a JSON value: {error}") from error
     return items
 
 
 def _csv(text: str, path: Path) -> list[Any]:
     reader = csv.reader(io.StringIO(text, newline=""))
-    header = next(reader, None)
-    if not header:
-        raise UsageError(f"{path}: empty; expected a header line with the parameters' names")
-    header = [name.strip() for name in header]
-    items = []
-    for row in reader:
-        if not row:
-            continue
-        if len(row) != len(header):
-            raise UsageError(
-                f"{path}:{reader.line_num}: {len(row)} values, but the header names {len(header)} columns"
-            )
-        items.append({name: scalar(text) for name, text in zip(header, row, strict=True)})
-    return items
+    try:
+        header = next(reader, None)
+        if not header:
+            raise UsageError(f"{path}: empty; expected a header line with the parameters' names")
+        header = [name.strip() for name in header]
+        twice = [name for place, name in enumerate(header) if name in header[:place]]
+        if twice:
+            raise UsageError(f"{path}:1: the header names '{twice[0]}' twice")
+        items = []
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise UsageError(
+                    f"{path}:{reader.line_num}: {len(row)} values, but the header names {len(header)} columns"
+                )
+            items.append({name: scalar(text) for name, text in zip(header, row, strict=True)})
+        return items
+    except csv.Error as error:
+        raise UsageError(f"{path}:{reader.line_num}: not CSV: {error}") from error
 
 
 def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | None, source: str) -> Rows:
@@ -224,6 +238,12 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
             raise UsageError(
                 f"axis '{label}': {source}: point {number} has no '{missing[0]}'; "
                 f"it has: {', '.join(map(str, item)) if isinstance(item, Mapping) else repr(item)}"
+            )
+        more = [key for key in item if columns is None and key not in names]
+        if more:
+            raise UsageError(
+                f"axis '{label}': {source}: point {number} has '{more[0]}', and the first one has not; "
+                f"name the `columns` to use"
             )
         rows.append(tuple(item[name] for name in names))
     return Rows(names, rows)
@@ -276,7 +296,7 @@ def _drawn(sample: Sample, workflow: Workflow) -> Rows:
 def _unit_points(method: str, count: int, dimensions: int, seed: int) -> Iterable[Sequence[float]]:
     """`count` points in the unit cube of so many dimensions."""
     if method == "uniform":
-        draw = random.Random(seed)  # noqa: S311
+        draw = random.Random(seed)
         return ([draw.random() for _ in range(dimensions)] for _ in range(count))
     try:
         from scipy.stats import qmc  # an extra, and slow to import: only where such an axis is drawn
@@ -292,14 +312,14 @@ def _unit_points(method: str, count: int, dimensions: int, seed: int) -> Iterabl
 
 
 def _scale(unit: float, bounds: SampleRange) -> float | int:
+    """A value in a range from one in [0, 1); a whole number gets half a step on each side of it."""
     low, high = float(bounds.low), float(bounds.high)
     if bounds.type == "int":
-        low, high = low - 0.5, high + 0.5
+        low, high = math.ceil(bounds.low) - 0.5, math.floor(bounds.high) + 0.5
     if bounds.log:
-        low = max(low, 1e-300)
         value = math.exp(math.log(low) + unit * (math.log(high) - math.log(low)))
     else:
         value = low + unit * (high - low)
     if bounds.type == "int":
         return max(math.ceil(bounds.low), min(math.floor(bounds.high), round(value)))
-    return value
+    return max(low, min(high, value))  # rounding may end a hair outside

@@ -23,6 +23,10 @@ class Cancel:
     def covers(self, stage: str, index: int) -> bool:
         return not self.targets or stage in self.targets or f"{stage}/{index}" in self.targets
 
+    def touches(self, stage: str) -> bool:
+        """Whether any task of a stage may be meant."""
+        return not self.targets or any(target.partition("/")[0] == stage for target in self.targets)
+
     @property
     def everything(self) -> bool:
         return not self.targets
@@ -44,9 +48,12 @@ def read_cancels(paths: RunPaths, since: float = 0.0) -> list[Cancel]:
     except FileNotFoundError:
         return []
     for name in names:
-        if int(name.split("-")[1], 16) / 1e9 >= since:
-            document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
-            found.append(Cancel(tuple(document["targets"])))
+        try:
+            if int(name.split("-")[1], 16) / 1e9 >= since:
+                document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
+                found.append(Cancel(tuple(document["targets"])))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # somebody's own file: nothing that `ask_cancel` wrote
     return found
 
 

@@ -90,10 +90,13 @@ def all_runs(runs: Path) -> list[RunPaths]:
     for name in _listdir(runs):
         paths = RunPaths((runs / name).absolute())
         try:
-            found.append((paths.run_file.stat().st_mtime_ns, _RUN.fullmatch(name) is None, name, paths))
+            made = paths.run_file.stat().st_mtime_ns
         except OSError:
             continue
-    return [paths for *_, paths in sorted(found, key=lambda item: item[:3])]
+        match = _RUN.fullmatch(name)
+        order = (made, match["workflow"] if match else name, int(match["number"]) if match else 0)
+        found.append((order, paths))  # by number where a coarse clock made two at the same time
+    return [paths for _, paths in sorted(found, key=lambda item: item[0])]
 
 
 def find_run(runs: Path, name: str = "last") -> RunPaths:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from diel.errors import Problem, SpecError, UsageError, did_you_mean
-from diel.load import Source, parse, read_text
+from diel.errors import SpecError, UsageError, did_you_mean
+from diel.load import fit, parse, read_text
 from diel.paths import site_folders
 from diel.spec import Resources
 from diel.spec.model import Items, Model, Name, Size
@@ -55,7 +55,7 @@ def memory_of(pool: Pool) -> int:
 
 def lacks(pool: Pool, wanted: Resources) -> list[str]:
     """What a pool lacks for a task with these resources; nothing where the task fits."""
-    nodes = wanted.nodes or 1
+    nodes = wanted.nodes or -(-wanted.processes // (wanted.ranks_per_node or wanted.processes))
     missing = []
     if nodes > pool.nodes:
         missing.append(f"{nodes} nodes (it has {pool.nodes})")
@@ -74,9 +74,9 @@ def lacks(pool: Pool, wanted: Resources) -> list[str]:
 
 def launcher_words(site: Site, wanted: Resources) -> tuple[str, ...]:
     """The words that start a task's ranks; empty for a task without `ranks`."""
-    if wanted.ranks is None:
+    if not wanted.mpi:
         return ()
-    return tuple(word.replace("{ranks}", str(wanted.ranks)) for word in site.launcher)
+    return tuple(word.replace("{ranks}", str(wanted.processes)) for word in site.launcher)
 
 
 def find_program(name: str) -> str | None:
@@ -108,13 +108,7 @@ def _site_files(folder: Path) -> Iterator[Path]:
 def read_site(path: Path) -> Site:
     """Reads a site file. Raises SpecError with all that is wrong in it."""
     source, data, problems = parse(read_text(path), path)
-    if problems:
-        raise SpecError(problems)
-    try:
-        return Site.model_validate(data)
-    except ValidationError as error:
-        raise SpecError(_problem(source, one["loc"], one["msg"]) for one in error.errors()) from error
-
-
-def _problem(source: Source, loc: tuple[int | str, ...], message: str) -> Problem:
-    return source.problem(loc, message[:1].lower() + message[1:])
+    site, misfits = fit(source, data, Site) if source.root is not None else (None, [])
+    if site is None or problems or misfits:
+        raise SpecError([*problems, *misfits])
+    return site

@@ -28,13 +28,13 @@ def check_module(
             if first is _UNKNOWN:
                 deferred.add(label)
             given[label] = first
-    for label, message, hint in module.signature.check(given, deferred):
-        found.add(_place(found, name, label, names), message, hint)
+    for wrong, message, hint in module.signature.check(given, deferred):
+        found.add(_place(found, name, wrong, names), message, hint)
     for label in stage.inputs:
         if label in stage.params:
             found.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
     communicators = [p for p in module.signature.parameters if p.injected == "communicator"]
-    if communicators and communicators[0].required and stage.resources.ranks is None:
+    if communicators and communicators[0].required and not stage.resources.mpi:
         message = f"'{module.reference}' needs MPI ranks for its parameter '{communicators[0].name}'"
         found.add((*here, "module"), message, "add `resources: {ranks: 2}`")
 

@@ -65,6 +65,8 @@ def check_expressions(found: Check, name: str, stage: Stage, names: Names) -> No
         if isinstance(template, ExpressionError):
             found.add(key, template.message, template.hint, template.offset)
             continue
+        if not template.constant and not template.references:
+            _check_computable(found, key, template)
         place = key[2]
         for chain in sorted(template.references):
             problem = _missing(chain, names, str(place))
@@ -75,6 +77,25 @@ def check_expressions(found: Check, name: str, stage: Stage, names: Names) -> No
             parse(stage.command).check_shell()
         except ExpressionError as error:
             found.add((*here, "command"), error.message, error.hint, error.offset)
+
+
+def check_conditions(found: Check) -> None:
+    """Parses the `until` of searches and loops."""
+    for label, axis in found.workflow.axes.items():
+        for kind, form in (("search", axis.search), ("loop", axis.loop)):
+            if form is not None and form.until is not None:
+                try:
+                    parse_expression(form.until)
+                except ExpressionError as error:
+                    found.add(("axes", label, kind, "until"), error.message, error.hint, error.offset)
+
+
+def _check_computable(found: Check, key: Key, template: Template) -> None:
+    """An expression that reads no name gives the same in every task: it fails now or never."""
+    try:
+        template.value({})
+    except ExpressionError as error:
+        found.add(key, error.message, error.hint, error.offset)
 
 
 def _offset(text: str, chain: tuple[str, ...]) -> int | None:

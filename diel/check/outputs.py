@@ -33,7 +33,8 @@ def check_outputs(found: Check, graph: StageGraph, modules: Mapping[str, Module]
         made = [*known, *names.parameters]
         hint = did_you_mean(edge.output, made) or (f"it has: {', '.join(made)}" if made else "")
         if stage.module is None:
-            declare = f"declare a value that it writes to DIEL_RESULT: outputs: {{{edge.output}: {{value: float}}}}"
+            value = f"outputs: {{{edge.output}: {{value: float}}}}"
+            declare = f"declare a value that it writes to DIEL_RESULT: {value}"
             hint = f"{hint}; or {declare}" if hint else declare
         found.add(edge.key, f"'{edge.upstream}' makes no output '{edge.output}'", hint)
 

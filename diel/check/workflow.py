@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-
 from diel.catalogue import Module, ModuleNotFound, find, search_path
 from diel.check.flaws import Check
 from diel.check.modules import check_module
-from diel.check.names import Names, check_expressions, visible_names
+from diel.check.names import Names, check_conditions, check_expressions, visible_names
 from diel.check.outputs import check_outputs
 from diel.check.points import check_axes, check_picks
 from diel.errors import Problem, SpecError
@@ -80,6 +79,7 @@ def check(
         _check_files(found, name)
         if name in modules:
             check_module(found, name, modules[name], names, values)
+    check_conditions(found)
     check_outputs(found, graph, modules)
     problems += found.problems
     if problems:

@@ -1,20 +1,274 @@
-"""Driving a controller in the foreground, and showing how far it is."""
+"""Driving a controller in the foreground, and showing how far it is.
+
+On a terminal a display is drawn anew several times a second (diel/cli/bars.py); elsewhere a few
+plain lines tell when stages are complete and what failed.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
+
 import click
 
+from diel.cli.columns import paint
+from diel.cli.meter import Meter, Row
+from diel.cli.status import failure_lines
+from diel.cli.summary import summary
 from diel.controller.controller import Controller
+from diel.journal.history import History
+from diel.journal.segment import Record
 from diel.states import RunState
+from diel.status import task_of
+from diel.values import format_duration
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
+PAUSE = 0.12
+"""Seconds between two looks at the controller, at least."""
+SHARE = 20
+"""A look may take one part in this many of the time."""
+MAX_FAILURES = 10
+"""Failures that are shown as they come; the rest are counted."""
+FIRST_NEWS = 30.0
+MAX_NEWS = 600.0
+"""Seconds between plain lines of a long run: doubling from the first to the longest."""
+
+
+class Display(Protocol):
+    """What a run is shown on."""
+
+    def look(self, history: History, meter: Meter, *, last: bool) -> None: ...
+    def say(self, lines: list[str]) -> None: ...
+    def close(self) -> None: ...
 
 
 def drive(controller: Controller, *, quiet: bool) -> int:
-    """Runs a controller to its end; returns the exit code."""
-    try:
-        state = controller.drive(lambda history: None)
-    except KeyboardInterrupt:
-        state = RunState.INTERRUPTED
-    click.echo(f"{controller.paths.run_id} {state}")
+    """Runs a controller to its end and shows how far it is; returns the exit code.
+
+    SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
+    """
+    began = time.monotonic()
+    watch = Watch(controller, _display(controller, quiet=quiet))
+    with _interruptible(watch):
+        try:
+            state = controller.drive(watch)
+        except KeyboardInterrupt:
+            state = controller.history.state  # what the controller wrote when it let go
+            state = state if state.ended else RunState.INTERRUPTED
+        finally:
+            watch.last_look(controller.history)
+            watch.close()
+    _echo(summary(controller, state, time.monotonic() - began, quiet=quiet))
     return EXIT_CODES[state]
+
+
+def _display(controller: Controller, *, quiet: bool) -> Display:
+    if quiet:
+        return Quiet()
+    if sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb"):
+        from diel.cli.bars import Bars  # imports rich: only where something is drawn
+
+        return Bars(controller)
+    return Plain(controller)
+
+
+class Watch:
+    """What the controller calls, many times a second: tells what failed, and now and then how far it is.
+
+    It is also where an interrupt takes effect: between two steps of the controller, never within one.
+    """
+
+    def __init__(self, controller: Controller, display: Display) -> None:
+        self.interrupted = False
+        """Whether the user asked for an end."""
+        self._raised = False
+        self._display = display
+        self._meter = Meter(controller)
+        self._told: set[tuple[str, int]] = set()
+        self._known_failures = 0
+        self._next = 0.0
+        self._run = controller.paths.run_id
+
+    def __call__(self, history: History) -> None:
+        if self.interrupted and not self._raised:
+            self._raised = True
+            self._say(["interrupted: ending what runs; once more to leave at once"])
+            raise KeyboardInterrupt
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._meter.begin(history)
+        self._look(history, last=False)
+        self._next = now + max(PAUSE, SHARE * (time.monotonic() - now))
+
+    def last_look(self, history: History) -> None:
+        """Shows how it ended."""
+        self._look(history, last=True)
+
+    def _look(self, history: History, *, last: bool) -> None:
+        if len(history.failures) != self._known_failures:
+            self._tell_failures(history)
+        try:
+            self._display.look(history, self._meter, last=last)
+        except OSError:
+            self._lose_display()
+
+    def close(self) -> None:
+        """Gives the terminal back."""
+        try:
+            self._display.close()
+        except OSError:
+            self._lose_display()
+
+    def _say(self, lines: list[str]) -> None:
+        try:
+            self._display.say(lines)
+        except OSError:
+            self._lose_display()
+
+    def _lose_display(self) -> None:
+        """The terminal or the reader of the pipe is gone: the run goes on without."""
+        self._display = Quiet()
+        _silence()
+
+    def _tell_failures(self, history: History) -> None:
+        self._known_failures = len(history.failures)
+        for key, record in history.failures.items():
+            if key in self._told:
+                continue
+            self._told.add(key)
+            if len(self._told) <= MAX_FAILURES:
+                self._say([*failure_lines(record), paint(self._hint(record), dim=True)])
+            elif len(self._told) == MAX_FAILURES + 1:
+                self._say([f"more tasks failed; `diel status {self._run} --all` shows them"])
+
+    def _hint(self, record: Record) -> str:
+        return f"    diel logs {self._run} {task_of(record)}"
+
+
+@contextmanager
+def _interruptible(watch: Watch) -> Iterator[None]:
+    """Makes signals note that the user wants an end; the second one leaves at once.
+
+    A signal that is ignored (nohup, a background job of a script) stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if watch.interrupted:
+            watch.close()
+            os._exit(130)
+        watch.interrupted = True
+
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- without a terminal ---------------------------------------------------------------------------
+
+
+class Quiet:
+    """Failures alone."""
+
+    def look(self, history: History, meter: Meter, *, last: bool) -> None:
+        pass
+
+    def say(self, lines: list[str]) -> None:
+        _echo(lines)
+
+    def close(self) -> None:
+        pass
+
+
+class Plain:
+    """A line where the run begins, one for each stage that is complete, and one now and then."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._began = time.monotonic()
+        self._news = FIRST_NEWS
+        self._next = self._began + FIRST_NEWS
+        self._complete: set[str] = set()
+        _echo([start_line(controller)])
+
+    def look(self, history: History, meter: Meter, *, last: bool) -> None:
+        now = time.monotonic()
+        rows = meter.rows(history)
+        for row in rows:
+            if row.complete and row.name not in self._complete:
+                self._complete.add(row.name)
+                _echo([f"{format_duration(now - self._began):>6}  {row.name}: {told(row)}"])
+        if now >= self._next and not last:
+            self._next = now + self._news
+            self._news = min(2 * self._news, MAX_NEWS)
+            under_way = [f"{r.name} {r.good:,}/{total_text(r)}" for r in rows if not r.complete and r.good]
+            left = time_left_text(meter, history)
+            told_ = ", ".join(under_way) or "running"
+            _echo([f"{format_duration(now - self._began):>6}  {told_}{left and f', {left}'}"])
+
+    def say(self, lines: list[str]) -> None:
+        _echo(lines)
+
+    def close(self) -> None:
+        pass
+
+
+def start_line(controller: Controller) -> str:
+    """The run, and how much it is."""
+    plan = controller.plan
+    known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
+    number = f"{sum(known):,} tasks" if len(known) == len(plan.stages) else f"{sum(known):,} tasks and more"
+    return f"{controller.paths.run_id}: {number} in {len(plan.stages)} stages, on site {plan.site.name}"
+
+
+def told(row: Row) -> str:
+    """A stage's tasks in words: `96 of 96 done (12 cached), 2 failed`."""
+    text = f"{row.good:,} of {total_text(row)} done"
+    if row.cached:
+        text += f" ({row.cached:,} cached)"
+    text += f", {row.failed:,} failed" if row.failed else ""
+    return text + (f", {row.skipped:,} skipped" if row.skipped else "")
+
+
+def total_text(row: Row) -> str:
+    return "?" if row.total is None else f"{row.total:,}"
+
+
+def time_left_text(meter: Meter, history: History) -> str:
+    """`2m05s left`, `≥ 2m05s left` where stages have yet to begin, nothing where nobody knows."""
+    left = meter.time_left(history)
+    if left is None:
+        return ""
+    seconds, certain = left
+    return f"{format_duration(seconds)} left" if certain else f"≥ {format_duration(seconds)} left"
+
+
+def _echo(lines: list[str]) -> None:
+    """Prints lines as far as somebody reads them: a run goes on when its terminal or pipe is gone."""
+    try:
+        for line in lines:
+            click.echo(line)
+    except OSError:
+        _silence()
+
+
+def _silence() -> None:
+    """Sends what is still to be printed nowhere."""
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.close(silent)

@@ -11,7 +11,17 @@ from pathlib import Path
 
 import click
 
-from diel.cli.columns import bar, columns, last_line, paint, paint_state, printable, shorten, tasks_text, width_of
+from diel.cli.columns import (
+    bar,
+    columns,
+    last_line,
+    paint,
+    paint_state,
+    printable,
+    shorten,
+    tasks_text,
+    width_of,
+)
 from diel.cli.options import json_option, run_argument, runs_option
 from diel.errors import UsageError
 from diel.journal.snapshot import Reader
@@ -151,7 +161,10 @@ def _run_view(status: Status, show_all: bool) -> str:
 
 def _head(status: Status) -> list[str]:
     total = "?" if status.total is None else f"{status.total:,}"
-    parts = [f"{paint(status.run, bold=True)} {paint_state(status.state)}", f"{status.good:,} of {total} tasks"]
+    parts = [
+        f"{paint(status.run, bold=True)} {paint_state(status.state)}",
+        f"{status.good:,} of {total} tasks",
+    ]
     parts += [
         paint(f"{status.count(state):,} {state.label}", fg=colour)
         for state, colour in ((TaskState.FAILED, "red"), (TaskState.SKIPPED, "yellow"))
@@ -182,7 +195,9 @@ def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
     done = f"{stage.good:,}/{total}"
     mean = "" if stage.mean_seconds is None else _mean(stage.mean_seconds)
     cells = [f"{stage[state]:,}" if stage[state] else "" for state in states]
-    coloured = [paint(c, fg="red") if s == TaskState.FAILED else c for s, c in zip(states, cells, strict=True)]
+    coloured = [
+        paint(c, fg="red") if s == TaskState.FAILED else c for s, c in zip(states, cells, strict=True)
+    ]
     return [stage.name, stage.kind, bar(stage.good, stage.total), done, *coloured, mean]
 
 

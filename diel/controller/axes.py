@@ -49,7 +49,8 @@ class Axes:
         Raises UsageError where they are no points.
         """
         axis = self._workflow.axes[label]
-        assert axis.source is not None and maker.domain is not None
+        assert axis.source is not None
+        assert maker.domain is not None
         output = axis.source.partition(".")[2]
         rows: list[tuple[Any, ...]] = []
         origins: list[tuple[int, ...]] = []

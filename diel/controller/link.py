@@ -59,7 +59,8 @@ class Link:
 
     def group_of_upstream(self, index: int) -> Group | None:
         """The group that an upstream task is in; None where `at` picks others."""
-        assert self.up.domain is not None and self.picked is not None
+        assert self.up.domain is not None
+        assert self.picked is not None
         if not self.picked:
             return self.up.domain.group(index, self.edge.matched)
         coordinates = self.up.domain.coordinates(index)

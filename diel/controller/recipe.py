@@ -17,10 +17,13 @@ from diel.catalogue import Module
 from diel.controller.link import Link
 from diel.controller.results import Artifact, Results, output_of, outputs_of
 from diel.controller.stage_run import StageRun
+from diel.domain import Group
 from diel.errors import DielError, ModuleError
 from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
+from diel.graph import Key
 from diel.paths import RunPaths
 from diel.spec import Stage
+from diel.spec.output import path_flaw
 from diel.worker.bundle import Job, Request
 
 SHELL = ("/bin/sh", "-e", "-c")
@@ -102,7 +105,7 @@ class Recipe:
         self.references = tuple(sorted(self._references()))
         self.family_parts = self._family_parts(stage)
         self.family = digest_of([self.family_parts])
-        self._broadcast: dict[tuple[str, str, tuple[int, ...]], Any] = {}
+        self._gathered: dict[Key, tuple[Group, list[Any]]] = {}
         self._accepted = None if module is None else {p.name for p in module.signature.parameters}
         if module is not None and module.signature.variadic:
             self._accepted = None
@@ -169,7 +172,9 @@ class Recipe:
             return None
         return tuple(word for template in self.words for word in template.words(scope))
 
-    def _key(self, scope: Scope, point: dict[str, Any], inputs: dict[str, Any]) -> tuple[str, tuple[str, str]]:
+    def _key(
+        self, scope: Scope, point: dict[str, Any], inputs: dict[str, Any]
+    ) -> tuple[str, tuple[str, str]]:
         own: dict[str, Any] = dict(point)
         taken: dict[str, Any] = dict(inputs)
         for chain in self.references:
@@ -187,11 +192,12 @@ class Recipe:
         group = link.group_of_downstream(index)
         if not link.edge.gathered:
             return self._output(link, next(iter(link.members(group))))
-        place = (link.edge.upstream, str(link.edge.output), group)
-        if place not in self._broadcast:
-            self._broadcast.clear()  # the latest group is the one that more tasks will read
-            self._broadcast[place] = [self._output(link, one) for one in link.good_members(group)]
-        return self._broadcast[place]
+        place = (*link.edge.key, str(link.edge.output))  # one expression may read several outputs
+        known = self._gathered.get(place)
+        if known is None or known[0] != group:  # the latest group is the one that more tasks will read
+            known = group, [self._output(link, one) for one in link.good_members(group)]
+            self._gathered[place] = known
+        return known[1]
 
     def _output(self, link: Link, index: int) -> Any:
         output = link.edge.output
@@ -298,9 +304,9 @@ def _words(stage: Stage) -> list[Template]:
 
 
 def _check_inside(name: str, path: str) -> None:
-    parts = Path(path).parts
-    if not parts or path.startswith(("/", "~")) or ".." in parts or "\0" in path:
-        raise ModuleError(f"output '{name}': {path!r} is not inside the task's directory")
+    flaw = path_flaw(path)
+    if flaw:
+        raise ModuleError(f"output '{name}': {flaw}: {path!r}")
 
 
 def _digest(values: Mapping[str, Any]) -> str:

@@ -50,6 +50,11 @@ class StageRun:
         """Whether every task has ended."""
         return self.void or (self.domain is not None and self.ended >= self.domain.size)
 
+    def measure(self, seconds: float) -> None:
+        """Takes in the run time of one task: the latest count most."""
+        mean = self.mean_seconds
+        self.mean_seconds = seconds if mean is None else 0.9 * mean + 0.1 * seconds
+
     def point(self, index: int) -> dict[str, Any]:
         """The value of each axis parameter of a task."""
         assert self.domain is not None

@@ -85,5 +85,5 @@ def _htex(workers: int) -> HighThroughputExecutor:
         encrypted=True,
         interchange_launch_cmd=[*tether, "parsl.executors.high_throughput.interchange"],
         launch_cmd=pool,
-        provider=LocalProvider(init_blocks=1, min_blocks=1, max_blocks=1),
+        provider=LocalProvider(init_blocks=1, min_blocks=1, max_blocks=1),  # type: ignore[no-untyped-call]
     )

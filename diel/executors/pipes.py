@@ -39,7 +39,7 @@ class Pipes:
         try:
             pickle.dump(packed, process.stdin)
             process.stdin.flush()
-            return cast("bytes", pickle.load(process.stdout))  # noqa: S301 - our own worker
+            return cast("bytes", pickle.load(process.stdout))
         except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
             process.kill()
             raise WorkerLost(f"worker process {process.pid} ended with {process.wait()}") from error

@@ -26,6 +26,7 @@ class Attempt:
     state: TaskState
     time: float = 0.0
     worker: str = ""
+    bundle: int = 0
 
 
 @dataclass(slots=True)
@@ -56,6 +57,19 @@ class StageHistory:
         if index >= len(self.states):
             self.states.extend(bytes(index + 1 - len(self.states)))
         self.states[index] = state
+
+    def let_go(self, *, verdicts: bool) -> None:
+        """What was handed out waits again, for its controller is gone; so do verdicts if they fall too."""
+        self.states = self.states.translate(_ANEW if verdicts else _LET_GO)
+        self.under_way.clear()
+
+
+def _to_waiting(*gone: TaskState) -> bytes:
+    return bytes(TaskState.WAITING if state in gone else state for state in range(256))
+
+
+_LET_GO = _to_waiting(TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
+_ANEW = _to_waiting(*(state for state in TaskState if not state.good))
 
 
 @dataclass
@@ -91,13 +105,7 @@ class History:
         """A new controller tries again what its predecessor gave up."""
         self.failures.clear()
         for stage in self.stages.values():
-            gone = (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED, TaskState.QUEUED)
-            for state in gone:
-                stage.states = stage.states.replace(bytes([state]), bytes([TaskState.WAITING]))
-            stage.states = stage.states.replace(
-                bytes([TaskState.RUNNING]), bytes([TaskState.WAITING])
-            )
-            stage.under_way.clear()
+            stage.let_go(verdicts=True)
 
     def _stage(self, record: Record, worker: str) -> None:
         stage = self.stage(record["stage"])
@@ -108,7 +116,8 @@ class History:
         stage = self.stage(record["stage"])
         attempts = record.get("attempts") or [1] * len(record["tasks"])
         for index, attempt in zip(record["tasks"], attempts, strict=True):
-            self._advance(stage, index, Attempt(attempt, TaskState.QUEUED, record["time"]))
+            queued = Attempt(attempt, TaskState.QUEUED, record["time"], bundle=record.get("bundle", 0))
+            self._advance(stage, index, queued)
 
     def _start(self, record: Record, worker: str) -> None:
         attempt = Attempt(record["attempt"], TaskState.RUNNING, record["time"], worker)
@@ -119,27 +128,33 @@ class History:
         self._advance(self.stage(record["stage"]), record["index"], attempt, worker)
 
     def _release(self, record: Record, worker: str) -> None:
+        if self._is_late(worker):
+            return
         stage = self.stage(record["stage"])
         for index in record["tasks"]:
-            attempt = stage.under_way.get(index)
-            if attempt is not None and attempt.state == TaskState.QUEUED:
+            known = stage.under_way.get(index)
+            if known is not None and (known.state, known.bundle) == (TaskState.QUEUED, record["bundle"]):
                 del stage.under_way[index]
                 stage.set(index, TaskState.READY)
 
     def _advance(self, stage: StageHistory, index: int, attempt: Attempt, worker: str = "") -> None:
         """Takes a later attempt, or a later step of the same one; a verdict stays.
 
-        What a worker of an earlier controller began and did not commit counts as an attempt, no more.
+        What a worker began and did not commit counts as an attempt, no more, once its controller is gone.
         """
         if stage.state(index).good:
             return
         stage.attempts[index] = max(attempt.number, stage.attempts.get(index, 0))
-        if stage.state(index).ended or (worker and epoch_of(worker) < self.epoch):
+        if stage.state(index).ended or self._is_late(worker):
             return
         known = stage.under_way.get(index)
         if known is None or (attempt.number, _STEP[attempt.state]) >= (known.number, _STEP[known.state]):
             stage.under_way[index] = attempt
             stage.set(index, attempt.state)
+
+    def _is_late(self, worker: str) -> bool:
+        """Whether a record comes from a worker whose controller let go."""
+        return bool(worker) and (epoch_of(worker) < self.epoch or self.ended is not None)
 
     def _done(self, record: Record, worker: str) -> None:
         stage = self.stage(record["stage"])
@@ -169,14 +184,15 @@ class History:
             if not stage.state(index).good:
                 stage.set(index, state)
                 stage.under_way.pop(index, None)
-        if state == TaskState.FAILED and len(self.failures) < MAX_FAILURES:
-            self.failures[(record["stage"], record["tasks"][0][0])] = record
+        first = record["tasks"][0][0]
+        if TaskState.FAILED == state == stage.state(first) and len(self.failures) < MAX_FAILURES:
+            self.failures[(record["stage"], first)] = record
 
     def _end(self, record: Record, worker: str) -> None:
         self.state = RunState(record["state"])
         self.ended = record["time"]
         for stage in self.stages.values():
-            stage.under_way.clear()
+            stage.let_go(verdicts=False)
 
 
 _STEP = {TaskState.QUEUED: 0, TaskState.RUNNING: 1, TaskState.READY: 2}

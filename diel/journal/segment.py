@@ -43,7 +43,10 @@ class SegmentWriter:
         A write that fails part-way (a full disk) is taken back before JournalError is raised, so
         that the next line does not continue a torn one.
         """
-        data = "".join([_encode(record) + "\n" for record in records]).encode("utf-8", "surrogateescape")
+        try:
+            data = "".join([_encode(record) + "\n" for record in records]).encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError:  # half a surrogate pair, which only an escape can write
+            data = "".join([json.dumps(record) + "\n" for record in records]).encode("ascii")
         offset = self._size
         try:
             written = os.write(self._file, data)

@@ -12,7 +12,6 @@ import os
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from diel.journal.history import Attempt, History, StageHistory
@@ -116,7 +115,7 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
         states=bytearray(zlib.decompress(base64.b64decode(packed["states"]))),
         parts=packed["parts"],
         under_way={
-            int(index): Attempt(a["number"], TaskState(a["state"]), a["time"], a["worker"])
+            int(index): Attempt(a["number"], TaskState(a["state"]), a["time"], a["worker"], a["bundle"])
             for index, a in packed["under_way"].items()
         },
         attempts={int(index): number for index, number in packed["attempts"].items()},

@@ -19,6 +19,7 @@ from diel.context import Context
 from diel.errors import JournalError
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
+from diel.states import FailureClass
 from diel.worker.bundle import Bundle, Failure, Job, Report, Request
 from diel.worker.capture import Capture
 from diel.worker.command import run_command
@@ -130,8 +131,8 @@ class Worker:
         except (OSError, JournalError) as error:
             with self.dog.lock:
                 self.dog.end()
-                failure = Failure("node", f"{type(error).__name__}: {error}")
-                return self._fail(job, request, began, failure)
+                broken = Failure(FailureClass.NODE, f"{type(error).__name__}: {error}")
+                return self._fail(job, request, began, broken)
 
     def _task_dir(self, job: Job, request: Request) -> str:
         """The attempt's directory; as text, for pathlib would cost a tenth of a short task's time."""
@@ -269,8 +270,8 @@ def run_bundle(packed: bytes) -> bytes:
     Bundle and report travel as bytes, for Parsl would pickle them in Python, at a quarter of a short
     task's cost.
     """
-    global _worker  # noqa: PLW0603 - one worker a process is the point
-    bundle: Bundle = pickle.loads(packed)  # noqa: S301 - from the controller
+    global _worker
+    bundle: Bundle = pickle.loads(packed)  # from the controller
     with _making:
         if _worker is None or (str(_worker.paths.root), _worker.epoch) != (bundle.run_dir, bundle.epoch):
             _worker = Worker(bundle.run_dir, bundle.epoch)

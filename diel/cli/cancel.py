@@ -1,0 +1,144 @@
+"""`diel cancel`: stops a run, a stage or a task."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from diel.cli.options import run_argument, runs_option
+from diel.errors import UsageError
+from diel.journal.history import ranges
+from diel.journal.segment import SegmentWriter
+from diel.journal.snapshot import Reader
+from diel.lease import take
+from diel.paths import RunPaths, runs_dir
+from diel.requests import ask_cancel
+from diel.runs import find_run
+from diel.states import RunState, TaskState
+from diel.status import Status, find_stage, find_task, fold_status, open_reader, read_status
+
+WAIT = 60.0
+"""Seconds that a controller gets to stop what runs."""
+PAUSE = 0.1
+
+
+@click.command("cancel")
+@run_argument
+@click.argument("targets", nargs=-1, metavar="[STAGE|TASK]...")
+@runs_option
+@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has stopped.")
+def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool) -> None:
+    """Stop a run, or some of its stages and tasks: `diel cancel melt-3 train simulate/17`.
+
+    What has a result keeps it; `diel resume` goes on with the rest.
+    """
+    paths = find_run(runs_dir(runs), run)
+    reader = open_reader(paths)
+    status = fold_status(paths, reader)
+    if status.state.ended:
+        raise UsageError(f"{paths.run_id} has {status.state} already; there is nothing to cancel")
+    wanted = _check(reader, targets)
+    if status.alive:
+        _ask(paths, reader, wanted, no_wait=no_wait)
+    elif wanted:
+        raise UsageError(
+            f"the controller of {paths.run_id} is gone, so nothing of it runs; "
+            f"`diel cancel {paths.run_id}` cancels it as a whole, `diel resume {paths.run_id}` goes on with it"
+        )
+    else:
+        _close(paths, status)
+        click.echo(f"{paths.run_id} cancelled; its controller was gone")
+
+
+def _check(reader: Reader, targets: Sequence[str]) -> list[str]:
+    """The targets, each a stage or a task that is there. Raises UsageError with the nearest name."""
+    wanted = []
+    for target in targets:
+        if "/" in target:
+            stage, index = find_task(reader, target)
+            wanted.append(f"{stage}/{index}")
+        else:
+            find_stage(reader, target)
+            wanted.append(target)
+    return wanted
+
+
+def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) -> None:
+    """Asks the controller, and waits until what was asked for has come about."""
+    what = ", ".join(targets) or paths.run_id
+    try:
+        ask_cancel(paths, targets)
+    except OSError as error:
+        raise UsageError(f"cannot ask {paths.run_id} to stop: {error.strerror}") from error
+    if no_wait:
+        click.echo(f"asked {paths.run_id} to cancel {what}")
+        return
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        status = read_status(paths, reader)
+        if not status.alive or (targets and _ended(reader, targets)):
+            _tell(paths, reader, status, targets)
+            return
+        time.sleep(PAUSE)
+    click.echo(
+        f"{paths.run_id} was asked to cancel {what}, and still works on it after {WAIT:.0f} s; "
+        f"`diel status {paths.run_id} --watch` shows when it is done"
+    )
+
+
+def _tell(paths: RunPaths, reader: Reader, status: Status, targets: list[str]) -> None:
+    if not targets:
+        click.echo(f"{paths.run_id} {status.state}")
+        return
+    for target in targets:
+        name, _, index = target.partition("/")
+        stage = reader.history.stage(name)
+        if index:
+            click.echo(f"{target} {stage.state(int(index)).label}")
+        else:
+            click.echo(f"{target}: {stage.counts()['cancelled']:,} of {stage.total:,} tasks cancelled")
+
+
+def _ended(reader: Reader, targets: list[str]) -> bool:
+    """Whether all tasks of all targets have ended."""
+    for target in targets:
+        name, _, index = target.partition("/")
+        stage = reader.history.stage(name)
+        if index and not stage.state(int(index)).ended:
+            return False
+        ended = sum(stage.states.count(state) for state in TaskState if state.ended)
+        if not index and ended < stage.total:
+            return False
+    return True
+
+
+def _close(paths: RunPaths, status: Status) -> None:
+    """Does what a controller would have done: ends what runs on this host, and writes the verdicts."""
+    from diel.worker.reaper import kill_marked  # needed only where a controller is gone
+
+    _, segment = take(paths)
+    kill_marked("DIEL_RUN_DIR", str(paths.root))
+    if status.lease is not None and status.lease.host != socket.gethostname():
+        click.echo(f"what may still run on {status.lease.host} ends by itself", err=True)
+    try:
+        _verdicts(paths, status, segment)
+    finally:
+        segment.close()
+    reader = open_reader(paths)
+    reader.save()
+
+
+def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
+    """Tasks that failed stay failed, for a reader wants to know; the rest without a result is cancelled."""
+    now = time.time()
+    segment.append(*({**record, "time": now} for record in status.failures))
+    history = open_reader(paths).history
+    for name, stage in history.stages.items():
+        open_ = [i for i in range(stage.total) if not stage.state(i).ended]
+        if open_:
+            segment.append({"event": "cancelled", "stage": name, "tasks": ranges(open_), "time": now})
+    segment.append({"event": "end", "state": RunState.CANCELLED.value, "time": time.time()})

@@ -1,0 +1,56 @@
+"""`diel explain`: why a run, a stage or a task stands as it does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from diel.cli.options import json_option, runs_option
+from diel.cli.words import run_and_rest
+from diel.errors import UsageError, did_you_mean
+from diel.explain import explain_run, explain_task, render_run, render_task
+from diel.paths import runs_dir
+from diel.results import Recorded
+
+
+@click.command("explain")
+@click.argument("words", nargs=-1, metavar="[RUN] [STAGE|TASK]")
+@runs_option
+@json_option
+def command(words: tuple[str, ...], runs: Path | None, as_json: bool) -> int:
+    """Tell why a task waits, failed, was skipped, or ran again.
+
+    \b
+        diel explain                    the last run: what failed, waits, runs
+        diel explain last train         one stage
+        diel explain last simulate/3    one task: its parameters, inputs, attempts
+    """
+    paths, rest = run_and_rest(runs_dir(runs), words)
+    if len(rest) > 1:
+        raise UsageError(f"expected RUN and one STAGE or TASK, found also '{rest[1]}'")
+    run = Recorded(paths)
+    stage, index = _target(run, rest[0]) if rest else (None, None)
+    if stage is not None and index is not None:
+        document = explain_task(run, stage, index)
+        lines = render_task(document)
+    else:
+        document = explain_run(run, stage)
+        lines = render_run(document)
+    click.echo(json.dumps(document) if as_json else "\n".join(lines))
+    return 0
+
+
+def _target(run: Recorded, word: str) -> tuple[str, int | None]:
+    """STAGE or STAGE/INDEX; raises UsageError where there is no such stage."""
+    stage, slash, number = word.partition("/")
+    stages = run.workflow.stages
+    if stage not in stages:
+        hint = did_you_mean(stage, stages) or f"stages: {', '.join(stages)}"
+        raise UsageError(f"{run.paths.run_id} has no stage '{stage}'; {hint}")
+    if not slash:
+        return stage, None
+    if not (number.isascii() and number.isdigit() and len(number) < 19):
+        raise UsageError(f"'{word}': expected STAGE/INDEX, such as {stage}/0")
+    return stage, int(number)

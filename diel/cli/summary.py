@@ -1,0 +1,119 @@
+"""What a run says at its end: how it ended, what its last stages made, and what to do next."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from diel.cli.columns import columns, paint, paint_state, printable, shorten
+from diel.controller.controller import Controller
+from diel.controller.results import artifact_path
+from diel.journal.segment import Record
+from diel.paths import runs_dir
+from diel.states import RunState, TaskState
+from diel.status import task_of, void_reasons
+from diel.values import format_duration
+
+MAX_VALUES = 10
+"""Tasks of a last stage whose values are shown."""
+MAX_WIDTH = 60
+
+
+def summary(controller: Controller, state: RunState, seconds: float, *, quiet: bool) -> list[str]:
+    """How it ended, the values of the last stages, and what to do next."""
+    history = controller.history
+    counts = {s: sum(stage.counts()[s.label] for stage in history.stages.values()) for s in TaskState}
+    done = counts[TaskState.DONE] + counts[TaskState.CACHED]
+    parts = [f"{done:,} {'task' if done == 1 else 'tasks'} done"]
+    if counts[TaskState.CACHED]:
+        parts[0] += f" ({counts[TaskState.CACHED]:,} cached)"
+    for other in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED):
+        if counts[other]:
+            parts.append(f"{counts[other]:,} {other.label}")
+    run = paint(controller.paths.run_id, bold=True)
+    lines = [f"{run} {paint_state(state)} after {format_duration(seconds)}: {', '.join(parts)}"]
+    if state is not RunState.SUCCEEDED:
+        lines += [f"{stage}: no tasks, {why}" for stage, why in void_reasons(controller.paths).items()]
+    if quiet:
+        return lines
+    if state in (RunState.SUCCEEDED, RunState.FAILED):
+        lines += _values(controller)
+    return lines + _next_steps(controller, state)
+
+
+def _next_steps(controller: Controller, state: RunState) -> list[str]:
+    """Commands that lead on, aligned with what they do."""
+    where = controller.paths.root.parent
+    here = f" --runs {where}" if where != runs_dir().absolute() else ""
+    run = controller.paths.run_id
+    steps: list[tuple[str, str]] = []
+    if state is RunState.SUCCEEDED:
+        steps.append((f"diel results {run} {_example(controller)}{here}", "prints results as a table"))
+    elif state is RunState.FAILED and controller.history.failures:
+        task = task_of(next(iter(controller.history.failures.values())))
+        steps.append((f"diel explain {run} {task}{here}", "tells why it failed"))
+        steps.append((f"diel logs {run} {task}{here}", "shows what it printed"))
+    if state is not RunState.SUCCEEDED:
+        again = "tries again what failed" if state is RunState.FAILED else "goes on where it stopped"
+        steps.append((f"diel resume {run}{here}", again))
+    return ["", *columns([[f"  {step}", paint(why, dim=True)] for step, why in steps])]
+
+
+def _example(controller: Controller) -> str:
+    """An output of a last stage, for a command that the user can type as it is."""
+    for name in reversed(controller.plan.graph.order):
+        stage = controller.stages[name]
+        for index in range(min(stage.size, 1)):
+            if stage.history.state(index).good:
+                values = controller.results.record(name, index).get("values")
+                return f"{name}.{next(iter(values))}" if values else name
+    return controller.plan.graph.order[-1]
+
+
+def _values(controller: Controller) -> list[str]:
+    """What the last stages made, where it is little."""
+    feeding = {edge.upstream for edge in controller.plan.graph.edges}
+    lines: list[str] = []
+    for name in controller.plan.graph.order:
+        stage = controller.stages[name]
+        if name in feeding or not 0 < stage.size <= MAX_VALUES:
+            continue
+        rows = []
+        for index in range(stage.size):
+            if stage.history.state(index).good:
+                record = controller.results.record(name, index)
+                rows.append({**stage.point(index), **_outputs(controller, record)})
+        if rows and any(rows):
+            lines += ["", paint(name, bold=True), *_value_lines(rows)]
+    return lines
+
+
+def _outputs(controller: Controller, record: Record) -> dict[str, object]:
+    found: dict[str, object] = dict(record.get("values") or {})
+    for label, artifact in (record.get("artifacts") or {}).items():
+        path = artifact_path(record, artifact["path"], controller.paths.root)
+        found[label] = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    return found
+
+
+def _value_lines(rows: list[dict[str, object]]) -> list[str]:
+    """One task as a line a value, several as a table."""
+    if len(rows) == 1:
+        return columns([[f"  {label}", printable(_short(value))] for label, value in rows[0].items()])
+    labels = list(dict.fromkeys(label for row in rows for label in row))
+    table = [[f"  {paint(labels[0], dim=True)}", *(paint(label, dim=True) for label in labels[1:])]]
+    for row in rows:
+        cells = [
+            shorten(printable(_short(row[label])), MAX_WIDTH) if label in row else "" for label in labels
+        ]
+        table.append([f"  {cells[0]}", *cells[1:]])
+    return columns(table)
+
+
+def _short(value: object) -> str:
+    """A value as people read it: six digits of a float, the beginning of something long."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, str):
+        return value
+    return shorten(repr(value), MAX_WIDTH)

@@ -1,0 +1,128 @@
+"""Finding tasks that must run now, among those that may have become ready."""
+
+from __future__ import annotations
+
+import time
+
+from diel.cache import Cache
+from diel.controller.ledger import Ledger
+from diel.controller.link import Link, Verdict
+from diel.controller.recipe import MissingInput, Recipe, Resolved
+from diel.controller.stage_run import StageRun
+from diel.controller.stages import Stages
+from diel.errors import ModuleError
+from diel.expressions import ExpressionError
+from diel.journal.history import ranges
+from diel.requests import Cancel
+from diel.states import FailureClass, TaskState
+
+Task = tuple[int, Resolved]
+
+
+class Finder:
+    """Looks at tasks in line: skips, cancels and takes from the cache what need not run."""
+
+    def __init__(self, stages: Stages, ledger: Ledger, cache: Cache | None, anew: frozenset[str]) -> None:
+        self._stages = stages
+        self._ledger = ledger
+        self._cache = cache
+        self._anew = anew
+        """Stages that use no earlier result."""
+        self._held: dict[str, list[Task]] = {}
+        self._skips: dict[tuple[str, str, str], list[int]] = {}
+        self.cancels: list[Cancel] = []
+
+    def has_work(self, stage: StageRun) -> bool:
+        """Whether there is anything to look at, now or later."""
+        return stage.in_line or bool(self._held.get(stage.name))
+
+    def has_work_now(self, stage: StageRun) -> bool:
+        """Whether there is anything to look at that is not delayed."""
+        wake = stage.next_wake()
+        due = wake is not None and wake <= time.monotonic()
+        return stage.has_pending or due or bool(self._held.get(stage.name))
+
+    def hold(self, stage: StageRun, tasks: list[Task]) -> None:
+        """Keeps tasks that are ready and find no room."""
+        self._held[stage.name] = tasks
+
+    def ready_tasks(self, stage: StageRun, wanted: int, until: float) -> list[Task]:
+        """Up to `wanted` tasks that must run now, looking no longer than `until` (monotonic seconds)."""
+        tasks = self._held.pop(stage.name, [])
+        if len(tasks) >= wanted:
+            return tasks
+        for index in stage.candidates(time.monotonic()):
+            resolved = self._examine(stage, index)
+            if resolved is not None:
+                tasks.append((index, resolved))
+            if len(tasks) >= wanted or time.monotonic() > until:
+                break
+        return tasks
+
+    def flush(self) -> None:
+        """Writes down what was skipped: a million tasks of one cause are one line."""
+        for (name, reason, cause), indices in self._skips.items():
+            skipped = ranges(sorted(indices))
+            self._ledger.verdict("skipped", self._stages.runs[name], skipped, reason=reason, cause=cause)
+        self._skips.clear()
+
+    def _examine(self, stage: StageRun, index: int) -> Resolved | None:
+        """What a task needs to run; None where it waits, is skipped, cached, or cannot be made."""
+        if any(cancel.covers(stage.name, index) for cancel in self.cancels):
+            self._ledger.verdict("cancelled", stage, [[index, index]])
+            self._stages.note_end(stage, index)
+            return None
+        for link in self._stages.into[stage.name]:
+            verdict = link.verdict(link.group_of_downstream(index))
+            if verdict is Verdict.WAITING:
+                return None
+            if verdict is not Verdict.READY:
+                self._skip(stage, index, verdict, link)
+                return None
+        recipe = self._stages.recipes[stage.name]
+        try:
+            if not recipe.is_wanted(index):
+                self._omit(stage, index, "")
+                return None
+            resolved = recipe.resolve(index)
+        except (ExpressionError, MissingInput, ModuleError) as error:
+            self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": str(error)})
+            self._stages.note_end(stage, index)
+            return None
+        return None if self._find_cached(stage, index, recipe, resolved) else resolved
+
+    def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, resolved: Resolved) -> bool:
+        if self._cache is None or stage.name in self._anew:
+            return False
+        found = self._cache.find(recipe.family, resolved.key)
+        if found is None:
+            return False
+        made = {name: found[name] for name in ("values", "artifacts") if name in found}
+        offset, record = self._ledger.append(
+            "cached",
+            stage=stage.name,
+            index=index,
+            run=found["run"],
+            seconds=found.get("seconds", 0.0),
+            key=resolved.key,
+            parts=resolved.parts,
+            **made,
+        )
+        self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
+        self._stages.note_end(stage, index)
+        return True
+
+    def _skip(self, stage: StageRun, index: int, verdict: Verdict, link: Link) -> None:
+        if verdict is Verdict.OMITTED:
+            self._omit(stage, index, link.up.name)
+        else:
+            self._note_skip(stage, index, "upstream", link.up.name)
+
+    def _omit(self, stage: StageRun, index: int, cause: str) -> None:
+        stage.omitted.add(index)
+        self._note_skip(stage, index, "when", cause)
+
+    def _note_skip(self, stage: StageRun, index: int, reason: str, cause: str) -> None:
+        self._skips.setdefault((stage.name, reason, cause), []).append(index)
+        stage.history.set(index, TaskState.SKIPPED)
+        self._stages.note_end(stage, index)

@@ -1,0 +1,139 @@
+"""The stages of a running workflow: opened when their axes are known, linked along their edges."""
+
+from __future__ import annotations
+
+from diel.controller.axes import Axes, maker_of
+from diel.controller.ledger import Ledger
+from diel.controller.link import Link
+from diel.controller.recipe import Recipe
+from diel.controller.stage_run import StageRun
+from diel.domain import make_domain
+from diel.errors import UsageError
+from diel.plan import Plan
+from diel.runs import RunFile
+
+
+class Stages:
+    """All stages of one run, and how their tasks wait for each other."""
+
+    def __init__(self, plan: Plan, run_file: RunFile, ledger: Ledger) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._axes = Axes(plan.workflow, run_file.folder, ledger.paths)
+        self.runs: dict[str, StageRun] = {
+            name: StageRun(
+                name, plan.workflow.stages[name], ledger.history.stage(name), plan.graph.depth[name]
+            )
+            for name in plan.graph.order
+        }
+        self.into: dict[str, list[Link]] = {name: [] for name in self.runs}
+        self.out_of: dict[str, list[Link]] = {name: [] for name in self.runs}
+        for edge in plan.graph.edges:
+            link = Link(edge, self.runs[edge.upstream], self.runs[edge.downstream])
+            self.into[edge.downstream].append(link)
+            self.out_of[edge.upstream].append(link)
+        self.recipes: dict[str, Recipe] = {
+            name: Recipe(
+                stage,
+                plan.modules.get(name),
+                self.into[name],
+                ledger.results,
+                run_file.hyperparameters,
+                run_file.folder,
+                ledger.paths,
+                plan.stages[name].launcher,
+            )
+            for name, stage in self.runs.items()
+        }
+        self.deepest_first = sorted(self.runs.values(), key=lambda stage: -stage.depth)
+        """So that samples flow through, instead of piling up behind the first stage."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every task of every stage has ended."""
+        return all(stage.complete for stage in self.runs.values())
+
+    def open(self) -> None:
+        """Opens every stage whose axes are known at the start. Raises UsageError for unreadable ones."""
+        self._axes.open_static()
+        self._open_known()
+
+    def note_end(self, stage: StageRun, index: int) -> None:
+        """A task ended: those that wait for it may go on, or never."""
+        stage.ended += 1
+        for link in self.out_of[stage.name]:
+            group = link.note_end(index)
+            if group is not None and link.down.domain is not None:
+                link.down.look_at(link.dependents(group))
+        if stage.complete:
+            self._open_known()
+
+    def _open_known(self) -> None:
+        """Opens the stages whose axes have become known; one may make another's axis known."""
+        opened = True
+        while opened:
+            opened = False
+            for stage in self.runs.values():
+                if stage.domain is None and not stage.void and self._know_axes(stage):
+                    self._open_stage(stage)
+                    opened = True
+
+    def _know_axes(self, stage: StageRun) -> bool:
+        """Whether all axes of a stage are known, deriving those that can be; may make it void."""
+        for label in stage.spec.over:
+            if label in self._axes.points:
+                continue
+            maker = self.runs[maker_of(self._plan.workflow.axes[label]) or ""]
+            if not maker.complete:
+                return False
+            lost = maker.void or any(not maker.history.state(i).good for i in range(maker.size))
+            if maker.void or (lost and not set(maker.spec.over) <= set(stage.spec.over)):
+                self._make_void(stage, f"'{maker.name}' did not make the axis '{label}'")
+                return False
+            try:
+                self._axes.open_derived(label, maker, self._ledger.results)
+            except UsageError as error:
+                self._make_void(stage, str(error))
+                return False
+        return True
+
+    def _make_void(self, stage: StageRun, reason: str) -> None:
+        """A stage whose tasks will never be known; all that waits for it looks again."""
+        stage.void = True
+        kind = self._plan.stages[stage.name].kind
+        self._ledger.append("stage", stage=stage.name, kind=kind, total=0, void=reason)
+        for link in self.out_of[stage.name]:
+            if link.down.domain is not None:
+                link.down.look_at(range(link.down.size))
+
+    def _open_stage(self, stage: StageRun) -> None:
+        points = {label: self._axes.points[label] for label in stage.spec.over}
+        counts = {label: len(found) for label, found in points.items()}
+        stage.points = points
+        stage.domain = make_domain(stage.spec.over, counts, self._axes.origins)
+        recipe = self.recipes[stage.name]
+        self._ledger.append(
+            "stage",
+            stage=stage.name,
+            kind=self._plan.stages[stage.name].kind,
+            total=stage.size,
+            family=recipe.family,
+            parts=recipe.family_parts,
+        )
+        for link in self.out_of[stage.name]:
+            link.resolve()
+        self._count_ended(stage)
+        if all(link.up.ended or link.up.complete for link in self.into[stage.name]):
+            stage.look_at(range(stage.size))
+
+    def _count_ended(self, stage: StageRun) -> None:
+        """Takes in what an earlier controller's journal says of the tasks."""
+        states = stage.history.states
+        states.extend(bytes(stage.size - len(states)))
+        if not any(states):
+            return
+        for index in range(stage.size):
+            if stage.history.state(index).ended:
+                stage.ended += 1
+                for link in self.out_of[stage.name]:
+                    link.note_end(index)

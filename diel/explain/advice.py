@@ -1,0 +1,35 @@
+"""What to do next after a failure, by its class."""
+
+from __future__ import annotations
+
+from diel.results import Recorded
+from diel.states import FailureClass
+from diel.values import format_duration
+
+_KILLED = 137
+"""The exit code of a process that SIGKILL ended: most often the system, for want of memory."""
+
+
+def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str:
+    """One sentence or two: where to look, what to change, how to go on."""
+    stage = task.partition("/")[0]
+    name = run.paths.run_id
+    again = f"then `diel resume {name}`, or after a change of the workflow file `diel run` it anew: what is done is kept"
+    if exit_code == _KILLED and kind == FailureClass.APP:
+        return f"killed from outside, most often for want of memory: give '{stage}' more `resources.memory`; {again}"
+    match kind:
+        case FailureClass.TIMEOUT:
+            limit = run.workflow.stages[stage].timeout
+            now = f" (now {format_duration(limit)})" if limit is not None else ""
+            return f"raise `timeout` of '{stage}'{now} or give a task less to do; {again}"
+        case FailureClass.LAUNCH:
+            return f"the program or module could not be started: is it installed where tasks run? {again}"
+        case FailureClass.NODE:
+            return (
+                "the workers under it were lost again and again: it may need more memory than there is; "
+                f"see {run.paths.logs}; {again}"
+            )
+        case FailureClass.UPSTREAM:
+            return f"what it reads is not as the workflow expects: `diel results {name}` shows what there is; {again}"
+        case _:
+            return f"`diel logs {name} {task}` shows all that it printed; correct it, {again}"

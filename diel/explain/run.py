@@ -1,0 +1,174 @@
+"""A run, or one stage of it: what failed, what is skipped, what waits for what, what runs."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from diel.explain.advice import next_step
+from diel.explain.change import why_computed
+from diel.explain.view import View
+from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
+from diel.journal.segment import Record
+from diel.journal.history import spread
+from diel.results import Recorded
+from diel.states import RunState, TaskState
+
+_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
+"""What differs between the messages of one failure at many points: numbers and paths."""
+
+
+
+def explain_run(run: Recorded, stage: str | None = None) -> dict[str, Any]:
+    """Why a run, or one stage of it, stands as it does; the document that `--json` prints."""
+    view = View(run)
+    stages = [stage] if stage is not None else list(run.graph.order)
+    document: dict[str, Any] = {
+        "run": run.paths.run_id,
+        "workflow": run.run_file.workflow,
+        "state": str(run.state),
+        "stages": {name: _counts(run, name) for name in stages},
+        "failures": [failure for name in stages for failure in _failures(run, name)],
+        "skipped": [skip for name in stages for skip in _skips(view, name)],
+        "waiting": [wait for name in stages if (wait := _waiting(view, name)) is not None],
+        "running": [task for name in stages for task in _running(run, name)],
+    }
+    document["computed"] = [told for name in stages if (told := _computed(view, name)) is not None]
+    return document
+
+
+def _counts(run: Recorded, stage: str) -> dict[str, int]:
+    history = run.history.stage(stage)
+    return {"total": history.total, **history.counts()}
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def _failures(run: Recorded, stage: str) -> Iterator[dict[str, Any]]:
+    """The failures of a stage, those of one sort together."""
+    history = run.history.stage(stage)
+    if not history.states.count(TaskState.FAILED):
+        return
+    last: dict[int, Record] = {}
+    for record in run.verdicts("failed", stage):
+        for index in spread(record["tasks"]):
+            if history.state(index) == TaskState.FAILED:
+                last[index] = record
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index in sorted(last):
+        record = last[index]
+        sort = (record.get("class", "app"), _VARYING.sub("#", record.get("message", "")))
+        groups.setdefault(sort, []).append(index)
+    for (kind, _), indices in groups.items():
+        first = last[indices[0]]
+        task = f"{stage}/{indices[0]}"
+        yield {
+            "stage": stage,
+            "class": kind,
+            "count": len(indices),
+            "first": task,
+            "tasks": [f"{stage}/{index}" for index in indices[:SHOWN]],
+            "message": first.get("message", ""),
+            "exit_code": first.get("exit_code"),
+            "stderr_tail": first.get("stderr_tail", ""),
+            "next": next_step(run, task, kind, first.get("exit_code")),
+        }
+
+
+# --- skipped, waiting, running --------------------------------------------------------------------
+
+
+def _skips(view: View, stage: str) -> Iterator[dict[str, Any]]:
+    history = view.run.history.stage(stage)
+    if stage in view.void and history.total == 0:
+        yield {"stage": stage, "count": 0, "reason": "void", "cause": view.void[stage], "first": None, "roots": []}
+    if not history.states.count(TaskState.SKIPPED):
+        return
+    groups: dict[tuple[str, str], list[int]] = {}
+    for record in view.run.verdicts("skipped", stage):
+        for index in spread(record["tasks"]):
+            if history.state(index) == TaskState.SKIPPED:
+                groups.setdefault((record.get("reason", ""), record.get("cause", "")), []).append(index)
+    for (reason, cause), indices in groups.items():
+        first = min(indices)
+        yield {
+            "stage": stage,
+            "count": len(set(indices)),
+            "reason": reason,
+            "cause": cause,
+            "first": f"{stage}/{first}",
+            "roots": roots(view, stage, first) if reason == "upstream" else [],
+        }
+
+
+def _waiting(view: View, stage: str) -> dict[str, Any] | None:
+    run = view.run
+    counts = run.history.stage(stage).counts()
+    known = view.stages[stage].domain is not None
+    waiting = counts["waiting"] + counts["ready"]
+    if (known and not waiting) or stage in view.void or run.state in (RunState.SUCCEEDED, RunState.CANCELLED):
+        return None
+    waits: list[Wait] = waits_of_stage(view, stage)
+    axes = [{"axis": axis, "stage": maker} for axis, maker in view.unknown_axes(stage)]
+    return {
+        "stage": stage,
+        "count": waiting if known else None,
+        "axes": axes,
+        "for": [asdict(wait) for wait in waits],
+        "text": _waiting_text(run, axes, waits),
+    }
+
+
+def _waiting_text(run: Recorded, axes: list[dict[str, str]], waits: list[Wait]) -> str:
+    if axes:
+        return "; ".join(f"axis '{a['axis']}' is known when '{a['stage']}' is done" for a in axes)
+    if waits:
+        return "; ".join(f"waits for {wait}" for wait in waits)
+    if run.state == RunState.INTERRUPTED:
+        return f"nothing hinders it, but its controller is gone: `diel resume {run.paths.run_id}`"
+    if run.state == RunState.FAILED:
+        return "was not tried before the run ended"
+    return "waits for a free worker"
+
+
+def _running(run: Recorded, stage: str) -> list[dict[str, Any]]:
+    """The attempts under way, the longest first."""
+    now = time.time()
+    under_way = run.history.stage(stage).under_way
+    found = [
+        {
+            "task": f"{stage}/{index}",
+            "attempt": attempt.number,
+            "since": attempt.time,
+            "seconds": max(0.0, now - attempt.time),
+            "worker": attempt.worker.removesuffix(".jsonl"),
+        }
+        for index, attempt in under_way.items()
+        if attempt.state == TaskState.RUNNING
+    ]
+    return sorted(found, key=lambda task: task["since"])
+
+
+# --- what was computed although there are earlier runs --------------------------------------------
+
+
+def _computed(view: View, stage: str) -> dict[str, Any] | None:
+    """Why a stage's tasks were not all taken from the cache: told for the first that was not."""
+    history = view.run.history.stage(stage)
+    count = history.states.count(TaskState.DONE)
+    if not count:
+        return None
+    index = history.states.index(TaskState.DONE)
+    found = why_computed(view, stage, index)
+    return {
+        "stage": stage,
+        "count": count,
+        "first": f"{stage}/{index}",
+        "earlier": found.earlier,
+        "why": found.sentences(),
+        "changes": [asdict(change) for change in found.changes],
+    }

@@ -1,0 +1,246 @@
+"""One task: where it stands and why, what it gets, how its attempts went, why it ran again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from diel.controller.results import output_of, outputs_of
+from diel.errors import DielError, UsageError
+from diel.explain.advice import next_step
+from diel.explain.change import resolve, why_computed
+from diel.explain.view import View
+from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
+from diel.journal.segment import Record
+from diel.results import Recorded
+from diel.states import RunState, TaskState
+from diel.values import format_duration
+
+
+def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
+    """Everything about one task; the document that `--json` prints. Raises UsageError where there is none."""
+    view = View(run)
+    _check(view, stage, index)
+    history = run.history.stage(stage)
+    state = history.state(index)
+    attempts = _attempts(run, stage, index)
+    record = run.record(stage, index)
+    resolved = resolve(view, stage, index)
+    document: dict[str, Any] = {
+        "run": run.paths.run_id,
+        "task": f"{stage}/{index}",
+        "stage": stage,
+        "index": index,
+        "kind": history.kind,
+        "state": state.label,
+        "why": [],
+        "next": "",
+        "point": run.point(stage, index),
+        "params": None if resolved is None else resolved.params,
+        "command": None if resolved is None or resolved.command is None else list(resolved.command),
+        "inputs": _inputs(view, stage, index),
+        "attempts": attempts,
+        "waits_for": [],
+        "outputs": {} if record is None else _outputs(run, record),
+        "key": None if record is None else record.get("key"),
+        "earlier": "",
+        "changes": [],
+    }
+    document.update(_story(view, stage, index, state, attempts, record))
+    return document
+
+
+def _check(view: View, stage: str, index: int) -> None:
+    domain = view.stages[stage].domain
+    if domain is None:
+        why = view.void.get(stage) or "its axes are not known yet"
+        raise UsageError(f"'{stage}' has no tasks: {why}; `diel explain {view.run.paths.run_id} {stage}`")
+    if not 0 <= index < domain.size:
+        raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {domain.size - 1}")
+
+
+# --- why it stands there --------------------------------------------------------------------------
+
+
+def _story(
+    view: View, stage: str, index: int, state: TaskState, attempts: list[dict[str, Any]], record: Record | None
+) -> dict[str, Any]:
+    match state:
+        case TaskState.CACHED if record is not None:
+            earlier = f"{record['run']}"
+            why = f"taken from {earlier}: nothing that its result depends on is another than there"
+            return {"why": [why], "earlier": earlier}
+        case TaskState.DONE:
+            found = why_computed(view, stage, index)
+            return {
+                "why": found.sentences(),
+                "earlier": found.earlier,
+                "changes": [asdict(change) for change in found.changes],
+            }
+        case TaskState.FAILED:
+            return _failed(view.run, stage, index, attempts)
+        case TaskState.SKIPPED:
+            return {"why": _skipped(view, stage, index)}
+        case TaskState.CANCELLED:
+            return {"why": ["it was cancelled"], "next": f"`diel resume {view.run.paths.run_id}` goes on"}
+        case TaskState.RUNNING | TaskState.QUEUED if view.run.state == RunState.INTERRUPTED:
+            why = f"it was {state.label} when the controller went away"
+            return {"why": [why], "next": f"`diel resume {view.run.paths.run_id}` goes on"}
+        case TaskState.RUNNING:
+            return {"why": [_since(view.run, stage, index)]}
+        case TaskState.QUEUED:
+            return {"why": ["it was handed out, and waits for a worker"]}
+        case _:
+            return _waiting(view, stage, index, attempts)
+
+
+def _failed(run: Recorded, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+    verdict = run.verdict("failed", stage, index) or {}
+    kind, message = verdict.get("class", "app"), verdict.get("message", "")
+    tries = f" at attempt {attempts[-1]['attempt']}" if len(attempts) > 1 else ""
+    return {
+        "why": [f"failed{tries} ({kind}): {message}"],
+        "next": next_step(run, f"{stage}/{index}", kind, verdict.get("exit_code")),
+        "class": kind,
+        "message": message,
+        "exit_code": verdict.get("exit_code"),
+        "stderr_tail": verdict.get("stderr_tail", ""),
+    }
+
+
+def _skipped(view: View, stage: str, index: int) -> list[str]:
+    verdict = view.run.verdict("skipped", stage, index) or {}
+    cause = verdict.get("cause", "")
+    if verdict.get("reason") == "when":
+        if not cause:
+            return [f"its `when` does not hold: {view.run.workflow.stages[stage].when}"]
+        return [f"'{cause}', which it reads, was left out by its `when`"]
+    told = []
+    for link, bad in culprits(view, stage, index):
+        if link.missing:
+            told.append(f"`at` picks a point that '{link.up.name}' does not have")
+            continue
+        if not bad:
+            told.append(f"'{link.up.name}' was never made: {view.void.get(link.up.name, 'its axes are not known')}")
+            continue
+        named = ", ".join(f"{link.up.name}/{i} {link.up.history.state(i).label}" for i in bad[:SHOWN])
+        more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
+        told.append(f"it needs {named}{more}")
+    first = roots(view, stage, index)
+    begins = f"it began with {', '.join(first)}: `diel explain {view.run.paths.run_id} {first[0]}`" if first else ""
+    return [*(told or [f"'{cause}' has no result for it"]), *([begins] if begins else [])]
+
+
+def _since(run: Recorded, stage: str, index: int) -> str:
+    attempt = run.history.stage(stage).under_way.get(index)
+    if attempt is None:
+        return "it is running"
+    worker = attempt.worker.removesuffix(".jsonl")
+    return f"attempt {attempt.number} is running{f' in {worker}' if worker else ''}"
+
+
+def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+    waits = waits_of_task(view, stage, index)
+    if waits:
+        return {"why": [f"waits for {wait}" for wait in waits], "waits_for": [asdict(wait) for wait in waits]}
+    run = view.run
+    if run.state == RunState.INTERRUPTED:
+        return {
+            "why": ["nothing hinders it, but its controller is gone"],
+            "next": f"`diel resume {run.paths.run_id}` goes on",
+        }
+    if attempts and attempts[-1]["state"] == "failed":
+        last = attempts[-1]
+        return {"why": [f"attempt {last['attempt']} failed ({last['message']}); it will be tried again"]}
+    return {"why": ["all that it reads is there: it waits for a free worker"]}
+
+
+# --- what it gets, and how it went ----------------------------------------------------------------
+
+
+def _inputs(view: View, stage: str, index: int) -> dict[str, dict[str, Any]]:
+    """By name: where each input comes from, by which rule, from how many tasks; its value where it is there."""
+    found: dict[str, dict[str, Any]] = {}
+    for link in view.into(stage):
+        edge = link.edge
+        if edge.output is None or edge.axis is not None:
+            continue
+        name = edge.name or f"{edge.upstream}.{edge.output}"
+        told: dict[str, Any] = {"from": f"{edge.upstream}.{edge.output}", "rule": rule_of(link)}
+        if link.up.domain is not None:
+            members = list(link.members(link.group_of_downstream(index)))
+            good = [member for member in members if link.up.history.state(member).good]
+            told |= {"tasks": len(members), "done": len(good)}
+            if len(members) == 1:
+                told["task"] = f"{edge.upstream}/{members[0]}"
+            if good:
+                told["value"] = _value(view, link, good)
+        found[name] = told
+    for name, value in view.recipe(stage).static_inputs.items():
+        found[name] = {"from": view.run.workflow.stages[stage].inputs[name].source, "value": value}
+    return found
+
+
+def _value(view: View, link: Any, good: list[int]) -> Any:
+    """The value of an input, or the first ones where many are gathered."""
+    try:
+        if not link.edge.gathered:
+            return view.output(link, good[0])
+        return [view.output(link, member) for member in good[:SHOWN]]
+    except (DielError, LookupError):
+        return None
+
+
+def _outputs(run: Recorded, record: Mapping[str, Any]) -> dict[str, Any]:
+    plain = dict(record)
+    return {name: output_of(plain, name, run.paths.root) for name in outputs_of(plain)}
+
+
+def _attempts(run: Recorded, stage: str, index: int) -> list[dict[str, Any]]:
+    """The attempts at a task as its workers told them, in their order."""
+    found: dict[int, dict[str, Any]] = {}
+    for segment, record in run.events(b'"stage":"%s","index":%d,' % (stage.encode(), index)):
+        if record.get("stage") != stage or record.get("index") != index or "attempt" not in record:
+            continue
+        number = record["attempt"]
+        attempt = found.setdefault(
+            number,
+            {
+                "attempt": number,
+                "state": "lost",
+                "began": None,
+                "ended": None,
+                "seconds": None,
+                "worker": segment.removesuffix(".jsonl"),
+                "dir": str(run.paths.task_dir(stage, index, number)),
+                "class": None,
+                "exit_code": None,
+                "message": "",
+                "stderr_tail": "",
+            },
+        )
+        _add(attempt, record)
+    attempts = [found[number] for number in sorted(found)]
+    if attempts and attempts[-1]["state"] == "lost" and run.state == RunState.RUNNING:
+        attempts[-1]["state"] = "running"
+    return attempts
+
+
+def _add(attempt: dict[str, Any], record: Mapping[str, Any]) -> None:
+    match record["event"]:
+        case "start":
+            attempt["began"] = record["time"]
+        case "done":
+            attempt.update(state="done", ended=record["time"], seconds=record.get("seconds"))
+        case "fail":
+            told = {name: record.get(name) for name in ("class", "exit_code", "message", "stderr_tail", "seconds")}
+            attempt.update(told, state="failed", ended=record["time"])
+
+
+def attempt_text(attempt: Mapping[str, Any]) -> str:
+    """An attempt in one line."""
+    seconds = attempt["seconds"]
+    took = f" after {format_duration(seconds)}" if seconds is not None else ""
+    reason = f" ({attempt['class']}): {attempt['message']}" if attempt["state"] == "failed" else ""
+    return f"attempt {attempt['attempt']}: {attempt['state']}{took}{reason}"

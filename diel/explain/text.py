@@ -1,0 +1,159 @@
+"""Explanations as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from diel.explain.task import attempt_text
+from diel.explain.wait import SHOWN
+from diel.table import shown
+from diel.values import format_duration
+
+TAIL_LINES = 12
+"""Lines of a failed task's error output that are shown; `diel logs` has all."""
+WIDE = 100
+
+
+def render_run(document: Mapping[str, Any]) -> Iterator[str]:
+    """A run's explanation."""
+    yield f"{document['run']} {document['state']}: {_totals(document['stages'])}"
+    for failure in document["failures"]:
+        yield ""
+        yield from _failure(failure)
+    for skip in document["skipped"]:
+        yield ""
+        yield f"{skip['stage']}: {_skip(skip)}"
+    if document["running"]:
+        yield ""
+        yield from _running(document["running"])
+    for wait in document["waiting"]:
+        yield ""
+        count = "its tasks" if wait["count"] is None else _tasks(wait["count"])
+        yield f"{wait['stage']}: {count} waiting: {wait['text']}"
+    told = [computed for computed in document["computed"] if computed["why"]]
+    if told:
+        yield ""
+    for computed in told:
+        yield from _computed(computed)
+
+
+def _totals(stages: Mapping[str, Mapping[str, int]]) -> str:
+    sums: dict[str, int] = {}
+    for counts in stages.values():
+        for state, number in counts.items():
+            if state != "total":
+                sums[state] = sums.get(state, 0) + number
+    return ", ".join(f"{number:,} {state}" for state, number in sums.items() if number) or "no tasks yet"
+
+
+def _tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{count:,} tasks"
+
+
+def _failure(failure: Mapping[str, Any]) -> Iterator[str]:
+    tasks = ", ".join(failure["tasks"])
+    more = f" and {failure['count'] - SHOWN:,} more" if failure["count"] > SHOWN else ""
+    yield f"{failure['stage']}: {_tasks(failure['count'])} failed ({failure['class']}): {failure['message']}"
+    yield f"    {tasks}{more}"
+    yield from _tail(failure["stderr_tail"])
+    yield f"    next: {failure['next']}"
+
+
+def _tail(text: str) -> Iterator[str]:
+    lines = text.rstrip().splitlines()
+    if len(lines) > TAIL_LINES:
+        yield f"    │ … {len(lines) - TAIL_LINES} lines before"
+    for line in lines[-TAIL_LINES:]:
+        yield f"    │ {_printable(line)}"
+
+
+def _printable(line: str) -> str:
+    return "".join(char if char.isprintable() or char == "\t" else repr(char)[1:-1] for char in line)
+
+
+def _skip(skip: Mapping[str, Any]) -> str:
+    if skip["reason"] == "void":
+        return f"never began: {skip['cause']}"
+    if skip["reason"] == "when":
+        why = f"'{skip['cause']}' was left out by its `when`" if skip["cause"] else "`when` does not hold"
+        return f"{_tasks(skip['count'])} left out: {why}"
+    roots = f" (it began with {', '.join(skip['roots'])})" if skip["roots"] else ""
+    return f"{_tasks(skip['count'])} skipped: '{skip['cause']}', which they read, has no result{roots}"
+
+
+def _running(running: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"running: {_tasks(len(running))}"
+    for task in running[: 2 * SHOWN]:
+        again = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
+        yield f"    {task['task']} for {format_duration(task['seconds'])}{again} ({task['worker']})"
+    if len(running) > 2 * SHOWN:
+        yield f"    … {len(running) - 2 * SHOWN:,} more"
+
+
+def _computed(computed: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{computed['stage']}: {_tasks(computed['count'])} computed: {computed['why'][0]}"
+    for reason in computed["why"][1:]:
+        yield f"    and {reason}"
+    yield from _because(computed["changes"])
+
+
+def _because(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for change in changes:
+        for reason in change["because"]:
+            yield f"    because {reason}"
+
+
+def render_task(document: Mapping[str, Any]) -> Iterator[str]:
+    """A task's explanation."""
+    yield f"{document['run']} {document['task']} {document['state']}"
+    for reason in document["why"]:
+        against = f" (compared with {document['earlier']})" if document["changes"] else ""
+        yield f"    why: {reason}{against}"
+    yield from _because(document["changes"])
+    yield from _tail(document.get("stderr_tail", ""))
+    if document["next"]:
+        yield f"    next: {document['next']}"
+    yield from _section("point", {k: shown(v, WIDE) for k, v in document["point"].items()})
+    if document["params"]:
+        yield from _section("params", {k: shown(v, WIDE) for k, v in document["params"].items()})
+    if document["command"]:
+        yield from _section("command", {"": " ".join(shown(word, WIDE) for word in document["command"])})
+    yield from _section("inputs", {name: _input(given) for name, given in document["inputs"].items()})
+    yield from _section("outputs", {k: shown(v, WIDE) for k, v in document["outputs"].items()})
+    yield from _attempts(document["attempts"])
+
+
+def _section(title: str, entries: Mapping[str, str]) -> Iterator[str]:
+    if entries:
+        yield ""
+        yield title
+        width = max(map(len, entries))
+        for name, text in entries.items():
+            yield f"    {name.ljust(width)}{'  ' if width else ''}{text}"
+
+
+def _input(given: Mapping[str, Any]) -> str:
+    count = ""
+    if given.get("tasks", 1) != 1:
+        count = f", {given['done']:,} of {given['tasks']:,} done"
+    source = given.get("task") or given["from"]
+    rule = f" ({given['rule']}{count})" if "rule" in given else ""
+    value = f": {shown(given['value'], WIDE)}" if given.get("value") is not None else ": not there yet"
+    return f"{given['from'] if source == given['from'] else given['from'] + ' of ' + source}{rule}{value}"
+
+
+def _attempts(attempts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if not attempts:
+        return
+    yield ""
+    yield "attempts"
+    for attempt in attempts:
+        began = f", {_clock(attempt['began'])}" if attempt["began"] else ""
+        yield f"    {attempt_text(attempt)}{began}, {attempt['worker']}"
+        yield f"        {attempt['dir']}"
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,157 @@
+"""A recorded run through the controller's own eyes: which task reads which, and what it gets.
+
+The controller's links and recipes are used as they are, so that what is told here is what the
+controller does, and not a second account of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from diel.catalogue import Module, ModuleNotFound, find, search_path
+from diel.controller.axes import maker_of
+from diel.controller.link import Link
+from diel.controller.recipe import MissingInput, Recipe
+from diel.controller.results import Results, output_of
+from diel.controller.stage_run import StageRun
+from diel.journal.segment import Record
+from diel.results import Recorded
+from diel.states import TaskState
+
+
+class _Lookup(Results):
+    """Results that are read from the journal when they are asked for, a stage at a time."""
+
+    def __init__(self, run: Recorded) -> None:
+        super().__init__(run.paths)
+        self._run = run
+        self._stages: dict[str, dict[int, Record]] = {}
+
+    def record(self, stage: str, index: int) -> Record:
+        """Raises MissingInput where the task has no result."""
+        if stage not in self._stages:
+            self._stages[stage] = self._run.records(stage)
+        if index not in self._stages[stage]:
+            raise MissingInput(f"{stage}/{index} has no result")
+        return self._stages[stage][index]
+
+
+class View:
+    """The stages of a recorded run, with their links and recipes."""
+
+    def __init__(self, run: Recorded) -> None:
+        self.run = run
+
+    @cached_property
+    def stages(self) -> dict[str, StageRun]:
+        """The stages as the controller would hold them; `domain` is None where an axis is not known."""
+        graph = self.run.graph
+        made = {}
+        for name, spec in self.run.workflow.stages.items():
+            points = {label: found for label in spec.over if (found := self.run.points(label)) is not None}
+            domain = self.run.domain(name) if len(points) == len(spec.over) else None
+            history = self.run.history.stage(name)
+            made[name] = StageRun(
+                name, spec, history, graph.depth[name], domain, points, void=name in self.void
+            )
+        return made
+
+    @cached_property
+    def void(self) -> dict[str, str]:
+        """The stages whose axes will never be known in this run, and why."""
+        found: dict[str, str] = {}
+        for _, record in self.run.events(b'"event":"stage"'):
+            if record["event"] == "stage":
+                found.pop(record["stage"], None)
+                if record.get("void"):
+                    found[record["stage"]] = record["void"]
+        return found
+
+    def state(self, stage: str, index: int) -> TaskState:
+        return self.run.history.stage(stage).state(index)
+
+    @cached_property
+    def links(self) -> list[Link]:
+        """One link an edge; those whose upstream axes are not known yet pick nothing."""
+        made = [
+            Link(edge, self.stages[edge.upstream], self.stages[edge.downstream])
+            for edge in self.run.graph.edges
+        ]
+        for link in made:
+            if link.up.domain is not None:
+                link.resolve()
+        return made
+
+    def into(self, stage: str) -> list[Link]:
+        """The links that a stage waits for."""
+        return [link for link in self.links if link.edge.downstream == stage]
+
+    @cached_property
+    def _recipes(self) -> dict[str, Recipe]:
+        return {}
+
+    @cached_property
+    def _results(self) -> Results:
+        return _Lookup(self.run)
+
+    def recipe(self, stage: str) -> Recipe:
+        """How the tasks of a stage get their parameters and inputs.
+
+        Its digests of files and modules are not those of the run: these may have changed since.
+        """
+        if stage not in self._recipes:
+            held = self.stages[stage]
+            # Without the files, whose content would be read for a digest that nobody asks for.
+            bare = replace(held, spec=held.spec.model_copy(update={"files": {}}))
+            folder = self.run.run_file.folder
+            recipe = Recipe(
+                bare,
+                self.module(stage),
+                self.into(stage),
+                self._results,
+                self.hyperparameters,
+                folder,
+                self.run.paths,
+                (),
+            )
+            recipe.files = {name: str((folder / path).resolve()) for name, path in held.spec.files.items()}
+            self._recipes[stage] = recipe
+        return self._recipes[stage]
+
+    def output(self, link: Link, index: int) -> Any:
+        """What an upstream task gives along a link. Raises MissingInput and KeyError."""
+        stage, output = link.edge.upstream, link.edge.output
+        assert output is not None
+        record = self._results.record(stage, index)
+        try:
+            return output_of(record, output, self.run.paths.root)
+        except KeyError:
+            return self.run.point(stage, index)[output]
+
+    @property
+    def hyperparameters(self) -> Mapping[str, object]:
+        return self.run.run_file.hyperparameters
+
+    def module(self, stage: str) -> Module | None:
+        """The module of a stage as it is now; None for a command, and where it is gone."""
+        reference = self.run.workflow.stages[stage].module
+        if reference is None:
+            return None
+        run_file = self.run.run_file
+        try:
+            return find(reference, search_path(run_file.folder, Path(run_file.cwd)))
+        except ModuleNotFound:
+            return None
+
+    def unknown_axes(self, stage: str) -> list[tuple[str, str]]:
+        """The axes of a stage that are not known yet, with the stage that makes each."""
+        axes = self.run.workflow.axes
+        return [
+            (label, maker_of(axes[label]) or "")
+            for label in self.run.workflow.stages[stage].over
+            if self.run.points(label) is None
+        ]

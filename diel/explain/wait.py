@@ -1,0 +1,129 @@
+"""What waits for what: the stages and tasks upstream that are not done, or never will be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from diel.controller.link import Link
+from diel.explain.view import View
+from diel.states import TaskState
+
+SHOWN = 5
+"""How many tasks are named; the rest are counted."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One stage that is waited for."""
+
+    stage: str
+    rule: str
+    """How the edge moves data, in words."""
+    total: int | None
+    """How many of its tasks are waited for; None while that is not known."""
+    open: int | None
+    """How many of them have not ended."""
+    states: dict[str, int]
+    tasks: tuple[str, ...]
+    """The first of those that have not ended."""
+
+    def __str__(self) -> str:
+        if self.total is None:
+            return f"{self.stage}, whose own axes are not known yet"
+        if self.total == 1 and self.tasks:
+            return f"{self.tasks[0]} ({', '.join(self.states)})"
+        states = ", ".join(f"{number:,} {state}" for state, number in self.states.items())
+        return f"{self.open:,} of {self.total:,} tasks of {self.stage} ({states})"
+
+
+def rule_of(link: Link) -> str:
+    """The edge rules of a link in words: `matches density, gathers temperature`."""
+    edge = link.edge
+    words = []
+    if edge.axis is not None:
+        words.append(f"makes axis {edge.axis}")
+    if edge.matched:
+        words.append(f"matches {', '.join(edge.matched)}")
+    words += [f"picks {axis} = {point}" for axis, point in edge.picked.items()]
+    if edge.gathered:
+        words.append(f"gathers {', '.join(edge.gathered)}")
+    broadcast = [axis for axis in link.down.spec.over if axis not in edge.matched and axis != edge.axis]
+    if broadcast:
+        words.append(f"same for every {', '.join(broadcast)}")
+    if edge.output is None:
+        words.append("order alone")
+    return ", ".join(words) or "one result"
+
+
+def waits_of_stage(view: View, stage: str) -> list[Wait]:
+    """The stages that a stage as a whole still waits for."""
+    found: dict[str, Wait] = {}
+    for link in view.into(stage):
+        up = link.up
+        if up.domain is None:
+            found[up.name] = Wait(up.name, rule_of(link), None, None, {}, ())
+            continue
+        wait = _wait(link, range(up.size), up.size)
+        if wait.open:
+            found.setdefault(up.name, wait)
+    return list(found.values())
+
+
+def waits_of_task(view: View, stage: str, index: int) -> list[Wait]:
+    """The upstream tasks that one task still waits for."""
+    found: dict[tuple[str, str], Wait] = {}
+    for link in view.into(stage):
+        if link.up.domain is None:
+            found[(link.up.name, "")] = Wait(link.up.name, rule_of(link), None, None, {}, ())
+            continue
+        group = link.group_of_downstream(index)
+        members = list(link.members(group))
+        wait = _wait(link, members, len(members))
+        if wait.open:
+            found.setdefault((link.up.name, wait.rule), wait)
+    return list(found.values())
+
+
+def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
+    history = link.up.history
+    states: dict[str, int] = {}
+    tasks: list[str] = []
+    for member in members:
+        state = history.state(member)
+        if not state.ended:
+            states[state.label] = states.get(state.label, 0) + 1
+            if len(tasks) < SHOWN:
+                tasks.append(f"{link.up.name}/{member}")
+    return Wait(link.up.name, rule_of(link), total, sum(states.values()), states, tuple(tasks))
+
+
+def culprits(view: View, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
+    """The links and upstream tasks for which a task was skipped: those that ended without a result."""
+    for link in view.into(stage):
+        if link.up.domain is None:
+            yield link, []
+            continue
+        state = link.up.history.state
+        bad = [
+            member
+            for member in link.members(link.group_of_downstream(index))
+            if state(member).ended and not state(member).good
+        ]
+        if bad:
+            yield link, bad
+
+
+def roots(view: View, stage: str, index: int, depth: int = 0) -> list[str]:
+    """The tasks at whose failure or cancellation a chain of skipped ones begins, each once."""
+    found: dict[str, None] = {}
+    for link, bad in culprits(view, stage, index):
+        for member in bad[:SHOWN]:
+            state = link.up.history.state(member)
+            if state == TaskState.SKIPPED and depth < len(view.stages):
+                found.update(dict.fromkeys(roots(view, link.up.name, member, depth + 1)))
+            else:
+                found[f"{link.up.name}/{member}"] = None
+        if len(found) >= SHOWN:
+            break
+    return list(found)[:SHOWN]
