@@ -46,8 +46,8 @@ def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool
         _ask(paths, reader, wanted, no_wait=no_wait)
     elif wanted:
         raise UsageError(
-            f"the controller of {paths.run_id} is gone, so nothing of it runs; "
-            f"`diel cancel {paths.run_id}` cancels it as a whole, `diel resume {paths.run_id}` goes on with it"
+            f"the controller of {paths.run_id} is gone, so nothing of it runs; `diel cancel {paths.run_id}` "
+            f"cancels it as a whole, `diel resume {paths.run_id}` goes on with it"
         )
     else:
         _close(paths, status)

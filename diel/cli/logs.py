@@ -13,11 +13,11 @@ import click
 from diel.cli.columns import paint, printable, shorten
 from diel.cli.options import runs_option
 from diel.cli.status import failure_lines
+from diel.cli.words import run_and_rest
 from diel.errors import JournalError, UsageError
 from diel.journal.segment import Record, decode, read_record, segments
 from diel.journal.snapshot import Reader
 from diel.paths import RunPaths, runs_dir
-from diel.runs import all_runs, find_run
 from diel.states import RunState, TaskState
 from diel.status import find_task, fold_status, open_reader
 
@@ -63,8 +63,7 @@ def command(
 
     A stage that has one task may be named alone.
     """
-    run, task = _run_and_task(words, runs_dir(runs))
-    paths = find_run(runs_dir(runs), run)
+    paths, task = _run_and_task(words, runs_dir(runs))
     wanted = STREAMS if streams is None else (streams,)
     if follow:
         return _follow(paths, task, attempt, wanted)
@@ -75,12 +74,12 @@ def command(
     return 0
 
 
-def _run_and_task(words: tuple[str, ...], runs: Path) -> tuple[str, str]:
-    if len(words) > 2:
-        raise UsageError(f"expected a run and a task, found {len(words)} words: diel logs [RUN] STAGE/INDEX")
-    if len(words) == 1 and words[0] in {paths.run_id for paths in all_runs(runs)}:
-        raise UsageError(f"say which task of {words[0]}: diel logs {words[0]} STAGE/INDEX")
-    return ("last", words[0]) if len(words) == 1 else (words[0], words[1])
+def _run_and_task(words: tuple[str, ...], runs: Path) -> tuple[RunPaths, str]:
+    paths, rest = run_and_rest(runs, words)
+    if len(rest) != 1:
+        found = "none" if not rest else f"{len(rest)} ({', '.join(rest)})"
+        raise UsageError(f"expected one task, found {found}: diel logs {paths.run_id} STAGE/INDEX")
+    return paths, rest[0]
 
 
 # --- where the output is --------------------------------------------------------------------------
@@ -103,9 +102,7 @@ def find_output(reader: Reader, task: str, attempt: int | None = None) -> Output
         raise UsageError(f"{label} is {state.label} and has not begun, so it has printed nothing; {why}")
     number = attempt or last
     if number > last:
-        raise UsageError(
-            f"{label} has had {last} {'attempt' if last == 1 else 'attempts'}, no attempt {number}"
-        )
+        raise UsageError(f"{label} has had {_attempts(last)}, no attempt {number}")
     under_way = stage.under_way.get(index)
     capture = None
     if under_way is not None and under_way.number == number and under_way.state is TaskState.RUNNING:
@@ -123,12 +120,14 @@ def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None)
         raise UsageError(f"{label} was taken from {cached['run']}, which is not there any more")
     last = made["attempt"]
     if attempt is not None and attempt > last:
-        raise UsageError(
-            f"{label} was taken from {cached['run']}, where it had {last} attempts, not {attempt}"
-        )
+        raise UsageError(f"{label} comes from {cached['run']}, where it had {_attempts(last)}, not {attempt}")
     number = attempt or last
     folder = origin.task_dir(made["stage"], made["index"], number)
     return Output(f"{origin.run_id} {made['stage']}/{made['index']}", number, TaskState.DONE, folder)
+
+
+def _attempts(count: int) -> str:
+    return "one attempt" if count == 1 else f"{count} attempts"
 
 
 def _made(origin: RunPaths, key: str) -> Record | None:

@@ -22,11 +22,12 @@ from diel.cli.columns import (
     tasks_text,
     width_of,
 )
-from diel.cli.options import json_option, run_argument, runs_option
+from diel.cli.options import _complete_run as complete_run
+from diel.cli.options import json_option, runs_option
+from diel.cli.words import run_and_rest
 from diel.errors import UsageError
 from diel.journal.snapshot import Reader
 from diel.paths import runs_dir
-from diel.runs import find_run
 from diel.states import RunState, TaskState
 from diel.status import (
     StageStatus,
@@ -69,8 +70,7 @@ def _interval(context: click.Context, parameter: click.Parameter, value: str) ->
 
 
 @click.command("status")
-@run_argument
-@click.argument("stage", required=False)
+@click.argument("words", nargs=-1, metavar="[RUN] [STAGE]", shell_complete=complete_run)
 @runs_option
 @json_option
 @click.option(
@@ -87,8 +87,7 @@ def _interval(context: click.Context, parameter: click.Parameter, value: str) ->
     help="Exit with 0 succeeded, 1 failed, 3 cancelled, 4 still running, 130 interrupted.",
 )
 def command(
-    run: str,
-    stage: str | None,
+    words: tuple[str, ...],
     runs: Path | None,
     as_json: bool,
     state: str | None,
@@ -101,9 +100,12 @@ def command(
 
     With STAGE, show which of its tasks are in which state.
     """
+    paths, rest = run_and_rest(runs_dir(runs), words)
+    if len(rest) > 1:
+        raise UsageError(f"expected a run and a stage, found {len(words)} words: {' '.join(words)}")
+    stage = rest[0] if rest else None
     if state is not None and stage is None:
-        raise UsageError(f"--state needs a stage: `diel status {run} STAGE --state {state}`")
-    paths = find_run(runs_dir(runs), run)
+        raise UsageError(f"--state needs a stage: `diel status {paths.run_id} STAGE --state {state}`")
     reader = open_reader(paths)
 
     def view() -> tuple[Status, str]:

@@ -1,0 +1,268 @@
+"""Drawings of a stage graph: as text for a terminal, as mermaid, as graphviz's dot, as SVG."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from shutil import which
+
+from diel.errors import DielError
+from diel.graph import Edge, StageGraph
+
+Paint = Callable[[str, str], str]
+"""Colours a text by a state's name."""
+
+MARKS = {"done": "✓", "failed": "✗", "running": "▶", "waiting": "○", "skipped": "–", "cancelled": "–", "": "●"}
+_ASCII = str.maketrans(
+    {
+        "│": "|", "─": "-", "├": "+", "┤": "+", "└": "`", "┘": "'", "┬": "+", "┴": "+", "●": "*",
+        "✓": "v", "✗": "x", "▶": ">", "○": "o", "–": "-", "×": "x", "·": ",", "…": "...", "→": "->", "←": "<-",
+    }
+)  # fmt: skip
+DOT_SECONDS = 60
+_COLOURS = {
+    "done": "#c9e7cb",
+    "failed": "#f4b9b5",
+    "running": "#bcd9f5",
+    "waiting": "#eeeeee",
+    "skipped": "#dddddd",
+    "cancelled": "#dddddd",
+    "": "#ffffff",
+}
+
+
+@dataclass(frozen=True)
+class Node:
+    """A stage as a drawing shows it."""
+
+    name: str
+    kind: str
+    axes: tuple[str, ...]
+    tasks: str
+    """How many tasks, or how they stand in a run; empty where nothing is known."""
+    state: str = ""
+    """`done`, `failed`, `running`, `waiting`, `skipped` or `cancelled` in a run; empty in a workflow."""
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """All that one stage takes from another by the same rule."""
+
+    upstream: str
+    downstream: str
+    outputs: tuple[str, ...]
+    """What is read; empty for an order alone."""
+    rule: str
+    """match, gather, broadcast and pick, with their axes; empty where neither stage has any."""
+
+    @property
+    def label(self) -> str:
+        """What is read and how, in one line."""
+        what = ", ".join(self.outputs) or "order"
+        return f"{what}: {self.rule}" if self.rule else what
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What there is to draw: nodes in an order in which they can run, and their arrows."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    arrows: tuple[Arrow, ...]
+
+
+def make_drawing(graph: StageGraph, nodes: Mapping[str, Node]) -> Drawing:
+    """The drawing of a graph, given how each stage shows."""
+    return Drawing(
+        graph.workflow.name, tuple(nodes[name] for name in graph.order), tuple(_arrows(graph))
+    )
+
+
+def rule_words(graph: StageGraph, edge: Edge) -> str:
+    """How an edge moves data: `match density, gather temperature`."""
+    down = graph.workflow.stages[edge.downstream].over
+    broadcast = [axis for axis in down if axis not in edge.matched and axis != edge.axis]
+    words = [f"axis {edge.axis}"] if edge.axis is not None else []
+    words += [f"match {' × '.join(edge.matched)}"] if edge.matched else []
+    words += [f"pick {axis} = {point}" for axis, point in edge.picked.items()]
+    words += [f"gather {' × '.join(edge.gathered)}"] if edge.gathered else []
+    words += [f"broadcast over {' × '.join(broadcast)}"] if broadcast and edge.axis is None else []
+    return ", ".join(words)
+
+
+def _arrows(graph: StageGraph) -> Iterator[Arrow]:
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for edge in graph.edges:
+        outputs = found.setdefault((edge.upstream, edge.downstream, rule_words(graph, edge)), [])
+        if edge.output is not None and edge.output not in outputs:
+            outputs.append(edge.output)
+    for (upstream, downstream, rule), names in found.items():
+        yield Arrow(upstream, downstream, tuple(names), rule)
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def draw_text(drawing: Drawing, paint: Paint = lambda text, state: text, *, ascii_only: bool = False) -> str:
+    """Stages from top to bottom; each runs down in a lane of its own to the last that reads it."""
+    plain = "\n".join(_text_lines(drawing, paint))
+    return plain.translate(_ASCII) if ascii_only else plain
+
+
+def _text_lines(drawing: Drawing, paint: Paint) -> Iterator[str]:
+    order = {node.name: row for row, node in enumerate(drawing.nodes)}
+    readers: dict[str, list[int]] = {}
+    for arrow in drawing.arrows:
+        if order[arrow.upstream] < order[arrow.downstream]:
+            readers.setdefault(arrow.upstream, []).append(order[arrow.downstream])
+    last = {name: max(rows) for name, rows in readers.items()}
+    placed = list(_lanes(drawing, last))
+    width = max((len(lanes) for lanes, _, _ in placed), default=0)
+    sizes = [max((len(text) for text in column), default=0) for column in zip(*map(_cells, drawing.nodes), strict=True)]
+    for row, (node, (lanes, own, after)) in enumerate(zip(drawing.nodes, placed, strict=True)):
+        feeding = {arrow.upstream for arrow in drawing.arrows if arrow.downstream == node.name}
+        rail = _rail(lanes, own, feeding, {name for name in feeding if last.get(name) == row}, MARKS[node.state])
+        cells = (text.ljust(size) for text, size in zip(_cells(node), sizes, strict=True))
+        yield f"{paint(rail.ljust(2 * width), node.state)} {'  '.join(cells)}".rstrip()
+        down = "".join("│ " if name else "  " for name in after).ljust(2 * width)
+        for arrow in drawing.arrows:
+            if arrow.downstream == node.name:
+                back = "" if order[arrow.upstream] < row else " (of the round before)"
+                yield f"{down}   ← {arrow.upstream}.{arrow.label}{back}" if arrow.outputs else (
+                    f"{down}   ← after {arrow.upstream}{': ' + arrow.rule if arrow.rule else ''}"
+                )
+        if row + 1 < len(drawing.nodes):
+            yield down.rstrip()
+
+
+def _cells(node: Node) -> tuple[str, ...]:
+    return node.name, node.kind, node.tasks, " × ".join(node.axes)
+
+
+def _lanes(
+    drawing: Drawing, last: Mapping[str, int]
+) -> Iterator[tuple[list[str | None], int, list[str | None]]]:
+    """For each node: who holds each lane above it, the lane of its own, who holds each lane below it."""
+    lanes: list[str | None] = []
+    for row, node in enumerate(drawing.nodes):
+        above = list(lanes)
+        # A lane that ends here may be taken on at once: its line turns into the node.
+        free = [at for at, name in enumerate(lanes) if name is None or last[name] == row]
+        own = free[0] if free else len(lanes)
+        above += [None] * (own + 1 - len(above))
+        lanes = [None if name is not None and last[name] == row else name for name in above]
+        lanes[own] = node.name if node.name in last else None
+        yield above, own, list(lanes)
+        while lanes and lanes[-1] is None:
+            lanes.pop()
+
+
+def _rail(lanes: Sequence[str | None], own: int, feeding: set[str], ending: set[str], mark: str) -> str:
+    """The line of a node: its mark, the lanes that pass, and those that lead into it."""
+    leading = [at for at, name in enumerate(lanes) if name in feeding]
+    first, final = min([own, *leading]), max([own, *leading])
+    text = ""
+    for at, name in enumerate(lanes):
+        across = first <= at < final
+        if at == own:
+            text += mark
+        elif name in feeding:
+            ends = name in ending
+            text += ("└" if ends else "├") if at < own else ("┘" if ends else "┤")
+            if first < at < own or own < at < final:
+                text = text[:-1] + ("┴" if ends else "┼")
+        elif name is not None:
+            text += "│"
+        else:
+            text += "─" if first < at < final else " "
+        text += "─" if across else " "
+    return text
+
+
+# --- mermaid --------------------------------------------------------------------------------------
+
+
+def draw_mermaid(drawing: Drawing) -> str:
+    """A mermaid flowchart, as Markdown pages of many sites show it."""
+    lines = ["flowchart TD"]
+    for node in drawing.nodes:
+        label = "<br/>".join(_mermaid_text(text) for text in (f"{node.name}", *_details(node)))
+        css = f":::{node.state}" if node.state else ""
+        lines.append(f'    s_{node.name}["{label}"]{css}')
+    for arrow in drawing.arrows:
+        line = "-->" if arrow.outputs else "-.->"
+        label = _mermaid_text(arrow.label)
+        lines.append(f'    s_{arrow.upstream} {line}|"{label}"| s_{arrow.downstream}')
+    states = dict.fromkeys(node.state for node in drawing.nodes if node.state)
+    lines += [f"    classDef {state} fill:{_COLOURS[state]},stroke:#555555,color:#000000" for state in states]
+    return "\n".join(lines)
+
+
+def _mermaid_text(text: str) -> str:
+    for char, name in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("`", "#96;")):
+        text = text.replace(char, name) if char != "#" else text.replace("#", "\0")
+    return " ".join(text.replace("\0", "#35;").split())
+
+
+def _details(node: Node) -> Iterator[str]:
+    about = " · ".join(text for text in (node.kind, node.tasks) if text)
+    if about:
+        yield about
+    if node.axes:
+        yield " × ".join(node.axes)
+
+
+# --- dot and SVG ----------------------------------------------------------------------------------
+
+
+def draw_dot(drawing: Drawing) -> str:
+    """A digraph in graphviz's language."""
+    lines = [
+        f"digraph {_quoted(drawing.name)} {{",
+        '    node [shape=box, style="rounded,filled", fillcolor="#ffffff", fontname="sans-serif"];',
+        '    edge [fontname="sans-serif", fontsize=10];',
+    ]
+    for node in drawing.nodes:
+        label = "\\n".join(_escaped(text) for text in (node.name, *_details(node)))
+        lines.append(f'    {_quoted(node.name)} [label="{label}", fillcolor="{_COLOURS[node.state]}"];')
+    for arrow in drawing.arrows:
+        style = "" if arrow.outputs else ", style=dashed"
+        ends = f"{_quoted(arrow.upstream)} -> {_quoted(arrow.downstream)}"
+        lines.append(f"    {ends} [label={_quoted(arrow.label)}{style}];")
+    return "\n".join([*lines, "}"])
+
+
+def _quoted(text: str) -> str:
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    """A text inside a dot string: a backslash would begin an escape, a quote end it."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def draw_svg(drawing: Drawing) -> str:
+    """The drawing as SVG, by graphviz. Raises DielError where that is not there or fails."""
+    program = which("dot")
+    if program is None:
+        raise DielError(
+            "SVG needs graphviz's program `dot`, and it is not on PATH: apt install graphviz, "
+            "dnf install graphviz, brew install graphviz or conda install graphviz; "
+            "--format mermaid and --format dot need nothing"
+        )
+    try:
+        done = subprocess.run(
+            [program, "-Tsvg"],
+            input=draw_dot(drawing),
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=DOT_SECONDS,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        raise DielError(f"graphviz could not draw it: {error.stderr.strip()[:300]}") from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DielError(f"graphviz could not draw it: {error}") from error
+    return done.stdout
