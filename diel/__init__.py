@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from diel.api import Run as Run
+    from diel.api import open_run as open_run
+    from diel.api import run as run
     from diel.context import Context as Context
     from diel.decorator import module as module
 
-_PUBLIC = {"Context": "diel.context", "module": "diel.decorator"}
+_PUBLIC = {
+    "Context": "diel.context",
+    "Run": "diel.api",
+    "module": "diel.decorator",
+    "open_run": "diel.api",
+    "run": "diel.api",
+}
 
-__all__ = ["Context", "__version__", "module"]
+__all__ = ["Context", "Run", "__version__", "module", "open_run", "run"]
 
 
 def __getattr__(name: str) -> Any:

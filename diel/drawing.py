@@ -13,7 +13,15 @@ from diel.graph import Edge, StageGraph
 Paint = Callable[[str, str], str]
 """Colours a text by a state's name."""
 
-MARKS = {"done": "✓", "failed": "✗", "running": "▶", "waiting": "○", "skipped": "–", "cancelled": "–", "": "●"}
+MARKS = {
+    "done": "✓",
+    "failed": "✗",
+    "running": "▶",
+    "waiting": "○",
+    "skipped": "–",
+    "cancelled": "–",
+    "": "●",
+}
 _ASCII = str.maketrans(
     {
         "│": "|", "─": "-", "├": "+", "┤": "+", "└": "`", "┘": "'", "┬": "+", "┴": "+", "●": "*",
@@ -74,9 +82,7 @@ class Drawing:
 
 def make_drawing(graph: StageGraph, nodes: Mapping[str, Node]) -> Drawing:
     """The drawing of a graph, given how each stage shows."""
-    return Drawing(
-        graph.workflow.name, tuple(nodes[name] for name in graph.order), tuple(_arrows(graph))
-    )
+    return Drawing(graph.workflow.name, tuple(nodes[name] for name in graph.order), tuple(_arrows(graph)))
 
 
 def rule_words(graph: StageGraph, edge: Edge) -> str:
@@ -119,18 +125,25 @@ def _text_lines(drawing: Drawing, paint: Paint) -> Iterator[str]:
     last = {name: max(rows) for name, rows in readers.items()}
     placed = list(_lanes(drawing, last))
     width = max((len(lanes) for lanes, _, _ in placed), default=0)
-    sizes = [max((len(text) for text in column), default=0) for column in zip(*map(_cells, drawing.nodes), strict=True)]
+    sizes = [
+        max((len(text) for text in column), default=0)
+        for column in zip(*map(_cells, drawing.nodes), strict=True)
+    ]
     for row, (node, (lanes, own, after)) in enumerate(zip(drawing.nodes, placed, strict=True)):
         feeding = {arrow.upstream for arrow in drawing.arrows if arrow.downstream == node.name}
-        rail = _rail(lanes, own, feeding, {name for name in feeding if last.get(name) == row}, MARKS[node.state])
+        rail = _rail(
+            lanes, own, feeding, {name for name in feeding if last.get(name) == row}, MARKS[node.state]
+        )
         cells = (text.ljust(size) for text, size in zip(_cells(node), sizes, strict=True))
         yield f"{paint(rail.ljust(2 * width), node.state)} {'  '.join(cells)}".rstrip()
         down = "".join("│ " if name else "  " for name in after).ljust(2 * width)
         for arrow in drawing.arrows:
             if arrow.downstream == node.name:
                 back = "" if order[arrow.upstream] < row else " (of the round before)"
-                yield f"{down}   ← {arrow.upstream}.{arrow.label}{back}" if arrow.outputs else (
-                    f"{down}   ← after {arrow.upstream}{': ' + arrow.rule if arrow.rule else ''}"
+                yield (
+                    f"{down}   ← {arrow.upstream}.{arrow.label}{back}"
+                    if arrow.outputs
+                    else (f"{down}   ← after {arrow.upstream}{': ' + arrow.rule if arrow.rule else ''}")
                 )
         if row + 1 < len(drawing.nodes):
             yield down.rstrip()
@@ -199,10 +212,11 @@ def draw_mermaid(drawing: Drawing) -> str:
     return "\n".join(lines)
 
 
+_MERMAID = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "`": "#96;", "\n": " "})
+
+
 def _mermaid_text(text: str) -> str:
-    for char, name in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("`", "#96;")):
-        text = text.replace(char, name) if char != "#" else text.replace("#", "\0")
-    return " ".join(text.replace("\0", "#35;").split())
+    return text.translate(_MERMAID)
 
 
 def _details(node: Node) -> Iterator[str]:

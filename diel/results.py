@@ -15,9 +15,8 @@ from diel.controller.results import Artifact, output_of
 from diel.domain import Domain, Origins, make_domain
 from diel.errors import DielError, SpecError
 from diel.graph import StageGraph, build
-from diel.journal.history import History, spread
+from diel.journal.history import History
 from diel.journal.segment import Record, decode, segments
-from diel.journal.snapshot import read_run
 from diel.lease import is_alive, read_lease
 from diel.load import Document, load_text
 from diel.paths import RunPaths
@@ -25,6 +24,7 @@ from diel.points import Points, kept, read_points, static_points
 from diel.runs import RunFile, read_run_file
 from diel.spec import Workflow
 from diel.states import RunState
+from diel.status import open_reader, run_state, void_reasons
 
 _RESULT = (b'"event":"done"', b'"event":"cached"')
 
@@ -69,19 +69,19 @@ class Recorded:
 
     @cached_property
     def history(self) -> History:
-        return read_run(self.paths).history
-
-    @cached_property
-    def alive(self) -> bool:
-        """Whether its controller lives."""
-        held = read_lease(self.paths)
-        return held is not None and is_alive(*held)
+        """Raises UsageError where the journal is in a form that this diel cannot read."""
+        return open_reader(self.paths).history
 
     @cached_property
     def state(self) -> RunState:
         """The run's state; `interrupted` where it is not over and its controller is gone."""
-        state = self.history.state
-        return RunState.INTERRUPTED if not state.ended and not self.alive else state
+        held = read_lease(self.paths)
+        return run_state(self.history, held is not None and is_alive(*held), taken=held is not None)
+
+    @cached_property
+    def void(self) -> dict[str, str]:
+        """The stages whose axes will never be known in this run, and why."""
+        return void_reasons(self.paths)
 
     # --- axes ---------------------------------------------------------------------------------
 
@@ -134,10 +134,14 @@ class Recorded:
         rows: list[tuple[int, ...]] = []
         for index, record in sorted(self.records(maker).items()):
             value = output_of(record, output, self.paths.root)
-            made = len(read_points(Path(value), label, axis.columns)) if type(value) is Artifact else len(value)
+            made = (
+                len(read_points(Path(value), label, axis.columns)) if type(value) is Artifact else len(value)
+            )
             rows += [tuple(domain.coordinates(index).values())] * made
         if len(rows) != len(points):
-            raise DielError(f"{self.paths.run_id}: the points of axis '{label}' are not those that {maker} made")
+            raise DielError(
+                f"{self.paths.run_id}: the points of axis '{label}' are not those that {maker} made"
+            )
         return Origins(tuple(domain.coordinates(0)), rows)
 
     def point(self, stage: str, index: int) -> dict[str, Any]:
@@ -206,10 +210,16 @@ class Recorded:
     def record(self, stage: str, index: int) -> Record | None:
         """The committed result of one task; None where it has none."""
         found = None
-        for _, record in self.events(b'"stage":"%s","index":%d,' % (stage.encode(), index)):
-            if _is_result(record, stage) and record["index"] == index:
+        for _, record in self.attempts(stage, index):
+            if _is_result(record, stage):
                 found = record
         return found
+
+    def attempts(self, stage: str, index: int) -> Iterator[tuple[str, Record]]:
+        """What was written of one task alone, with the segments that have it."""
+        for segment, record in self.events(b'"stage":"%s"' % stage.encode(), b'"index":%d' % index):
+            if record.get("stage") == stage and record.get("index") == index:
+                yield segment, record
 
     def verdicts(self, event: str, stage: str | None = None) -> Iterator[Record]:
         """The controller's verdicts of a sort (`failed`, `skipped`, `cancelled`), in their order."""
@@ -231,6 +241,3 @@ class Recorded:
 
 def _is_result(record: Record, stage: str) -> bool:
     return record["event"] in ("done", "cached") and record["stage"] == stage
-
-
-__all__ = ["Recorded", "spread"]

@@ -111,7 +111,9 @@ def _columns(
 def _no_output(run: Recorded, stage: str, output: str, made: Sequence[str]) -> str:
     if not made:
         counts = run.history.stage(stage).counts()
-        states = ", ".join(f"{number} {state}" for state, number in counts.items() if number) or "no tasks yet"
+        states = (
+            ", ".join(f"{number} {state}" for state, number in counts.items() if number) or "no tasks yet"
+        )
         return f"{run.paths.run_id}: '{stage}' has no results ({states}); `diel explain` tells why"
     hint = did_you_mean(output, made) or f"it makes: {', '.join(made)}"
     return f"'{stage}' made no '{output}'; {hint}"
@@ -258,10 +260,7 @@ def shown(value: Any, width: int = NARROW) -> str:
         return short_path(value)
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(value)
-    if isinstance(value, bool | list | dict):
-        text = json.dumps(value, ensure_ascii=False)
-    else:
-        text = str(value)
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list | dict) else str(value)
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text[: width + 1])
     return text if len(text) <= width else f"{text[: width - 1]}…"
 

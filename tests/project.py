@@ -57,10 +57,20 @@ class Project:
             text=True,
         )
 
-    def diel(self, *words: str, code: int | None = 0) -> str:
+    def diel(self, *words: str, code: int | None = 0, seconds: float = 60) -> str:
         """Calls `diel` and returns all that it said; its exit code must be as expected."""
-        process = self.start(*words)
-        out, err = process.communicate("keystrokes that no task may read\n", timeout=120)
+        return self.end(self.start(*words), code, seconds)
+
+    def end(self, process: subprocess.Popen[str], code: int | None = 0, seconds: float = 60) -> str:
+        """Waits for a `diel` that was started; a hang fails the test and leaves no process behind."""
+        try:
+            out, err = process.communicate("keystrokes that no task may read\n", timeout=seconds)
+        except subprocess.TimeoutExpired:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                child.kill()
+            process.kill()
+            out, err = process.communicate()
+            raise AssertionError(f"not done after {seconds} s:\n{out}{err}") from None
         said = out + err
         if code is not None:
             assert process.returncode == code, f"exit code {process.returncode}:\n{said}"

@@ -176,7 +176,7 @@ def test_each_edge_of_a_named_cycle_is_there(ring: list[str]) -> None:
             "no stage 'simulat'",
             "did you mean 'simulate'?",
         ),
-        ({"s": {"over": ["aa"]}}, ("stages", "s", "over", 0), "no axis 'aa'", "axes: a, b, c"),
+        ({"s": {"over": ["zz"]}}, ("stages", "s", "over", 0), "no axis 'zz'", "axes: a, b, c"),
         (
             {"s": {"inputs": {"x": "energy"}}},
             ("stages", "s", "inputs", "x"),

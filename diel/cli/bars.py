@@ -41,7 +41,7 @@ class Bars:
         table.add_column(no_wrap=True, overflow="ellipsis")
         shown, hidden = _fitting(rows, self._console.height - OTHERS)
         for row in shown:
-            table.add_row(*_cells(row))
+            table.add_row(*_cells(row, last=last))
         parts: list[RenderableType] = [table]
         if hidden:
             parts.append(Text(f"… {hidden} more stages", style="dim"))
@@ -71,7 +71,7 @@ def _fitting(rows: list[Row], height: int) -> tuple[list[Row], int]:
     return [row for row in rows if id(row) in chosen], len(rows) - height
 
 
-def _cells(row: Row) -> list[RenderableType]:
+def _cells(row: Row, *, last: bool) -> list[RenderableType]:
     ended = row.good + row.failed + row.skipped
     total = float(row.total) if row.total else None if not row.complete else 1.0
     filled = float(ended) if row.total else 1.0 if row.complete else 0.0
@@ -81,18 +81,18 @@ def _cells(row: Row) -> list[RenderableType]:
         if total is None
         else ProgressBar(total=total, completed=filled, complete_style=colour, finished_style=colour)
     )
-    return [Text(row.name), picture, Text(f"{row.good:,}/{total_text(row)}"), _notes(row)]
+    return [Text(row.name), picture, Text(f"{row.good:,}/{total_text(row)}"), _notes(row, last=last)]
 
 
-def _notes(row: Row) -> Text:
+def _notes(row: Row, *, last: bool) -> Text:
     """What there is to say of a stage behind its bar."""
     notes = Text()
     for text, style in (
-        (f"{row.running} running", "blue") if row.running else ("", ""),
+        (f"{row.running} running", "blue") if row.running and not last else ("", ""),
         (f"{row.failed:,} failed", "red") if row.failed else ("", ""),
         (f"{row.skipped:,} skipped", "yellow") if row.skipped else ("", ""),
         (f"{row.cached:,} cached", "cyan") if row.cached else ("", ""),
-        (_rate(row.rate), "dim") if row.rate and not row.complete else ("", ""),
+        (_rate(row.rate), "dim") if row.rate and not (row.complete or last) else ("", ""),
     ):
         if text:
             notes.append("  " if notes else "").append(text, style=style)

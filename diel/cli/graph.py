@@ -84,14 +84,18 @@ def of_file(path: Path) -> Drawing:
     """The drawing of a workflow file. Raises SpecError where it is wrong."""
     checked = check(path)
     nodes = {
-        name: Node(name, checked.kind(name), _axes(stage.over, checked.counts), _tasks(stage.over, checked.counts))
+        name: Node(
+            name, checked.kind(name), _axes(stage.over, checked.counts), _tasks(stage.over, checked.counts)
+        )
         for name, stage in checked.workflow.stages.items()
     }
     return make_drawing(checked.graph, nodes)
 
 
 def _axes(over: tuple[str, ...], counts: Mapping[str, int | None]) -> tuple[str, ...]:
-    return tuple(f"{axis} ({'…' if (count := counts[axis]) is None else format(count, ',')})" for axis in over)
+    return tuple(
+        f"{axis} ({'…' if (count := counts[axis]) is None else format(count, ',')})" for axis in over
+    )
 
 
 def _tasks(over: tuple[str, ...], counts: Mapping[str, int | None]) -> str:
@@ -115,7 +119,11 @@ def of_run(run: Recorded) -> Drawing:
 def _standing(counts: Mapping[str, int]) -> str:
     good = counts["done"] + counts["cached"]
     total = sum(counts.values())
-    others = [f"{counts[state]:,} {state}" for state in ("failed", "skipped", "cancelled", "running") if counts[state]]
+    others = [
+        f"{counts[state]:,} {state}"
+        for state in ("failed", "skipped", "cancelled", "running")
+        if counts[state]
+    ]
     return ", ".join([f"{good:,}/{total:,} done", *others])
 
 

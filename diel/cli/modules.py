@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,10 @@ from diel.catalogue import Module, ModuleNotFound, every, find, search_path
 from diel.cli.options import json_option
 from diel.errors import Problem, UsageError
 from diel.parameter import Parameter
+from diel.signature import read_source
 from diel.table import Table, render, short_path
+
+WIDTH = 96
 
 ORIGINS = {
     "workflow": "modules/ here",
@@ -72,8 +77,74 @@ def _first_sentence(doc: str) -> str:
     return sentence + (dot.strip() or "")
 
 
+# --- one module -----------------------------------------------------------------------------------
+
+_NAMED = re.compile(r"(\w+): (.*)")
+
+
+def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
+    """What the docstring says of each parameter (lines `name: text`), and its other paragraphs."""
+    function = read_source(module.path).functions[module.function]
+    names = {parameter.name for parameter in module.signature.parameters}
+    told: dict[str, str] = {}
+    rest: list[str] = []
+    for paragraph in (ast.get_docstring(function) or "").split("\n\n"):
+        current = ""
+        others: list[str] = []
+        for line in paragraph.splitlines():
+            named = _NAMED.fullmatch(line)
+            if named is not None and named[1] in names:
+                current = named[1]
+                told[current] = named[2]
+            elif current and line.startswith(" "):
+                told[current] += " " + line.strip()
+            else:
+                current = ""
+                others.append(line.strip())
+        if others:
+            rest.append(" ".join(others))
+    return told, rest
+
+
+def _type(annotation: str) -> str:
+    """A type as people read it: `float, > 0` for `Annotated[float, Field(gt=0)]`."""
+    try:
+        tree = ast.parse(annotation, mode="eval").body
+    except SyntaxError:
+        return annotation
+    if not isinstance(tree, ast.Subscript) or ast.unparse(tree.value).rpartition(".")[2] != "Annotated":
+        return " | ".join(_choices(tree)) or annotation
+    parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+    bounds = [text for part in parts[1:] if isinstance(part, ast.Call) for text in _bounds(part)]
+    return ", ".join([ast.unparse(parts[0]), *bounds])
+
+
+_SIGNS = {
+    "gt": "> {}",
+    "ge": "≥ {}",
+    "lt": "< {}",
+    "le": "≤ {}",
+    "min_length": "at least {} long",
+    "max_length": "at most {} long",
+}
+
+
+def _bounds(call: ast.Call) -> Iterator[str]:
+    for keyword in call.keywords:
+        if keyword.arg in _SIGNS:
+            yield _SIGNS[keyword.arg].format(ast.unparse(keyword.value))
+
+
+def _choices(tree: ast.expr) -> list[str]:
+    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value).rpartition(".")[2] == "Literal":
+        items = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+        return [ast.unparse(item) for item in items]
+    return []
+
+
 def _document(module: Module) -> dict[str, Any]:
     signature = module.signature
+    docs, _ = _docs(module)
     return {
         "name": module.reference,
         "kind": signature.kind,
@@ -82,7 +153,7 @@ def _document(module: Module) -> dict[str, Any]:
         "path": str(module.path),
         "line": signature.line,
         "function": module.function,
-        "parameters": [_parameter(parameter) for parameter in signature.parameters if not parameter.injected],
+        "parameters": [_parameter(one, docs) for one in signature.parameters if not one.injected],
         "filled_in": [parameter.name for parameter in signature.parameters if parameter.injected],
         "variadic": signature.variadic,
         "returns": None if signature.returns is None else dict(signature.returns),
@@ -90,12 +161,13 @@ def _document(module: Module) -> dict[str, Any]:
     }
 
 
-def _parameter(parameter: Parameter) -> dict[str, Any]:
+def _parameter(parameter: Parameter, docs: dict[str, str]) -> dict[str, Any]:
     return {
         "name": parameter.name,
         "type": parameter.annotation,
         "required": parameter.required,
         "default": parameter.default,
+        "doc": docs.get(parameter.name, ""),
     }
 
 
@@ -103,20 +175,22 @@ def _lines(module: Module) -> Iterator[str]:
     signature = module.signature
     yield f"{module.reference}  ({signature.kind or 'no kind'}, from {ORIGINS[module.origin]})"
     yield f"{short_path(str(module.path))}:{signature.line}"
-    if signature.doc:
+    docs, paragraphs = _docs(module)
+    for paragraph in paragraphs:
         yield ""
-        yield from textwrap.wrap(signature.doc, 96)
+        yield from textwrap.wrap(paragraph, WIDTH)
     given = [parameter for parameter in signature.parameters if not parameter.injected]
     yield ""
     yield "takes"
-    yield from _table((p.name, p.annotation, _default(p)) for p in given)
+    yield from _table((p.name, _type(p.annotation), _default(p), docs.get(p.name, "")) for p in given)
     if signature.variadic:
         yield "    and any others"
     if not given and not signature.variadic:
         yield "    nothing"
     for parameter in signature.parameters:
         if parameter.injected == "communicator":
-            yield f"    {parameter.name}: MPI, filled in; the stage needs `resources: {{ranks: N}}`"
+            need = "it needs" if parameter.required else "where the stage has"
+            yield f"    {parameter.name}: an MPI communicator, filled in; {need} `resources: {{ranks: N}}`"
     yield ""
     yield "returns"
     if signature.returns is None:
@@ -125,7 +199,9 @@ def _lines(module: Module) -> Iterator[str]:
         yield "    nothing"
     else:
         files = signature.artifacts
-        yield from _table((n, t, "a file" if n in files else "") for n, t in signature.returns.items())
+        yield from _table(
+            (n, _type(t), "a file" if n in files else "", "") for n, t in signature.returns.items()
+        )
 
 
 def _default(parameter: Parameter) -> str:
@@ -135,8 +211,13 @@ def _default(parameter: Parameter) -> str:
     return f"default {json.dumps(default, ensure_ascii=False, default=str)}"
 
 
-def _table(rows: Iterator[tuple[str, str, str]]) -> Iterator[str]:
+def _table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Rows in columns; the last cell, which is prose, below its row."""
     known = list(rows)
-    widths = [max((len(row[place]) for row in known), default=0) for place in range(2)]
-    for name, kind, more in known:
-        yield f"    {name.ljust(widths[0])}  {kind.ljust(widths[1])}  {more}".rstrip()
+    if not known:
+        return
+    widths = [max(map(len, column)) for column in list(zip(*known, strict=True))[:-1]]
+    for *cells, doc in known:
+        line = "    " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        yield line.rstrip()
+        yield from textwrap.wrap(doc, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)

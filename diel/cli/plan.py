@@ -25,7 +25,9 @@ EXECUTORS = {
 @click.command("plan")
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_options
-@click.option("--site", metavar="NAME", help="Where it would run; `local` where neither this nor DIEL_SITE is given.")
+@click.option(
+    "--site", metavar="NAME", help="Where it would run; `local` where neither this nor DIEL_SITE is given."
+)
 @json_option
 def command(
     file: Path, settings: tuple[str, ...], params_files: tuple[Path, ...], site: str | None, as_json: bool
@@ -58,7 +60,9 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 def _row(plan: Plan, stage: StagePlan) -> tuple[object, ...]:
     counts = plan.checked.counts
-    axes = " × ".join(f"{axis} ({'…' if counts[axis] is None else format(counts[axis], ',')})" for axis in stage.axes)
+    axes = " × ".join(
+        f"{axis} ({'…' if counts[axis] is None else format(counts[axis], ',')})" for axis in stage.axes
+    )
     tasks = "…" if stage.tasks is None else f"{stage.tasks:,}"
     longest = "no limit" if stage.seconds is None else format_duration(stage.seconds)
     hours = "" if stage.core_hours is None else f"{stage.core_hours:,.4g}"

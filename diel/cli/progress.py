@@ -232,8 +232,9 @@ def start_line(controller: Controller) -> str:
     """The run, and how much it is."""
     plan = controller.plan
     known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
+    stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
     number = f"{sum(known):,} tasks" if len(known) == len(plan.stages) else f"{sum(known):,} tasks and more"
-    return f"{controller.paths.run_id}: {number} in {len(plan.stages)} stages, on site {plan.site.name}"
+    return f"{controller.paths.run_id}: {number} in {stages}, on site {plan.site.name}"
 
 
 def told(row: Row) -> str:

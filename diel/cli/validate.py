@@ -19,7 +19,9 @@ from diel.site import find_site
 @click.command("validate")
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_options
-@click.option("--site", metavar="NAME", help="Where it would run; `local` where neither this nor DIEL_SITE is given.")
+@click.option(
+    "--site", metavar="NAME", help="Where it would run; `local` where neither this nor DIEL_SITE is given."
+)
 @json_option
 def command(
     file: Path, settings: tuple[str, ...], params_files: tuple[Path, ...], site: str | None, as_json: bool

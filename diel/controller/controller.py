@@ -21,7 +21,7 @@ from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.errors import DielError
 from diel.journal.history import History, ranges
-from diel.journal.segment import SegmentWriter
+from diel.journal.segment import SegmentWriter, segments
 from diel.lease import HEARTBEAT, Lease, beat
 from diel.paths import RunPaths
 from diel.plan import Plan
@@ -37,6 +37,8 @@ POLL = 0.5
 SLOW = 1.5
 """Seconds after which a bundle counts as slow to report."""
 SNAPSHOT_EVERY = 5.0
+START_SECONDS = 60.0
+"""How long the first worker may take to start."""
 STOP_SECONDS = 10.0
 """How long cancelled tasks may take to end."""
 
@@ -64,6 +66,8 @@ class Controller:
         self._began = time.time()
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
+        self._epoch = lease.epoch
+        self._workers_seen = False
         self._last_beat = self._last_poll = self._last_snapshot = time.monotonic()
 
     @property
@@ -83,6 +87,7 @@ class Controller:
 
     def drive(self, watch: Watch) -> RunState:
         """Runs to the end; returns the run's state. KeyboardInterrupt leaves the run interrupted."""
+        before = os.environ.get("DIEL_RUN_DIR")
         os.environ["DIEL_RUN_DIR"] = str(self.paths.root)  # marks every process of the run
         state = RunState.INTERRUPTED
         try:
@@ -98,6 +103,10 @@ class Controller:
             kill_marked("DIEL_RUN_DIR", str(self.paths.root))
             self._ledger.close(state)
             watch(self.history)
+            if before is None:
+                del os.environ["DIEL_RUN_DIR"]
+            else:
+                os.environ["DIEL_RUN_DIR"] = before
         return state
 
     def _is_over(self) -> bool:
@@ -169,11 +178,25 @@ class Controller:
         if now - self._last_poll > POLL:
             self._last_poll = now
             self._read_requests()
+            self._expect_workers(now)
             if any(now - sent.since > SLOW for sent in self._dispatcher.sent.values()):
                 self._intake.read_news()
         if now - self._last_snapshot > SNAPSHOT_EVERY:
             self._last_snapshot = now
             self._ledger.save()
+
+    def _expect_workers(self, now: float) -> None:
+        """Raises DielError where tasks wait and no worker has shown up: they would wait for ever."""
+        sent = self._dispatcher.sent.values()
+        if self._workers_seen or not sent:
+            return
+        began = f"worker-{self._epoch:04d}-"
+        self._workers_seen = any(name.startswith(began) for name in segments(self.paths.journal))
+        if not self._workers_seen and now - min(one.since for one in sent) > START_SECONDS:
+            raise DielError(
+                f"no worker started within {START_SECONDS:.0f} s; "
+                f"what Parsl says of it is below {self.paths.logs}; `diel doctor` checks this machine"
+            )
 
     def _read_requests(self) -> None:
         now = changed(self.paths)

@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import logging
 import pickle
+import shlex
+import shutil
 import sys
+import tempfile
 from concurrent.futures import Future
 from pathlib import Path
 from typing import cast
 
 from parsl.config import Config
 from parsl.dataflow.dflow import DataFlowKernel
+from parsl.errors import ParslError
 from parsl.executors import HighThroughputExecutor, ThreadPoolExecutor
 from parsl.executors.base import ParslExecutor
 from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
 from parsl.providers import LocalProvider
 
+from diel.errors import DielError
 from diel.executors.pipes import Pipes
 from diel.worker.bundle import Bundle
 from diel.worker.process import run_bundle
@@ -39,9 +44,13 @@ class Engine:
         self._pipes = pipes
         executor = _htex(workers) if pipes is None else _threads(workers)
         self._executor: ParslExecutor = executor
+        self._aside: Path | None = None
+        folder = logs / "parsl"
+        if shlex.quote(str(folder)) != str(folder):  # Parsl writes its paths into shell commands as they are
+            folder = self._aside = Path(tempfile.mkdtemp(prefix="diel-parsl-"))
         config = Config(
             executors=[executor],
-            run_dir=str(logs / "parsl"),
+            run_dir=str(folder),
             strategy="none",
             strategy_period=STRATEGY_PERIOD,
             initialize_logging=False,
@@ -55,13 +64,18 @@ class Engine:
         The future raises where the worker was lost; its segment tells the rest.
         """
         function = run_bundle if self._pipes is None else self._pipes.run
-        return cast("Future[bytes]", self._executor.submit(function, {}, pickle.dumps(bundle)))
+        try:
+            return cast("Future[bytes]", self._executor.submit(function, {}, pickle.dumps(bundle)))
+        except ParslError as error:
+            raise DielError(f"Parsl takes no more tasks: {error}") from error
 
     def stop(self) -> None:
         """Ends the workers."""
         if self._pipes is not None:
             self._pipes.stop()
         self._kernel.cleanup()
+        if self._aside is not None:
+            shutil.rmtree(self._aside, ignore_errors=True)
 
 
 def _threads(workers: int) -> ThreadPoolExecutor:
@@ -71,7 +85,8 @@ def _threads(workers: int) -> ThreadPoolExecutor:
 def _htex(workers: int) -> HighThroughputExecutor:
     tether = [sys.executable, "-m", "diel.executors.tether"]
     pool = DEFAULT_LAUNCH_CMD.replace(
-        "process_worker_pool.py", f"{sys.executable} -m parsl.executors.high_throughput.process_worker_pool"
+        "process_worker_pool.py",
+        f"{shlex.quote(sys.executable)} -m parsl.executors.high_throughput.process_worker_pool",
     )
     return HighThroughputExecutor(
         label="htex",

@@ -14,22 +14,25 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
     """One sentence or two: where to look, what to change, how to go on."""
     stage = task.partition("/")[0]
     name = run.paths.run_id
-    again = f"then `diel resume {name}`, or after a change of the workflow file `diel run` it anew: what is done is kept"
+    again = f"then `diel resume {name}`; or change the workflow and `diel run` it: what is done is kept"
     if exit_code == _KILLED and kind == FailureClass.APP:
-        return f"killed from outside, most often for want of memory: give '{stage}' more `resources.memory`; {again}"
+        return (
+            "killed from outside, most often for want of memory: "
+            f"give '{stage}' more `resources.memory`, {again}"
+        )
     match kind:
         case FailureClass.TIMEOUT:
             limit = run.workflow.stages[stage].timeout
             now = f" (now {format_duration(limit)})" if limit is not None else ""
-            return f"raise `timeout` of '{stage}'{now} or give a task less to do; {again}"
+            return f"raise `timeout` of '{stage}'{now} or give a task less to do, {again}"
         case FailureClass.LAUNCH:
-            return f"the program or module could not be started: is it installed where tasks run? {again}"
+            return f"it could not be started: install the program or module where tasks run, {again}"
         case FailureClass.NODE:
             return (
                 "the workers under it were lost again and again: it may need more memory than there is; "
-                f"see {run.paths.logs}; {again}"
+                f"see {run.paths.logs}, {again}"
             )
         case FailureClass.UPSTREAM:
-            return f"what it reads is not as the workflow expects: `diel results {name}` shows what there is; {again}"
+            return f"`diel results {name}` shows what there is to read; correct what makes it, {again}"
         case _:
             return f"`diel logs {name} {task}` shows all that it printed; correct it, {again}"

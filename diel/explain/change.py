@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 from diel.controller.link import Link
@@ -20,12 +21,10 @@ from diel.explain.view import View
 from diel.expressions import ExpressionError
 from diel.journal.segment import Record
 from diel.results import Recorded
-from diel.runs import all_runs
 from diel.states import TaskState
 from diel.table import shown
 
-MAX_RUNS = 50
-"""How many earlier runs are searched for the same task."""
+WIDE = 120
 MAX_DEPTH = 5
 """How far a change is followed upstream."""
 _FAMILY = ("module", "command", "params", "files", "env")
@@ -56,6 +55,8 @@ class Comparison:
     earlier: str = ""
     """The earlier task, as `melt-3/train/0`; empty where there is none."""
     changes: tuple[Change, ...] = ()
+    again: bool = True
+    """Whether an earlier run might have had the result: False for the first run of a workflow."""
 
     def sentences(self) -> list[str]:
         """The reasons, each in a sentence."""
@@ -72,7 +73,7 @@ def why_computed(view: View, stage: str, index: int, depth: int = 0) -> Comparis
         return Comparison(f"`--from {begin_at}` said to compute it anew")
     earlier, note = _earlier(view, stage, index)
     if earlier is None:
-        return Comparison(note)
+        return Comparison(note or f"no earlier run of '{run_file.workflow}'", again=bool(note))
     old, old_index, old_record = earlier
     name = f"{old.run.paths.run_id}/{stage}/{old_index}"
     record = view.run.record(stage, index)
@@ -91,38 +92,22 @@ def why_computed(view: View, stage: str, index: int, depth: int = 0) -> Comparis
 
 
 def _earlier(view: View, stage: str, index: int) -> tuple[tuple[View, int, Record] | None, str]:
-    """The task at the same point in the nearest earlier run that has its result; else why there is none."""
+    """The task at the same point in the nearest earlier run that has its result; else why there is none.
+
+    Nothing is told where this is the first run of its workflow.
+    """
     run = view.run
     point = run.point(stage, index)
     note = ""
-    for old in _earlier_runs(run):
+    for old in view.earlier():
         try:
-            found, why = _same_task(old, stage, point, run.parameters(stage))
+            found, why = _same_task(old.run, stage, point, run.parameters(stage))
         except DielError:
             continue  # a run that cannot be read any more was no help to the cache either
         if found is not None:
-            return (View(old), *found), ""
+            return (old, *found), ""
         note = note or why
-    return None, note or f"no earlier run of '{run.run_file.workflow}'"
-
-
-def _earlier_runs(run: Recorded) -> Iterator[Recorded]:
-    """The runs of the same workflow that were made before, the nearest first."""
-    known = all_runs(run.paths.root.parent)
-    before = [paths for paths in known if paths.root != run.paths.root]
-    searched = 0
-    for paths in reversed(before):
-        old = Recorded(paths)
-        try:
-            same = old.run_file.workflow == run.run_file.workflow
-            before_this = old.run_file.created <= run.run_file.created
-        except DielError:
-            continue
-        if same and before_this:
-            yield old
-            searched += 1
-            if searched == MAX_RUNS:
-                return
+    return None, note
 
 
 def _same_task(
@@ -133,7 +118,10 @@ def _same_task(
         return None, f"{name} has no stage '{stage}'"
     if set(old.parameters(stage)) != set(parameters):
         before = ", ".join(old.parameters(stage)) or "nothing"
-        return None, f"'{stage}' ran over {before} in {name}, and runs over {', '.join(parameters) or 'nothing'}"
+        return (
+            None,
+            f"'{stage}' ran over {before} in {name}, and runs over {', '.join(parameters) or 'nothing'}",
+        )
     index = old.find(stage, point)
     if index is None:
         where = ", ".join(f"{key} = {shown(value)}" for key, value in point.items())
@@ -187,8 +175,9 @@ def _module_change(view: View, old: View, stage: str) -> Iterator[Change]:
 def _command_change(view: View, old: View, stage: str) -> Iterator[Change]:
     new, before = (v.run.workflow.stages[stage] for v in (view, old))
     if new.command != before.command:
-        words, old_words = (_command_text(spec.command) for spec in (new, before))
-        yield Change("command", "command", f"the command changed: {old_words} → {words}", old_words, words)
+        lines, old_lines = (_command_lines(spec.command) for spec in (new, before))
+        text = f"the command changed: {_difference(old_lines, lines)}"
+        yield Change("command", "command", text, "\n".join(old_lines), "\n".join(lines))
     outputs, old_outputs = (
         {label: _plain(output.model_dump()) for label, output in spec.outputs.items()}
         for spec in (new, before)
@@ -196,10 +185,20 @@ def _command_change(view: View, old: View, stage: str) -> Iterator[Change]:
     yield from _mapping_changes("command", "outputs.", old_outputs, outputs)
 
 
-def _command_text(command: Any) -> str:
+def _command_lines(command: Any) -> list[str]:
+    """A command as lines: those of its text, or one a word."""
     if isinstance(command, tuple):
-        return json.dumps([_plain(word) for word in command], ensure_ascii=False)
-    return repr(command) if command is not None else "a module"
+        return [word if isinstance(word, str) else json.dumps(_plain(word)) for word in command]
+    return str(command).splitlines() if command is not None else ["(a module)"]
+
+
+def _difference(old: list[str], new: list[str]) -> str:
+    """The first lines that are others, and how many more there are."""
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    blocks = [(old[i:j], new[k:m]) for word, i, j, k, m in matcher.get_opcodes() if word != "equal"]
+    before, after = (" ⏎ ".join(lines) for lines in blocks[0]) if blocks else ("", "")
+    text = f"{shown(before, WIDE) or 'nothing'} → {shown(after, WIDE) or 'nothing'}"
+    return f"{text}, and in {len(blocks) - 1} more places" if len(blocks) > 1 else text
 
 
 def _params_change(view: View, old: View, stage: str) -> Iterator[Change]:
@@ -356,7 +355,9 @@ def _link_change(
     except (DielError, LookupError):
         yield Change("inputs", name, f"{told} changed")
         return
-    changed = [place for place, (one, other) in enumerate(zip(new, before, strict=False)) if one[1] != other[1]]
+    changed = [
+        place for place, (one, other) in enumerate(zip(new, before, strict=False)) if one[1] != other[1]
+    ]
     if not changed and len(new) == len(before):
         return
     text = f"{told} changed"

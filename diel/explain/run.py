@@ -12,14 +12,13 @@ from diel.explain.advice import next_step
 from diel.explain.change import why_computed
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
-from diel.journal.segment import Record
 from diel.journal.history import spread
+from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.states import RunState, TaskState
 
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
 """What differs between the messages of one failure at many points: numbers and paths."""
-
 
 
 def explain_run(run: Recorded, stage: str | None = None) -> dict[str, Any]:
@@ -84,8 +83,15 @@ def _failures(run: Recorded, stage: str) -> Iterator[dict[str, Any]]:
 
 def _skips(view: View, stage: str) -> Iterator[dict[str, Any]]:
     history = view.run.history.stage(stage)
-    if stage in view.void and history.total == 0:
-        yield {"stage": stage, "count": 0, "reason": "void", "cause": view.void[stage], "first": None, "roots": []}
+    if stage in view.run.void and history.total == 0:
+        yield {
+            "stage": stage,
+            "count": 0,
+            "reason": "void",
+            "cause": view.run.void[stage],
+            "first": None,
+            "roots": [],
+        }
     if not history.states.count(TaskState.SKIPPED):
         return
     groups: dict[tuple[str, str], list[int]] = {}
@@ -110,7 +116,11 @@ def _waiting(view: View, stage: str) -> dict[str, Any] | None:
     counts = run.history.stage(stage).counts()
     known = view.stages[stage].domain is not None
     waiting = counts["waiting"] + counts["ready"]
-    if (known and not waiting) or stage in view.void or run.state in (RunState.SUCCEEDED, RunState.CANCELLED):
+    if (
+        (known and not waiting)
+        or stage in view.run.void
+        or run.state in (RunState.SUCCEEDED, RunState.CANCELLED)
+    ):
         return None
     waits: list[Wait] = waits_of_stage(view, stage)
     axes = [{"axis": axis, "stage": maker} for axis, maker in view.unknown_axes(stage)]
@@ -164,11 +174,17 @@ def _computed(view: View, stage: str) -> dict[str, Any] | None:
         return None
     index = history.states.index(TaskState.DONE)
     found = why_computed(view, stage, index)
+    why = found.sentences()
+    last = history.states.rindex(TaskState.DONE)
+    if last != index:
+        others = [told for told in why_computed(view, stage, last).sentences() if told not in why]
+        why += [f"{stage}/{last}: {told}" for told in others]
     return {
         "stage": stage,
         "count": count,
         "first": f"{stage}/{index}",
         "earlier": found.earlier,
-        "why": found.sentences(),
+        "again": found.again,
+        "why": why,
         "changes": [asdict(change) for change in found.changes],
     }

@@ -26,7 +26,8 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
     state = history.state(index)
     attempts = _attempts(run, stage, index)
     record = run.record(stage, index)
-    resolved = resolve(view, stage, index)
+    hindered = state == TaskState.SKIPPED or bool(waits_of_task(view, stage, index))
+    resolved = None if hindered else resolve(view, stage, index)
     document: dict[str, Any] = {
         "run": run.paths.run_id,
         "task": f"{stage}/{index}",
@@ -54,7 +55,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
 def _check(view: View, stage: str, index: int) -> None:
     domain = view.stages[stage].domain
     if domain is None:
-        why = view.void.get(stage) or "its axes are not known yet"
+        why = view.run.void.get(stage) or "its axes are not known yet"
         raise UsageError(f"'{stage}' has no tasks: {why}; `diel explain {view.run.paths.run_id} {stage}`")
     if not 0 <= index < domain.size:
         raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {domain.size - 1}")
@@ -64,7 +65,12 @@ def _check(view: View, stage: str, index: int) -> None:
 
 
 def _story(
-    view: View, stage: str, index: int, state: TaskState, attempts: list[dict[str, Any]], record: Record | None
+    view: View,
+    stage: str,
+    index: int,
+    state: TaskState,
+    attempts: list[dict[str, Any]],
+    record: Record | None,
 ) -> dict[str, Any]:
     match state:
         case TaskState.CACHED if record is not None:
@@ -117,18 +123,26 @@ def _skipped(view: View, stage: str, index: int) -> list[str]:
             return [f"its `when` does not hold: {view.run.workflow.stages[stage].when}"]
         return [f"'{cause}', which it reads, was left out by its `when`"]
     told = []
+    direct: set[str] = set()
     for link, bad in culprits(view, stage, index):
         if link.missing:
             told.append(f"`at` picks a point that '{link.up.name}' does not have")
             continue
         if not bad:
-            told.append(f"'{link.up.name}' was never made: {view.void.get(link.up.name, 'its axes are not known')}")
+            told.append(
+                f"'{link.up.name}' was never made: {view.run.void.get(link.up.name, 'its axes are not known')}"
+            )
             continue
-        named = ", ".join(f"{link.up.name}/{i} {link.up.history.state(i).label}" for i in bad[:SHOWN])
+        named = ", ".join(f"{link.up.name}/{i} ({link.up.history.state(i).label})" for i in bad[:SHOWN])
         more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
-        told.append(f"it needs {named}{more}")
-    first = roots(view, stage, index)
-    begins = f"it began with {', '.join(first)}: `diel explain {view.run.paths.run_id} {first[0]}`" if first else ""
+        told.append(f"what it reads has no result: {named}{more}")
+        direct |= {f"{link.up.name}/{i}" for i in bad}
+    first = [task for task in roots(view, stage, index) if task not in direct]
+    begins = (
+        f"it began with {', '.join(first)}: `diel explain {view.run.paths.run_id} {first[0]}`"
+        if first
+        else ""
+    )
     return [*(told or [f"'{cause}' has no result for it"]), *([begins] if begins else [])]
 
 
@@ -200,8 +214,8 @@ def _outputs(run: Recorded, record: Mapping[str, Any]) -> dict[str, Any]:
 def _attempts(run: Recorded, stage: str, index: int) -> list[dict[str, Any]]:
     """The attempts at a task as its workers told them, in their order."""
     found: dict[int, dict[str, Any]] = {}
-    for segment, record in run.events(b'"stage":"%s","index":%d,' % (stage.encode(), index)):
-        if record.get("stage") != stage or record.get("index") != index or "attempt" not in record:
+    for segment, record in run.attempts(stage, index):
+        if "attempt" not in record:
             continue
         number = record["attempt"]
         attempt = found.setdefault(
@@ -234,7 +248,9 @@ def _add(attempt: dict[str, Any], record: Mapping[str, Any]) -> None:
         case "done":
             attempt.update(state="done", ended=record["time"], seconds=record.get("seconds"))
         case "fail":
-            told = {name: record.get(name) for name in ("class", "exit_code", "message", "stderr_tail", "seconds")}
+            told = {
+                name: record.get(name) for name in ("class", "exit_code", "message", "stderr_tail", "seconds")
+            }
             attempt.update(told, state="failed", ended=record["time"])
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from diel.controller.recipe import SHELL
 from diel.explain.task import attempt_text
 from diel.explain.wait import SHOWN
 from diel.table import shown
@@ -13,6 +15,7 @@ from diel.values import format_duration
 
 TAIL_LINES = 12
 """Lines of a failed task's error output that are shown; `diel logs` has all."""
+COMMAND_LINES = 40
 WIDE = 100
 
 
@@ -32,7 +35,7 @@ def render_run(document: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         count = "its tasks" if wait["count"] is None else _tasks(wait["count"])
         yield f"{wait['stage']}: {count} waiting: {wait['text']}"
-    told = [computed for computed in document["computed"] if computed["why"]]
+    told = [computed for computed in document["computed"] if computed["earlier"] or computed["again"]]
     if told:
         yield ""
     for computed in told:
@@ -119,10 +122,19 @@ def render_task(document: Mapping[str, Any]) -> Iterator[str]:
     if document["params"]:
         yield from _section("params", {k: shown(v, WIDE) for k, v in document["params"].items()})
     if document["command"]:
-        yield from _section("command", {"": " ".join(shown(word, WIDE) for word in document["command"])})
+        yield from _command(document["command"])
     yield from _section("inputs", {name: _input(given) for name, given in document["inputs"].items()})
     yield from _section("outputs", {k: shown(v, WIDE) for k, v in document["outputs"].items()})
     yield from _attempts(document["attempts"])
+
+
+def _command(words: Sequence[str]) -> Iterator[str]:
+    """A command as it could be typed: the text for a shell, or the words, quoted where they need it."""
+    yield ""
+    yield "command"
+    text = words[-1] if tuple(words[:-1]) == SHELL else shlex.join(words)
+    for line in text.rstrip().splitlines()[:COMMAND_LINES]:
+        yield f"    {_printable(line)[:1000]}"
 
 
 def _section(title: str, entries: Mapping[str, str]) -> Iterator[str]:

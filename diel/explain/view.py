@@ -6,7 +6,7 @@ controller does, and not a second account of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,10 @@ from diel.controller.link import Link
 from diel.controller.recipe import MissingInput, Recipe
 from diel.controller.results import Results, output_of
 from diel.controller.stage_run import StageRun
+from diel.errors import DielError
 from diel.journal.segment import Record
 from diel.results import Recorded
+from diel.runs import all_runs
 from diel.states import TaskState
 
 
@@ -40,11 +42,41 @@ class _Lookup(Results):
         return self._stages[stage][index]
 
 
+MAX_RUNS = 50
+"""How many earlier runs are searched for a task."""
+
+
 class View:
     """The stages of a recorded run, with their links and recipes."""
 
     def __init__(self, run: Recorded) -> None:
         self.run = run
+        self._earlier: list[View] = []
+        self._unread: Iterator[View] = self._read_earlier()
+
+    def earlier(self) -> Iterator[View]:
+        """The runs of the same workflow that were made before, the nearest first; each is read once."""
+        yield from self._earlier
+        for view in self._unread:
+            self._earlier.append(view)
+            yield view
+
+    def _read_earlier(self) -> Iterator[View]:
+        run = self.run
+        others = [paths for paths in all_runs(run.paths.root.parent) if paths.root != run.paths.root]
+        found = 0
+        for paths in reversed(others):
+            old = Recorded(paths)
+            try:
+                same = old.run_file.workflow == run.run_file.workflow
+                before = old.run_file.created <= run.run_file.created
+            except DielError:
+                continue
+            if same and before:
+                yield View(old)
+                found += 1
+                if found == MAX_RUNS:
+                    return
 
     @cached_property
     def stages(self) -> dict[str, StageRun]:
@@ -56,20 +88,9 @@ class View:
             domain = self.run.domain(name) if len(points) == len(spec.over) else None
             history = self.run.history.stage(name)
             made[name] = StageRun(
-                name, spec, history, graph.depth[name], domain, points, void=name in self.void
+                name, spec, history, graph.depth[name], domain, points, void=name in self.run.void
             )
         return made
-
-    @cached_property
-    def void(self) -> dict[str, str]:
-        """The stages whose axes will never be known in this run, and why."""
-        found: dict[str, str] = {}
-        for _, record in self.run.events(b'"event":"stage"'):
-            if record["event"] == "stage":
-                found.pop(record["stage"], None)
-                if record.get("void"):
-                    found[record["stage"]] = record["void"]
-        return found
 
     def state(self, stage: str, index: int) -> TaskState:
         return self.run.history.stage(stage).state(index)

@@ -8,7 +8,7 @@ controller takes over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diel.journal.segment import Record, epoch_of
 from diel.states import RunState, TaskState
@@ -134,7 +134,7 @@ class History:
         for index in record["tasks"]:
             known = stage.under_way.get(index)
             if known is not None and (known.state, known.bundle) == (TaskState.QUEUED, record["bundle"]):
-                del stage.under_way[index]
+                stage.under_way[index] = replace(known, state=TaskState.READY)
                 stage.set(index, TaskState.READY)
 
     def _advance(self, stage: StageHistory, index: int, attempt: Attempt, worker: str = "") -> None:

@@ -90,7 +90,7 @@ def _load(paths: RunPaths) -> Reader | None:
             ended=document["ended"],
             uses=set(document["uses"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, zlib.error):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
         return None  # a shortcut that is not there is not an error
     return Reader(paths, history, document["offsets"], document["notes"])
 

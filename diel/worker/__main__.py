@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import traceback
 
 from diel.worker.process import run_bundle
 
@@ -23,13 +24,16 @@ def main() -> None:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     sys.stdout.flush()
-    while True:
-        try:
+    try:
+        while True:
             packed: bytes = pickle.load(source)
-        except EOFError:
-            return
-        pickle.dump(run_bundle(packed), target)
-        target.flush()
+            pickle.dump(run_bundle(packed), target)
+            target.flush()
+    except EOFError:
+        os._exit(0)  # at once: a thread that a module left behind must not hold the worker
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 if __name__ == "__main__":

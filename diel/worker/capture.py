@@ -7,9 +7,11 @@ takes its place.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 STREAMS = {1: "stdout", 2: "stderr"}
 TAIL = 4096
@@ -20,9 +22,11 @@ class Capture:
     """Standard output and error of this process, caught in `folder` under `name`."""
 
     def __init__(self, folder: Path, name: str) -> None:
+        self._streams: dict[int, Any] = {}
         self._paths = {number: folder / f"{name}.{stream}" for number, stream in STREAMS.items()}
         for number in STREAMS:
             self._open(number)
+        self._restore()
 
     def _open(self, number: int) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -30,13 +34,31 @@ class Capture:
         os.dup2(opened, number, inheritable=True)
         os.close(opened)
 
+    def _restore(self) -> None:
+        """Flushes Python's streams; a task that closed or replaced them did so for itself alone."""
+        for number, stream in STREAMS.items():
+            file = getattr(sys, stream)
+            with contextlib.suppress(Exception):
+                file.flush()
+            own = self._streams.get(number, file)
+            if own is None or own.closed:
+                own = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+            self._streams[number] = own
+            setattr(sys, stream, own)
+
+    def _size(self, number: int) -> int:
+        try:
+            return os.fstat(number).st_size
+        except OSError:  # the task closed it
+            self._open(number)
+            return 0
+
     def collect(self, task_dir: str) -> bool:
         """Moves what was printed since the last time to the task; says whether there was anything."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        self._restore()
         caught = False
         for number, stream in STREAMS.items():
-            if os.fstat(number).st_size:
+            if self._size(number):
                 os.makedirs(task_dir, exist_ok=True)
                 os.rename(self._paths[number], os.path.join(task_dir, stream))
                 self._open(number)
@@ -45,8 +67,8 @@ class Capture:
 
     def tail(self) -> str:
         """The end of what the running task wrote to standard error."""
-        sys.stderr.flush()
-        size = os.fstat(2).st_size
+        self._restore()
+        size = self._size(2)
         data = os.pread(2, TAIL, max(0, size - TAIL)) if size else b""
         return data.decode("utf-8", "replace")
 

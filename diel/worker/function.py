@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 import traceback
@@ -33,6 +34,7 @@ def call(
     module: Module, request: Request, context: Context, communicator: Any
 ) -> tuple[Values, Artifacts]:
     """Calls a module and collects what it returned; anything that it raises becomes a Failure."""
+    worker = os.getpid()
     try:
         function = load_function(module)
     except DielError as error:
@@ -41,22 +43,29 @@ def call(
         raise _failure(FailureClass.LAUNCH, f"cannot import {module.reference}: ", error) from error
     try:
         returned = function(**arguments(module, request, context, communicator))
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise _failure(FailureClass.APP, "", error) from error
-    if context.rank:
-        return {}, {}
-    try:
-        return collect_returned(returned, context.task_dir, context.run_dir)
+        _stay_one(worker)
+        return ({}, {}) if context.rank else collect_returned(returned, context.task_dir, context.run_dir)
     except ModuleError as error:
+        _stay_one(worker)
         raise Failure(FailureClass.APP, str(error)) from error
+    except BaseException as error:  # whatever it is, the worker goes on
+        _stay_one(worker)
+        raise _failure(FailureClass.APP, "", error) from error
+
+
+def _stay_one(worker: int) -> None:
+    """Ends a child that the module forked and that came back in the worker's place."""
+    if os.getpid() != worker:
+        os._exit(1)
 
 
 def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
     own = error.__traceback__  # its first frame is this file's: of no use to the module's author
     traceback.print_exception(error.with_traceback(own.tb_next if own is not None else None))
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # the module's own class, whose text may fail as well
+        text = ""
     return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}")
 
 

@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -53,6 +54,7 @@ class Worker:
         self._tasks = str(self.paths.tasks)
         self._successor = str(self.paths.controller_segment(epoch + 1))
         self._spare: tuple[str, int] | None = None
+        os.environ["PATH"] = search_path()
         self.environ = dict(os.environ)
         self._stage_made = ""
         self._rest: deque[Request] = deque()
@@ -258,6 +260,15 @@ class Worker:
         """Commits the failure of a Python function; this process ends right after."""
         if self._attempt is not None:
             self._fail(*self._attempt, failure)
+
+
+def search_path() -> str:
+    """PATH for tasks, with the programs of this virtual environment even where it is not activated."""
+    path = os.environ.get("PATH", os.defpath)
+    own = os.path.dirname(sys.executable)
+    if sys.prefix == sys.base_prefix or own in path.split(os.pathsep):
+        return path
+    return f"{own}{os.pathsep}{path}"
 
 
 _worker: Worker | None = None

@@ -1,0 +1,211 @@
+"""The Python face: run a workflow from a script or a notebook, and read what it made.
+
+run = diel.run("melt.yaml", set={"hidden": 32})
+run.state                            # 'succeeded'
+run.table("screen.best")             # a pandas DataFrame, where pandas is installed
+run.artifact("train.model")          # a pathlib.Path
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from diel.controller.results import Artifact, output_of, outputs_of
+from diel.controller.start import prepare, start
+from diel.errors import UsageError, did_you_mean
+from diel.paths import RunPaths, runs_dir
+from diel.results import Recorded
+from diel.runs import find_run
+from diel.states import RunState
+from diel.status import read_status
+from diel.table import make_table
+
+Settings = Mapping[str, Any] | Sequence[str]
+"""Hyperparameters by name, or settings as on the command line: `["hp.hidden=32"]`."""
+
+
+def run(
+    path: str | Path,
+    set: Settings = (),
+    params: str | Path | Sequence[str | Path] = (),
+    runs: str | Path | None = None,
+    site: str | None = None,
+    quiet: bool = True,
+    cache: bool = True,
+) -> Run:
+    """Runs a workflow in this process until it is over, as `diel run` does, and returns the run.
+
+    `set` gives hyperparameters, `params` names files of them, `runs` the directory for the run,
+    `cache=False` uses no earlier result; `quiet=False` prints a line when it begins and ends.
+
+    A task that fails raises nothing: look at `.state` and `.status()["failures"]`. Raises SpecError
+    for a workflow that is wrong and UsageError for settings that do not fit, before anything runs.
+    KeyboardInterrupt leaves the run interrupted; `diel resume` goes on with it.
+    """
+    settings = _settings(set)
+    files = [Path(params)] if isinstance(params, str | Path) else [Path(file) for file in params]
+    plan = prepare(Path(path), settings, files, site)
+    controller = start(plan, runs_dir(_path(runs)), settings, files, use_cache=cache)
+    if not quiet:
+        print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
+    state = controller.drive(lambda history: None)
+    if not quiet:
+        print(f"{controller.paths.run_id} {state}")  # noqa: T201 - asked for
+    if state == RunState.INTERRUPTED:
+        raise KeyboardInterrupt
+    return Run(controller.paths)
+
+
+def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:
+    """The run of this name; `last` is the newest, a workflow's name its newest, a path itself.
+
+    Raises UsageError where there is none.
+    """
+    return Run(find_run(runs_dir(_path(runs)), str(name)))
+
+
+def _path(path: str | Path | None) -> Path | None:
+    return None if path is None else Path(path)
+
+
+def _settings(given: Settings) -> tuple[str, ...]:
+    """Settings as the command line writes them: JSON is YAML, so a value arrives with its type."""
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, Mapping):
+        return tuple(given)
+    return tuple(
+        f"hp.{name.removeprefix('hp.')}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in given.items()
+    )
+
+
+class Run:
+    """A run: how it stands and what it made. It is read anew with every call, so it may still go on."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self._paths = paths
+
+    @property
+    def id(self) -> str:
+        """Its name, `<workflow>-<n>`."""
+        return self._paths.run_id
+
+    @property
+    def dir(self) -> Path:
+        """Its directory, absolute."""
+        return self._paths.root
+
+    @property
+    def state(self) -> str:
+        """pending, running, succeeded, failed, cancelled, or interrupted (its controller is gone)."""
+        return str(self._read().state)
+
+    def status(self) -> dict[str, Any]:
+        """How it stands: what `diel status --json` prints."""
+        return read_status(self._paths).document()
+
+    def table(self, *values: str) -> Any:
+        """The outputs `STAGE.VALUE`, or all of a STAGE, with a column an axis parameter.
+
+        A pandas DataFrame where pandas is installed, else a list of dicts. Several stages are joined
+        along the axes they share. Files are their paths, as text. Tasks without a result are left out.
+        Raises UsageError for a name that is not there, and for stages without common rows.
+        """
+        if not values:
+            raise UsageError(f"say which outputs, for instance table({_example(self._read())!r})")
+        found = make_table(self._read(), values)
+        plain = [[str(cell) if type(cell) is Artifact else cell for cell in row] for row in found.rows]
+        try:
+            import pandas  # an extra, and slow to import: only where a table is asked for
+        except ImportError:
+            return [dict(zip(found.columns, row, strict=True)) for row in plain]
+        return pandas.DataFrame(plain, columns=list(found.columns))
+
+    def value(self, name: str, at: Mapping[str, Any] | None = None) -> Any:
+        """One value `STAGE.VALUE`: of the only task of a stage, or of the task `at` a point.
+
+        Raises UsageError where there are several tasks, none, or one without that result.
+        """
+        values = self._outputs(name, at)
+        if len(values) != 1:
+            raise UsageError(
+                f"'{name}' has {len(values)} values: pick one with at={{...}}, or ask for table({name!r})"
+            )
+        return values[0]
+
+    def artifact(self, name: str, at: Mapping[str, Any] | None = None) -> Any:
+        """The file of an output `STAGE.VALUE` as a Path; a list of them, in axis order, for several tasks.
+
+        `at` picks the tasks at some axis parameters. Raises UsageError where there is no such file.
+        """
+        values = self._outputs(name, at)
+        if any(type(value) is not Artifact for value in values):
+            raise UsageError(f"'{name}' is a value, not a file: ask for value({name!r}) or table({name!r})")
+        paths = [Path(value) for value in values]
+        return paths[0] if len(paths) == 1 else paths
+
+    def _outputs(self, name: str, at: Mapping[str, Any] | None) -> list[Any]:
+        read = self._read()
+        stage, _, output = name.partition(".")
+        stages = read.workflow.stages
+        if stage not in stages or not output:
+            hint = did_you_mean(stage, stages) if stage not in stages else ""
+            raise UsageError(
+                f"expected STAGE.VALUE, found '{name}'; {hint or 'stages: ' + ', '.join(stages)}"
+            )
+        wanted = dict(at or {})
+        known = read.parameters(stage)
+        odd = [parameter for parameter in wanted if parameter not in known]
+        if odd:
+            raise UsageError(
+                f"'{stage}' has no axis parameter '{odd[0]}'; "
+                f"{did_you_mean(odd[0], known) or 'it has: ' + (', '.join(known) or 'none')}"
+            )
+        records = read.records(stage)
+        picked = [index for index in sorted(records) if _agrees(read.point(stage, index), wanted)]
+        found = [
+            output_of(records[index], output, read.paths.root)
+            for index in picked
+            if output in outputs_of(records[index])
+        ]
+        if not found:
+            made = list(dict.fromkeys(one for record in records.values() for one in outputs_of(record)))
+            hint = did_you_mean(output, made) or f"'{stage}' made: {', '.join(made) or 'nothing yet'}"
+            raise UsageError(
+                f"{self.id} has no '{name}'{' there' if wanted and picked == [] else ''}; {hint}"
+            )
+        return found
+
+    def _read(self) -> Recorded:
+        return Recorded(self._paths)
+
+    def __repr__(self) -> str:
+        read = self._read()
+        stages = []
+        for name in read.workflow.stages:
+            counts = read.history.stage(name).counts()
+            stages.append(f"{name} {counts['done'] + counts['cached']:,}/{sum(counts.values()):,}")
+        return f"<Run {self.id} {read.state}: {', '.join(stages)}>"
+
+
+def _agrees(point: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a task's point has these values; floats to nine digits, as `at:` in a workflow."""
+    for name, value in wanted.items():
+        found = point[name]
+        numbers = isinstance(found, int | float) and isinstance(value, int | float)
+        if not (found == value or (numbers and math.isclose(found, value, rel_tol=1e-9))):
+            return False
+    return True
+
+
+def _example(read: Recorded) -> str:
+    for stage in read.workflow.stages:
+        for record in read.records(stage).values():
+            for output in outputs_of(record):
+                return f"{stage}.{output}"
+    return "STAGE.VALUE"

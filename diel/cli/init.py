@@ -1,0 +1,50 @@
+"""`diel init`: makes a starter project that runs as it is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from diel.errors import UsageError
+
+STARTER = Path(__file__).parent.parent / "starter"
+"""The project as it is copied: a workflow, a module of its own, a page that says what to do."""
+
+
+@click.command("init")
+@click.argument("directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]")
+def command(directory: Path) -> None:
+    """Make a starter project in DIR (here where it is not given), which runs as it is.
+
+    A small sweep, a Python module of your own, a fit. No file that is there is overwritten.
+    """
+    files = list(_files())
+    there = [file for file in files if (directory / file).exists() or (directory / file).is_symlink()]
+    if there:
+        raise UsageError(
+            f"{directory / there[0]} is there already, and `diel init` overwrites nothing; "
+            f"name a directory that is not there yet"
+        )
+    for file in files:
+        target = directory / file
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(STARTER / file, target)
+        except OSError as error:
+            raise UsageError(f"cannot write {target}: {error.strerror}") from error
+        click.echo(f"  {target}")
+    go_there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    click.echo(f"\nNow: {go_there}diel run workflow.yaml")
+
+
+def _files() -> Iterator[Path]:
+    """The starter's files, relative to it."""
+    for folder, folders, names in os.walk(STARTER):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            yield (Path(folder) / name).relative_to(STARTER)
