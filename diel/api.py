@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from diel.controller.results import Artifact, output_of, outputs_of
 from diel.controller.start import prepare, start
 from diel.errors import UsageError, did_you_mean
+from diel.journal.segment import Record
 from diel.paths import RunPaths, runs_dir
-from diel.results import Recorded
+from diel.results import Recorded, make_table
 from diel.runs import find_run
-from diel.states import RunState
 from diel.status import read_status
-from diel.table import make_table
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Hyperparameters by name, or settings as on the command line: `["hp.hidden=32"]`."""
@@ -52,12 +53,23 @@ def run(
     controller = start(plan, runs_dir(_path(runs)), settings, files, use_cache=cache)
     if not quiet:
         print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
-    state = controller.drive(lambda history: None)
+    with _own_environment():
+        state = controller.drive(lambda history: None)
     if not quiet:
         print(f"{controller.paths.run_id} {state}")  # noqa: T201 - asked for
-    if state == RunState.INTERRUPTED:
-        raise KeyboardInterrupt
     return Run(controller.paths)
+
+
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """Puts the environment back: what the caller starts later is no process of the run."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:
@@ -174,12 +186,22 @@ class Run:
             if output in outputs_of(records[index])
         ]
         if not found:
-            made = list(dict.fromkeys(one for record in records.values() for one in outputs_of(record)))
-            hint = did_you_mean(output, made) or f"'{stage}' made: {', '.join(made) or 'nothing yet'}"
-            raise UsageError(
-                f"{self.id} has no '{name}'{' there' if wanted and picked == [] else ''}; {hint}"
-            )
+            raise UsageError(self._nothing(read, records, name, wanted if not picked else {}))
         return found
+
+    def _nothing(
+        self, read: Recorded, records: Mapping[int, Record], name: str, at: Mapping[str, Any]
+    ) -> str:
+        """Why there is no such output."""
+        stage, _, output = name.partition(".")
+        if records and at:
+            where = ", ".join(f"{parameter} = {value!r}" for parameter, value in at.items())
+            known = [read.point(stage, index) for index in list(records)[:3]]
+            shown = "; ".join(", ".join(f"{key} = {point[key]!r}" for key in at) for point in known)
+            return f"{self.id} has no result of '{stage}' at {where}; it has: {shown}, …"
+        made = list(dict.fromkeys(one for record in records.values() for one in outputs_of(record)))
+        hint = did_you_mean(output, made) or f"'{stage}' made: {', '.join(made) or 'nothing yet'}"
+        return f"{self.id} has no '{name}'; {hint}"
 
     def _read(self) -> Recorded:
         return Recorded(self._paths)

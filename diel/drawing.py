@@ -22,12 +22,7 @@ MARKS = {
     "cancelled": "–",
     "": "●",
 }
-_ASCII = str.maketrans(
-    {
-        "│": "|", "─": "-", "├": "+", "┤": "+", "└": "`", "┘": "'", "┬": "+", "┴": "+", "●": "*",
-        "✓": "v", "✗": "x", "▶": ">", "○": "o", "–": "-", "×": "x", "·": ",", "…": "...", "→": "->", "←": "<-",
-    }
-)  # fmt: skip
+_ASCII = str.maketrans("│─├┤└┘┬┴┼●✓✗▶○–×·→←", "|-++`'+++*vx>o-x,><") | {ord("…"): "..."}
 DOT_SECONDS = 60
 _COLOURS = {
     "done": "#c9e7cb",
@@ -91,10 +86,17 @@ def rule_words(graph: StageGraph, edge: Edge) -> str:
     broadcast = [axis for axis in down if axis not in edge.matched and axis != edge.axis]
     words = [f"axis {edge.axis}"] if edge.axis is not None else []
     words += [f"match {' × '.join(edge.matched)}"] if edge.matched else []
-    words += [f"pick {axis} = {point}" for axis, point in edge.picked.items()]
+    words += [f"pick {text}" for text in picked_points(edge)]
     words += [f"gather {' × '.join(edge.gathered)}"] if edge.gathered else []
     words += [f"broadcast over {' × '.join(broadcast)}"] if broadcast and edge.axis is None else []
     return ", ".join(words)
+
+
+def picked_points(edge: Edge) -> Iterator[str]:
+    """The points that `at` picks: `trial = best`, or by parameter where an axis has several."""
+    for axis, point in edge.picked.items():
+        named = point if isinstance(point, Mapping) else {axis: point}
+        yield from (f"{name} = {value}" for name, value in named.items())
 
 
 def _arrows(graph: StageGraph) -> Iterator[Arrow]:

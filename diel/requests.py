@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from diel.paths import RunPaths
 
+FRESH = 2.0
+"""Seconds for which a request counts as new: more than a tick of any file system's clock."""
+
 
 @dataclass(frozen=True)
 class Cancel:
@@ -58,8 +61,14 @@ def read_cancels(paths: RunPaths, since: float = 0.0) -> list[Cancel]:
 
 
 def changed(paths: RunPaths) -> float:
-    """When the last request was made: cheap to ask often."""
+    """When the last request was made: cheap to ask often, and the same while there is nothing new.
+
+    A file system's clock is coarse: another request may come within the same tick, so that for a
+    while after each, every answer is a new one.
+    """
     try:
-        return os.stat(paths.requests).st_mtime
+        made = os.stat(paths.requests).st_mtime
     except FileNotFoundError:
         return 0.0
+    now = time.time()
+    return now if abs(now - made) < FRESH else made

@@ -1,4 +1,4 @@
-"""Results of a run as a table: a column an axis parameter, a column an output."""
+"""A table of results, and how it is printed: for people, as CSV, as a Parquet file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import csv
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from diel.controller.results import Artifact, output_of, outputs_of
-from diel.domain import Domain
-from diel.errors import DielError, UsageError, did_you_mean
-from diel.journal.segment import Record
-from diel.results import Recorded
+from diel.controller.results import Artifact
+from diel.errors import DielError
 
 NARROW = 40
 """Characters of a cell that are shown; CSV and JSON have all."""
@@ -35,159 +32,16 @@ class Table:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    stage: str
-    output: str | None
-    """None for all that the stage made."""
-
-
-# --- which rows and columns -----------------------------------------------------------------------
-
-
-def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -> Table:
-    """The outputs `STAGE.VALUE` (or `STAGE`, for all of its own) of a run, joined along shared axes.
-
-    A row is a task of the stage that has all the axes; what other stages made is repeated along
-    the axes that they lack. Tasks without a result have no row, or an empty cell where they are not
-    what the rows are. Raises UsageError for a stage or output that is not there, and where no stage
-    has all axes.
-    """
-    uses = [_parse(run, word) for word in wanted]
-    stages = list(dict.fromkeys(use.stage for use in uses))
-    records = {stage: run.records(stage) for stage in stages}
-    main = _widest(run, stages)
-    columns = _columns(run, uses, records)
-    parameters = run.parameters(main)
-    cells = [_Column(run, main, stage, output, records[stage]) for stage, output in columns]
-    indices = sorted(records[main])[:limit]
-    rows = [
-        (*_point(run, main, index, parameters), *(cell.value(index) for cell in cells)) for index in indices
-    ]
-    names = (*parameters, *(f"{stage}.{output}" for stage, output in columns))
-    return Table(names, rows, {stage: text for stage in stages if (text := _missing(run, stage))})
-
-
-def _parse(run: Recorded, word: str) -> _Wanted:
-    stage, dot, output = word.partition(".")
-    stages = run.workflow.stages
-    if stage not in stages:
-        hint = did_you_mean(stage, stages) or f"stages: {', '.join(stages)}"
-        raise UsageError(f"{run.paths.run_id} has no stage '{stage}'; {hint}")
-    if dot and not output:
-        raise UsageError(f"'{word}': expected STAGE.VALUE, or STAGE alone for all its values")
-    return _Wanted(stage, output or None)
-
-
-def _widest(run: Recorded, stages: Sequence[str]) -> str:
-    """The stage whose axes are all that are needed; raises UsageError where there is none."""
-    over = {stage: run.workflow.stages[stage].over for stage in stages}
-    widest = max(stages, key=lambda stage: len(over[stage]))
-    for stage in stages:
-        if not set(over[stage]) <= set(over[widest]):
-            own = ", ".join(over[stage])
-            raise UsageError(
-                f"'{stage}' runs over {own}, '{widest}' over {', '.join(over[widest])}: neither has all "
-                "axes of the other, so their results make no common rows; ask for them one at a time"
-            )
-    return widest
-
-
-def _columns(
-    run: Recorded, uses: Sequence[_Wanted], records: Mapping[str, Mapping[int, Record]]
-) -> list[tuple[str, str]]:
-    columns: dict[tuple[str, str], None] = {}
-    for use in uses:
-        made = _made(records[use.stage].values())
-        if use.output is None:
-            columns.update(dict.fromkeys((use.stage, output) for output in made))
-        elif use.output in made:
-            columns[(use.stage, use.output)] = None
-        elif use.output not in run.parameters(use.stage):  # an axis parameter has its column already
-            raise UsageError(_no_output(run, use.stage, use.output, made))
-    return list(columns)
-
-
-def _no_output(run: Recorded, stage: str, output: str, made: Sequence[str]) -> str:
-    if not made:
-        counts = run.history.stage(stage).counts()
-        states = (
-            ", ".join(f"{number} {state}" for state, number in counts.items() if number) or "no tasks yet"
-        )
-        return f"{run.paths.run_id}: '{stage}' has no results ({states}); `diel explain` tells why"
-    hint = did_you_mean(output, made) or f"it makes: {', '.join(made)}"
-    return f"'{stage}' made no '{output}'; {hint}"
-
-
-def _made(records: Iterable[Record]) -> list[str]:
-    """The outputs that a stage's tasks made, in the order in which they first came."""
-    return list(dict.fromkeys(name for record in records for name in outputs_of(record)))
-
-
-def _point(run: Recorded, stage: str, index: int, parameters: Sequence[str]) -> tuple[Any, ...]:
-    point = run.point(stage, index)
-    return tuple(point[name] for name in parameters)
-
-
-@dataclass(frozen=True)
-class _Column:
-    """One output, read for the rows of another stage."""
-
-    run: Recorded
-    main: str
-    stage: str
-    output: str
-    records: Mapping[int, Record]
-
-    def value(self, row: int) -> Any:
-        """The cell of a row; None where the task made none."""
-        record = self.records.get(self._index(row))
-        if record is None:
-            return None
-        try:
-            return output_of(record, self.output, self.run.paths.root)
-        except KeyError:
-            return None
-
-    def _index(self, row: int) -> int:
-        if self.stage == self.main:
-            return row
-        mine, rows = self._domain(self.stage), self._domain(self.main)
-        place = rows.coordinates(row)
-        index = mine.index({axis: place[axis] for axis in mine.axes})
-        return -1 if index is None else index
-
-    def _domain(self, stage: str) -> Domain:
-        domain = self.run.domain(stage)
-        assert domain is not None, "a stage with results has axes that are known"
-        return domain
-
-
-def _missing(run: Recorded, stage: str) -> str:
-    counts = run.history.stage(stage).counts()
-    lost = {state: n for state, n in counts.items() if n and state not in ("done", "cached")}
-    if not lost:
-        return ""
-    total = sum(counts.values())
-    return f"{sum(lost.values()):,} of {total:,} tasks of '{stage}' have no result: " + ", ".join(
-        f"{number:,} {state}" for state, number in lost.items()
-    )
-
-
-def summarize(run: Recorded) -> Table:
-    """What a run has results of: a row an output."""
-    rows: list[tuple[Any, ...]] = []
-    for stage, spec in run.workflow.stages.items():
-        records = run.records(stage)
-        total = run.history.stage(stage).total
-        for output in _made(records.values()):
-            holder = next(index for index in sorted(records) if output in outputs_of(records[index]))
-            value = output_of(records[holder], output, run.paths.root)
-            rows.append((f"{stage}.{output}", " × ".join(spec.over), f"{len(records):,} of {total:,}", value))
-    return Table(("output", "axes", "results", "first"), rows, {})
-
-
 # --- writing --------------------------------------------------------------------------------------
+
+
+def json_value(value: Any) -> Any:
+    """A value as strict JSON has it: there, infinity and not-a-number are null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: json_value(item) for key, item in value.items()}
+    return [json_value(item) for item in value] if isinstance(value, list) else value
 
 
 def write_csv(table: Table, file: TextIO) -> None:
@@ -225,8 +79,8 @@ def _arrow_column(pyarrow: Any, values: list[Any]) -> Any:
     plain = [str(value) if type(value) is Artifact else value for value in values]
     try:
         return pyarrow.array(plain)
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError):
-        texts = [None if value is None else json.dumps(value, ensure_ascii=False) for value in plain]
+    except (ValueError, TypeError, OverflowError):
+        texts = [None if value is None else json.dumps(value) for value in plain]
         return pyarrow.array(texts)
 
 

@@ -103,7 +103,7 @@ def test_values_that_are_no_numbers_are_kept(take: Take) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_neither_json_nor_a_file_is_refused_by_name(take: Take, value: Any) -> None:
-    with pytest.raises(ModuleError, match="output 'odd|the values cannot be written as JSON"):
+    with pytest.raises(ModuleError, match=r"output 'odd|the values cannot be written as JSON"):
         take(odd=value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -164,7 +165,7 @@ def test_each_edge_of_a_named_cycle_is_there(ring: list[str]) -> None:
     named = flaw.message.rpartition(": ")[2].split(" -> ")
     assert named[0] == named[-1] == "p"
     assert sorted(named[1:]) == sorted(ring)
-    assert all(after[down] == [up] for up, down in zip(named[:-1], named[1:], strict=True))
+    assert all(after[down] == [up] for up, down in pairwise(named))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +303,7 @@ def test_the_critical_path_is_the_longest_chain(after: dict[str, list[str]], dat
     graph = built({name: {"after": others} for name, others in after.items()}, {})
     seconds = {name: float(data.draw(st.integers(1, 100))) for name in after}
     path = graph.critical_path(seconds)
-    assert all(up in after[down] for up, down in zip(path[:-1], path[1:], strict=True))
+    assert all(up in after[down] for up, down in pairwise(path))
     longest: dict[str, float] = {}
     for name in graph.order:
         longest[name] = seconds[name] + max((longest[o] for o in after[name]), default=0.0)

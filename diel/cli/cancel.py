@@ -40,7 +40,7 @@ def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool
     reader = open_reader(paths)
     status = fold_status(paths, reader)
     if status.state.ended:
-        raise UsageError(f"{paths.run_id} has {status.state} already; there is nothing to cancel")
+        raise UsageError(f"{paths.run_id} has ended already ({status.state}); there is nothing to cancel")
     wanted = _check(reader, targets)
     if status.alive:
         _ask(paths, reader, wanted, no_wait=no_wait)

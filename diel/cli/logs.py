@@ -142,13 +142,14 @@ def _made(origin: RunPaths, key: str) -> Record | None:
 
 
 def _find_record(paths: RunPaths, stage: str, index: int, event: str) -> Record:
-    """A record of a task, found without decoding the others. Raises JournalError where it is not there."""
-    wanted = f'"event":"{event}","stage":"{stage}","index":{index},'.encode()
+    """A record of a task, found without decoding most others. Raises JournalError where it is not there."""
+    words = (f'"{event}"'.encode(), f'"index":{index},'.encode())
     found: Record | None = None
     for name in segments(paths.journal):
         with open(paths.journal / name, "rb") as file:
             for line in file:
-                if wanted in line and (record := decode(line)) is not None:
+                record = decode(line) if all(word in line for word in words) else None
+                if record is not None and (record["event"], record["stage"]) == (event, stage):
                     found = record
     if found is None:
         raise JournalError(f"{paths.run_id} has no '{event}' record of {stage}/{index}")
@@ -221,6 +222,7 @@ def _follow(paths: RunPaths, task: str, attempt: int | None, wanted: tuple[str, 
             if begun:
                 output = find_output(reader, f"{name}/{index}", attempt)
                 if followed != output.attempt:
+                    size += sum(_copy(file, stream) for stream, file in files.items())
                     _close(files)  # a new attempt begins with new files
                     followed = output.attempt
                 size += _copy_news(output, wanted, files)

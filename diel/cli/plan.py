@@ -49,7 +49,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     columns = ("stage", "kind", "tasks", "axes", "pool", "each task", "at most", "core-hours")
     yield from render(Table(columns, rows, {}), width=72)
     yield ""
-    yield f"tasks          {tasks_text(plan)}{'' if plan.tasks is not None else ': the run will tell the rest'}"
+    rest = "" if plan.tasks is not None else ": the run will tell the rest"
+    yield f"tasks          {tasks_text(plan)}{rest}"
     yield f"core-hours     {_cost(plan)}"
     yield f"longest chain  {' → '.join(plan.critical_path)}"
     yield f"runs on        site '{plan.site.name}', {plan.capacity} cores, through {EXECUTORS[plan.executor]}"
@@ -92,5 +93,6 @@ def _cost(plan: Plan) -> str:
         return f"at most {plan.core_hours:,.4g}"
     without = [stage.name for stage in plan.stages.values() if stage.seconds is None]
     if without:
-        return f"no bound: {', '.join(without)} {'has' if len(without) == 1 else 'have'} no `walltime` or `timeout`"
+        have = "has" if len(without) == 1 else "have"
+        return f"no bound: {', '.join(without)} {have} no `walltime` or `timeout`"
     return "no bound: the number of tasks is not known before the run"

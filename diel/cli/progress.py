@@ -19,6 +19,7 @@ from typing import Protocol
 import click
 
 from diel.cli.columns import paint
+from diel.cli.hints import here
 from diel.cli.meter import Meter, Row
 from diel.cli.status import failure_lines
 from diel.cli.summary import summary
@@ -95,9 +96,10 @@ class Watch:
         self._known_failures = 0
         self._next = 0.0
         self._run = controller.paths.run_id
+        self._here = here(controller.paths)
 
     def __call__(self, history: History) -> None:
-        if self.interrupted and not self._raised:
+        if self.interrupted and not self._raised and history.ended is None:
             self._raised = True
             self._say(["interrupted: ending what runs; once more to leave at once"])
             raise KeyboardInterrupt
@@ -147,10 +149,10 @@ class Watch:
             if len(self._told) <= MAX_FAILURES:
                 self._say([*failure_lines(record), paint(self._hint(record), dim=True)])
             elif len(self._told) == MAX_FAILURES + 1:
-                self._say([f"more tasks failed; `diel status {self._run} --all` shows them"])
+                self._say([f"more tasks failed; `diel status {self._run} --all{self._here}` shows them"])
 
     def _hint(self, record: Record) -> str:
-        return f"    diel logs {self._run} {task_of(record)}"
+        return f"    diel logs {self._run} {task_of(record)}{self._here}"
 
 
 @contextmanager

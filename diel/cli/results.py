@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,8 +13,8 @@ from diel.cli.options import json_option, runs_option
 from diel.cli.words import run_and_rest
 from diel.errors import UsageError
 from diel.paths import runs_dir
-from diel.results import Recorded
-from diel.table import Table, make_table, render, summarize, write_csv, write_parquet
+from diel.results import Recorded, make_table, summarize
+from diel.table import Table, json_value, render, write_csv, write_parquet
 
 
 @click.command("results")
@@ -50,9 +51,11 @@ def command(
         write_parquet(table, parquet)
         click.echo(f"{parquet}: {len(table.rows):,} rows of {', '.join(table.columns)}")
     elif as_csv:
-        write_csv(table, sys.stdout)
+        file = io.StringIO()
+        write_csv(table, file)
+        click.echo(file.getvalue().encode("utf-8", "surrogateescape"), nl=False)
     elif as_json:
-        click.echo(json.dumps(_document(run, table), ensure_ascii=False))
+        click.echo(json.dumps(_document(run, table)))
     else:
         _print(run, table, bool(wanted))
     for text in table.missing.values():
@@ -60,11 +63,11 @@ def command(
     return 0
 
 
-def _document(run: Recorded, table: Table) -> dict[str, object]:
+def _document(run: Recorded, table: Table) -> dict[str, Any]:
     return {
         "run": run.paths.run_id,
         "columns": list(table.columns),
-        "rows": list(table.mappings()),
+        "rows": [{name: json_value(cell) for name, cell in row.items()} for row in table.mappings()],
         "missing": dict(table.missing),
     }
 

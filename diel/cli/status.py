@@ -22,6 +22,7 @@ from diel.cli.columns import (
     tasks_text,
     width_of,
 )
+from diel.cli.hints import here
 from diel.cli.options import _complete_run as complete_run
 from diel.cli.options import json_option, runs_option
 from diel.cli.words import run_and_rest
@@ -112,7 +113,7 @@ def command(
         status = read_status(paths, reader)
         if stage is not None:
             return status, _stage_view(status, reader, stage, state, as_json, show_all)
-        return status, json.dumps(status.document()) if as_json else _run_view(status, show_all)
+        return status, json.dumps(status.document()) if as_json else _run_view(status, here(paths), show_all)
 
     if watch:
         status = _watch(view, interval, redraw=not as_json and sys.stdout.isatty())
@@ -153,11 +154,11 @@ def _fit(text: str, height: int) -> str:
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def _run_view(status: Status, show_all: bool) -> str:
+def _run_view(status: Status, where: str, show_all: bool) -> str:
     lines = [*_head(status), "", *_table(status)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
-    lines += _failures(status, show_all)
-    lines += _next_step(status)
+    lines += _failures(status, where, show_all)
+    lines += _next_step(status, where)
     return "\n".join(lines)
 
 
@@ -204,10 +205,12 @@ def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
 
 
 def _mean(seconds: float) -> str:
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f}µs"
     return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(seconds)
 
 
-def _failures(status: Status, show_all: bool) -> list[str]:
+def _failures(status: Status, where: str, show_all: bool) -> list[str]:
     if not status.failures:
         return []
     shown = status.failures if show_all else status.failures[:SHOWN_FAILURES]
@@ -216,8 +219,8 @@ def _failures(status: Status, show_all: bool) -> list[str]:
         lines += failure_lines(record)
     failed = status.count(TaskState.FAILED)
     if failed > len(shown):
-        kept = len(status.failures)
-        how = f"`diel status {status.run} --all` shows {'all' if kept == failed else f'the first {kept}'}"
+        most = "all" if len(status.failures) == failed else f"the first {len(status.failures)}"
+        how = f"`diel status {status.run} --all{where}` shows {most}"
         lines.append(f"{failed - len(shown)} more failed" + (f"; {how}" if not show_all else ""))
     return lines
 
@@ -233,13 +236,14 @@ def failure_lines(record: dict[str, object]) -> list[str]:
     return lines
 
 
-def _next_step(status: Status) -> list[str]:
+def _next_step(status: Status, where: str) -> list[str]:
     run = status.run
     if status.state == RunState.FAILED and status.failures:
         task = task_of(status.failures[0])
-        return ["", f"next: `diel explain {run} {task}`, `diel logs {run} {task}`, `diel resume {run}`"]
+        steps = (f"explain {run} {task}", f"logs {run} {task}", f"resume {run}")
+        return ["", "next: " + ", ".join(f"`diel {step}{where}`" for step in steps)]
     if status.state in (RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED):
-        return ["", f"next: `diel resume {run}` goes on with it"]
+        return ["", f"next: `diel resume {run}{where}` goes on with it"]
     return []
 
 

@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 
 from diel.cli.columns import columns, paint, paint_state, printable, shorten
+from diel.cli.hints import here
 from diel.controller.controller import Controller
 from diel.controller.results import artifact_path
 from diel.journal.segment import Record
-from diel.paths import runs_dir
 from diel.states import RunState, TaskState
 from diel.status import task_of, void_reasons
 from diel.values import format_duration
@@ -43,19 +43,18 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
 
 def _next_steps(controller: Controller, state: RunState) -> list[str]:
     """Commands that lead on, aligned with what they do."""
-    where = controller.paths.root.parent
-    here = f" --runs {where}" if where != runs_dir().absolute() else ""
+    where = here(controller.paths)
     run = controller.paths.run_id
     steps: list[tuple[str, str]] = []
     if state is RunState.SUCCEEDED:
-        steps.append((f"diel results {run} {_example(controller)}{here}", "prints results as a table"))
+        steps.append((f"diel results {run} {_example(controller)}{where}", "prints results as a table"))
     elif state is RunState.FAILED and controller.history.failures:
         task = task_of(next(iter(controller.history.failures.values())))
-        steps.append((f"diel explain {run} {task}{here}", "tells why it failed"))
-        steps.append((f"diel logs {run} {task}{here}", "shows what it printed"))
+        steps.append((f"diel explain {run} {task}{where}", "tells why it failed"))
+        steps.append((f"diel logs {run} {task}{where}", "shows what it printed"))
     if state is not RunState.SUCCEEDED:
         again = "tries again what failed" if state is RunState.FAILED else "goes on where it stopped"
-        steps.append((f"diel resume {run}{here}", again))
+        steps.append((f"diel resume {run}{where}", again))
     return ["", *columns([[f"  {step}", paint(why, dim=True)] for step, why in steps])]
 
 
@@ -81,9 +80,10 @@ def _values(controller: Controller) -> list[str]:
         rows = []
         for index in range(stage.size):
             if stage.history.state(index).good:
-                record = controller.results.record(name, index)
-                rows.append({**stage.point(index), **_outputs(controller, record)})
-        if rows and any(rows):
+                outputs = _outputs(controller, controller.results.record(name, index))
+                if outputs:
+                    rows.append({**stage.point(index), **outputs})
+        if rows:
             lines += ["", paint(name, bold=True), *_value_lines(rows)]
     return lines
 

@@ -54,6 +54,7 @@ class Finder:
         for index in stage.candidates(time.monotonic()):
             resolved = self._examine(stage, index)
             if resolved is not None:
+                stage.history.set(index, TaskState.READY)  # it may stand in line twice: once for each edge
                 tasks.append((index, resolved))
             if len(tasks) >= wanted or time.monotonic() > until:
                 break

@@ -10,6 +10,8 @@ from diel.controller.dispatcher import Dispatcher, Sent, reset
 from diel.controller.ledger import Ledger
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
+from diel.journal.history import Attempt
+from diel.journal.history import Attempt
 from diel.journal.segment import Record
 from diel.states import FailureClass, TaskState
 from diel.worker.bundle import Report
@@ -82,9 +84,20 @@ class Intake:
             attempt = stage.history.under_way.get(index)
             if attempt is not None and attempt.state == TaskState.RUNNING:
                 del self._dispatcher.in_flight[(stage.name, index)]
-                self._lose(stage, index, f"its worker was lost: {_first_line(error)}")
+                if not self._ran_out_of_time(stage, index, attempt):
+                    self._lose(stage, index, f"its worker was lost: {_first_line(error)}")
             else:
                 self._dispatcher.take_back(stage, number, [index])
+
+    def _ran_out_of_time(self, stage: StageRun, index: int, attempt: Attempt) -> bool:
+        """Takes a worker that ended with a task beyond its timeout as ended by that."""
+        limit = stage.spec.timeout
+        if limit is None or time.time() - attempt.time < limit:
+            return False
+        message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"
+        record = {"class": FailureClass.TIMEOUT, "message": message, "attempt": attempt.number}
+        self._retry_or_fail(stage, index, record)
+        return True
 
     def _lose(self, stage: StageRun, index: int, message: str) -> None:
         """A worker ended under a task: not the task's fault, but not for ever."""

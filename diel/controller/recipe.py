@@ -162,6 +162,9 @@ class Recipe:
         for name, path in outputs.items():
             _check_inside(name, path)
         env = {name: template.text_value(scope) for name, template in self.env.items()}
+        for name, text in env.items():
+            if "\0" in text:
+                raise ModuleError(f"env '{name}': a variable cannot hold a NUL character")
         key, parts = self._key(scope, point, inputs)
         return Resolved(params, inputs, self._command(scope), outputs, env, key, parts)
 

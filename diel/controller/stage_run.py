@@ -79,7 +79,9 @@ class StageRun:
     def candidates(self, now: float) -> Iterator[int]:
         """Tasks in line that have not begun, one at a time."""
         while self._delayed and self._delayed[0][0] <= now:
-            yield heapq.heappop(self._delayed)[1]
+            index = heapq.heappop(self._delayed)[1]
+            if self.history.state(index) == TaskState.WAITING:
+                yield index
         while self._pending:
             for index in self._pending[0]:
                 if self.history.state(index) == TaskState.WAITING:

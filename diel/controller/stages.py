@@ -66,7 +66,17 @@ class Stages:
             if group is not None and link.down.domain is not None:
                 link.down.look_at(link.dependents(group))
         if stage.complete:
+            self._wake_empty_groups(stage)
             self._open_known()
+
+    def _wake_empty_groups(self, stage: StageRun) -> None:
+        """Looks at tasks that wait for combinations of points which do not exist: no end tells them."""
+        assert stage.domain is not None
+        if stage.size and all(factor.rows is None for factor in stage.domain.factors):
+            return
+        for link in self.out_of[stage.name]:
+            if link.down.domain is not None:
+                link.down.look_at(range(link.down.size))
 
     def _open_known(self) -> None:
         """Opens the stages whose axes have become known; one may make another's axis known."""
@@ -125,6 +135,8 @@ class Stages:
         self._count_ended(stage)
         if all(link.up.ended or link.up.complete for link in self.into[stage.name]):
             stage.look_at(range(stage.size))
+        if stage.complete:
+            self._wake_empty_groups(stage)
 
     def _count_ended(self, stage: StageRun) -> None:
         """Takes in what an earlier controller's journal says of the tasks."""

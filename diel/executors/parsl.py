@@ -94,7 +94,7 @@ def _htex(workers: int) -> HighThroughputExecutor:
         max_workers_per_node=workers,
         cores_per_worker=1e-6,  # the pool's size is max_workers_per_node, whatever the machine has
         heartbeat_period=1,  # also how soon Parsl starts a worker in place of a dead one
-        heartbeat_threshold=30,
+        heartbeat_threshold=60,  # so long may tasks go on after their controller was killed
         prefetch_capacity=workers,  # the next bundle waits beside the worker, not a round trip away
         poll_period=10,
         encrypted=True,

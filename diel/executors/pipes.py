@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
 import threading
 from queue import Empty, SimpleQueue
-from typing import cast
 
 from diel.errors import DielError
+
+LENGTH = 8
+"""Bytes before a report that tell how long it is."""
+CHUNK = 1024 * 1024
 
 
 class WorkerLost(DielError):
@@ -35,12 +39,12 @@ class Pipes:
         if self._stopped:
             raise WorkerLost("the run is being stopped")
         process = self._process()
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
         try:
             pickle.dump(packed, process.stdin)
             process.stdin.flush()
-            return cast("bytes", pickle.load(process.stdout))
-        except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+            return _receive(process)
+        except (EOFError, OSError, ValueError) as error:
             process.kill()
             raise WorkerLost(f"worker process {process.pid} ended with {process.wait()}") from error
 
@@ -76,3 +80,28 @@ class Pipes:
                 with contextlib.suppress(OSError):
                     if pipe is not None:
                         pipe.close()
+
+
+def _receive(process: subprocess.Popen[bytes]) -> bytes:
+    """The worker's next report: eight bytes that give its length, then itself.
+
+    Raises EOFError as soon as the process is gone: the pipe alone does not tell, for a child that a
+    module forked may hold its other end open.
+    """
+    assert process.stdout is not None
+    pipe = process.stdout.fileno()
+    gone = os.pidfd_open(process.pid)
+    try:
+        watch = select.poll()
+        watch.register(pipe, select.POLLIN)
+        watch.register(gone, select.POLLIN)
+        data = bytearray()
+        while len(data) < LENGTH or len(data) < LENGTH + int.from_bytes(data[:LENGTH]):
+            ready = [number for number, _ in watch.poll()]
+            chunk = os.read(pipe, CHUNK) if pipe in ready else b""
+            if not chunk:
+                raise EOFError
+            data += chunk
+    finally:
+        os.close(gone)
+    return bytes(data[LENGTH:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,7 @@ from diel.explain.advice import next_step
 from diel.explain.change import why_computed
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
-from diel.journal.history import spread
+from diel.journal.history import Attempt, spread
 from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.states import RunState, TaskState
@@ -33,7 +33,8 @@ def explain_run(run: Recorded, stage: str | None = None) -> dict[str, Any]:
         "failures": [failure for name in stages for failure in _failures(run, name)],
         "skipped": [skip for name in stages for skip in _skips(view, name)],
         "waiting": [wait for name in stages if (wait := _waiting(view, name)) is not None],
-        "running": [task for name in stages for task in _running(run, name)],
+        "running": [task for name in stages for task in _running(name, run.history.stage(name).under_way)],
+        "lost": [task for name in stages for task in _running(name, run.lost(name))],
     }
     document["computed"] = [told for name in stages if (told := _computed(view, name)) is not None]
     return document
@@ -145,10 +146,9 @@ def _waiting_text(run: Recorded, axes: list[dict[str, str]], waits: list[Wait]) 
     return "waits for a free worker"
 
 
-def _running(run: Recorded, stage: str) -> list[dict[str, Any]]:
+def _running(stage: str, under_way: Mapping[int, Attempt]) -> list[dict[str, Any]]:
     """The attempts under way, the longest first."""
     now = time.time()
-    under_way = run.history.stage(stage).under_way
     found = [
         {
             "task": f"{stage}/{index}",

@@ -90,9 +90,6 @@ def _story(
             return {"why": _skipped(view, stage, index)}
         case TaskState.CANCELLED:
             return {"why": ["it was cancelled"], "next": f"`diel resume {view.run.paths.run_id}` goes on"}
-        case TaskState.RUNNING | TaskState.QUEUED if view.run.state == RunState.INTERRUPTED:
-            why = f"it was {state.label} when the controller went away"
-            return {"why": [why], "next": f"`diel resume {view.run.paths.run_id}` goes on"}
         case TaskState.RUNNING:
             return {"why": [_since(view.run, stage, index)]}
         case TaskState.QUEUED:
@@ -129,9 +126,8 @@ def _skipped(view: View, stage: str, index: int) -> list[str]:
             told.append(f"`at` picks a point that '{link.up.name}' does not have")
             continue
         if not bad:
-            told.append(
-                f"'{link.up.name}' was never made: {view.run.void.get(link.up.name, 'its axes are not known')}"
-            )
+            why = view.run.void.get(link.up.name, "its axes are not known")
+            told.append(f"'{link.up.name}' was never made: {why}")
             continue
         named = ", ".join(f"{link.up.name}/{i} ({link.up.history.state(i).label})" for i in bad[:SHOWN])
         more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
@@ -160,8 +156,10 @@ def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]])
         return {"why": [f"waits for {wait}" for wait in waits], "waits_for": [asdict(wait) for wait in waits]}
     run = view.run
     if run.state == RunState.INTERRUPTED:
+        lost = run.lost(stage).get(index)
+        under_way = f"it was {lost.state.label} when the controller went away" if lost is not None else ""
         return {
-            "why": ["nothing hinders it, but its controller is gone"],
+            "why": [under_way or "nothing hinders it, but its controller is gone"],
             "next": f"`diel resume {run.paths.run_id}` goes on",
         }
     if attempts and attempts[-1]["state"] == "failed":
@@ -174,7 +172,7 @@ def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]])
 
 
 def _inputs(view: View, stage: str, index: int) -> dict[str, dict[str, Any]]:
-    """By name: where each input comes from, by which rule, from how many tasks; its value where it is there."""
+    """By name: where each input comes from, by which rule, from how many tasks, and its value."""
     found: dict[str, dict[str, Any]] = {}
     for link in view.into(stage):
         edge = link.edge

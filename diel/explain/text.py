@@ -30,7 +30,10 @@ def render_run(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"{skip['stage']}: {_skip(skip)}"
     if document["running"]:
         yield ""
-        yield from _running(document["running"])
+        yield from _running("running", document["running"])
+    if document["lost"]:
+        yield ""
+        yield from _running("running when the controller went away", document["lost"])
     for wait in document["waiting"]:
         yield ""
         count = "its tasks" if wait["count"] is None else _tasks(wait["count"])
@@ -86,8 +89,8 @@ def _skip(skip: Mapping[str, Any]) -> str:
     return f"{_tasks(skip['count'])} skipped: '{skip['cause']}', which they read, has no result{roots}"
 
 
-def _running(running: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield f"running: {_tasks(len(running))}"
+def _running(title: str, running: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"{title}: {_tasks(len(running))}"
     for task in running[: 2 * SHOWN]:
         again = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
         yield f"    {task['task']} for {format_duration(task['seconds'])}{again} ({task['worker']})"

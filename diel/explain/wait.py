@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from diel.controller.link import Link
+from diel.drawing import picked_points
 from diel.explain.view import View
 from diel.states import TaskState
 
@@ -34,7 +35,8 @@ class Wait:
         if self.total == 1 and self.tasks:
             return f"{self.tasks[0]} ({', '.join(self.states)})"
         states = ", ".join(f"{number:,} {state}" for state, number in self.states.items())
-        return f"{self.open:,} of {self.total:,} tasks of {self.stage} ({states})"
+        named = f": {', '.join(self.tasks)}" if self.open == len(self.tasks) else ""
+        return f"{self.open:,} of {self.total:,} tasks of {self.stage} ({states}{named})"
 
 
 def rule_of(link: Link) -> str:
@@ -45,7 +47,7 @@ def rule_of(link: Link) -> str:
         words.append(f"makes axis {edge.axis}")
     if edge.matched:
         words.append(f"matches {', '.join(edge.matched)}")
-    words += [f"picks {axis} = {point}" for axis, point in edge.picked.items()]
+    words += [f"picks {text}" for text in picked_points(edge)]
     if edge.gathered:
         words.append(f"gathers {', '.join(edge.gathered)}")
     broadcast = [axis for axis in link.down.spec.over if axis not in edge.matched and axis != edge.axis]

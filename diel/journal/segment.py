@@ -18,6 +18,7 @@ from diel.errors import JournalError
 Record = dict[str, Any]
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_encode_ascii = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class SegmentWriter:
@@ -46,7 +47,7 @@ class SegmentWriter:
         try:
             data = "".join([_encode(record) + "\n" for record in records]).encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # half a surrogate pair, which only an escape can write
-            data = "".join([json.dumps(record) + "\n" for record in records]).encode("ascii")
+            data = "".join([_encode_ascii(record) + "\n" for record in records]).encode("ascii")
         offset = self._size
         try:
             written = os.write(self._file, data)
@@ -84,7 +85,7 @@ def decode(line: bytes) -> Record | None:
     """The record of a line, or None where it is no JSON object with an event."""
     try:
         record = json.loads(line.decode("utf-8", "surrogateescape"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and "event" in record else None
 

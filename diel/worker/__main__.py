@@ -27,7 +27,8 @@ def main() -> None:
     try:
         while True:
             packed: bytes = pickle.load(source)
-            pickle.dump(run_bundle(packed), target)
+            report = run_bundle(packed)
+            target.write(len(report).to_bytes(8) + report)
             target.flush()
     except EOFError:
         os._exit(0)  # at once: a thread that a module left behind must not hold the worker

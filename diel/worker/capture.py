@@ -31,8 +31,11 @@ class Capture:
     def _open(self, number: int) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         opened = os.open(self._paths[number], flags, 0o600)
-        os.dup2(opened, number, inheritable=True)
-        os.close(opened)
+        if opened == number:  # it had been closed, so that the new file took its place
+            os.set_inheritable(number, True)
+        else:
+            os.dup2(opened, number, inheritable=True)
+            os.close(opened)
 
     def _restore(self) -> None:
         """Flushes Python's streams; a task that closed or replaced them did so for itself alone."""

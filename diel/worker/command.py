@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,9 +20,6 @@ from diel.worker.watchdog import Watchdog, Watched
 
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
 _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
-MAX_WORDS = 2 * 1024 * 1024
-MAX_WORD = 128 * 1024
-"""Bytes that Linux takes for all words of a command line (about), and for one."""
 
 
 def run_command(
@@ -51,7 +49,6 @@ def run_command(
 
 def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched: Watched) -> None:
     """Runs a program to its end in a process group of its own. Raises Failure unless it exits with 0."""
-    _check_length(words)
     program = _find(words[0], env.get("PATH", os.defpath))
     if program is None:
         raise Failure(FailureClass.LAUNCH, f"no program '{words[0]}' on PATH")
@@ -60,8 +57,7 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched
             program, words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET
         )
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise Failure(FailureClass.LAUNCH, f"cannot start '{words[0]}': {reason}") from error
+        raise _not_started(words, error) from error
     watched.group = child
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     with dog.lock:
@@ -77,14 +73,17 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched
         raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
 
 
-def _check_length(words: tuple[str, ...]) -> None:
-    sizes = [len(word.encode("utf-8", "surrogateescape")) for word in words]
-    if max(sizes) > MAX_WORD or sum(sizes) > MAX_WORDS:
-        raise Failure(
-            FailureClass.LAUNCH,
-            f"the command line is {sum(sizes)} bytes long, more than the system takes; "
-            "read a long list from the file DIEL_INPUTS instead",
+def _not_started(words: tuple[str, ...], error: OSError | ValueError) -> Failure:
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        size = sum(len(word.encode("utf-8", "surrogateescape")) for word in words)
+        message = (
+            f"the command line is {size} bytes in {len(words)} words, more than the system takes; "
+            "read a long list or text from the file DIEL_INPUTS or DIEL_PARAMS instead"
         )
+    else:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        message = f"cannot start '{words[0]}': {reason}"
+    return Failure(FailureClass.LAUNCH, message)
 
 
 @cache

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pickle
 import shutil
+import signal
 import socket
 import sys
 import threading
@@ -61,6 +62,8 @@ class Worker:
         self._bundle: Bundle | None = None
         self._attempt: tuple[Job, Request, float] | None = None
         self.dog = Watchdog(self.paths, self._release_rest, self._give_up)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self.dog.end_now)
 
     def run(self, bundle: Bundle) -> Report:
         """Runs a bundle's tasks until they are done or the bundle's time slice is over."""

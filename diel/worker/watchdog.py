@@ -6,6 +6,7 @@ the worker ends with it: the failure is committed first, and Parsl starts anothe
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import threading
@@ -23,6 +24,8 @@ TICK = 0.2
 """Seconds between two looks."""
 RELEASE_AFTER = 1.0
 """Seconds that one task may take before the rest of its bundle is handed back."""
+LATE = 3.0
+"""Seconds beyond its timeout after which a function is ended that does not even let this thread run."""
 EXIT_CODE = 70
 """Exit code of a worker that ended together with its task."""
 
@@ -62,9 +65,23 @@ class Watchdog:
 
     def begin(self, watched: Watched) -> None:
         self._watched = watched
+        if watched.in_process and watched.timeout is not None:
+            # A function in C may keep the interpreter, and so this thread, from running. The thread
+            # behind this call needs no interpreter.
+            faulthandler.dump_traceback_later(watched.timeout + LATE, exit=True, file=2)
 
     def end(self) -> None:
+        if self._watched is not None and self._watched.in_process:
+            faulthandler.cancel_dump_traceback_later()
         self._watched = None
+
+    def end_now(self, *_: object) -> None:
+        """Ends the running command and this process: what SIGTERM asks for. Nothing is committed."""
+        watched = self._watched
+        if watched is not None and watched.group is not None:
+            signal_group(watched.group, signal.SIGKILL)
+        kill_children()
+        os._exit(128 + signal.SIGTERM)
 
     def _run(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -221,7 +222,7 @@ def test_ranges_and_spread_undo_each_other(indices: set[int]) -> None:
     packed = ranges(sorted(indices))
     assert list(spread(packed)) == sorted(indices)
     assert all(first <= last for first, last in packed)
-    assert all(before[1] + 1 < behind[0] for before, behind in zip(packed[:-1], packed[1:], strict=True))
+    assert all(before[1] + 1 < behind[0] for before, behind in pairwise(packed))
 
 
 @pytest.mark.parametrize("count", [1, 1_000_000])

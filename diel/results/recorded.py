@@ -5,6 +5,8 @@ Nothing here writes, asks a scheduler or needs the controller to live.
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +17,7 @@ from diel.controller.results import Artifact, output_of
 from diel.domain import Domain, Origins, make_domain
 from diel.errors import DielError, SpecError
 from diel.graph import StageGraph, build
-from diel.journal.history import History
+from diel.journal.history import Attempt, History
 from diel.journal.segment import Record, decode, segments
 from diel.lease import is_alive, read_lease
 from diel.load import Document, load_text
@@ -26,7 +28,7 @@ from diel.spec import Workflow
 from diel.states import RunState
 from diel.status import open_reader, run_state, void_reasons
 
-_RESULT = (b'"event":"done"', b'"event":"cached"')
+_MADE = ("values", "artifacts", "run")
 
 
 class Recorded:
@@ -37,6 +39,8 @@ class Recorded:
         self._points: dict[str, Points | None] = {}
         self._domains: dict[str, Domain | None] = {}
         self._origins: dict[str, Origins | None] = {}
+        self._lost: dict[str, dict[int, Attempt]] = {}
+        self._alive = self._taken = False
 
     # --- what was asked for -------------------------------------------------------------------
 
@@ -69,14 +73,30 @@ class Recorded:
 
     @cached_property
     def history(self) -> History:
-        """Raises UsageError where the journal is in a form that this diel cannot read."""
-        return open_reader(self.paths).history
+        """Without a living controller nothing is under way: what was, waits again (see `lost`).
 
-    @cached_property
+        Raises UsageError where the journal is in a form that this diel cannot read.
+        """
+        history = open_reader(self.paths).history
+        held = read_lease(self.paths)
+        self._alive = held is not None and is_alive(*held)
+        self._taken = held is not None
+        if not self._alive:
+            for name, stage in history.stages.items():
+                self._lost[name] = dict(stage.under_way)
+                stage.let_go(verdicts=False)
+        return history
+
+    @property
     def state(self) -> RunState:
         """The run's state; `interrupted` where it is not over and its controller is gone."""
-        held = read_lease(self.paths)
-        return run_state(self.history, held is not None and is_alive(*held), taken=held is not None)
+        history = self.history
+        return run_state(history, self._alive, taken=self._taken)
+
+    def lost(self, stage: str) -> Mapping[int, Attempt]:
+        """The tasks of a stage that were under way when the controller went away."""
+        _ = self.history
+        return self._lost.get(stage, {})
 
     @cached_property
     def void(self) -> dict[str, str]:
@@ -177,34 +197,30 @@ class Recorded:
 
     # --- the journal --------------------------------------------------------------------------
 
-    def lines(self, *needles: bytes) -> Iterator[tuple[str, int, bytes]]:
-        """The lines that hold all these bytes: segment, offset, line.
+    def events(self, *needles: bytes) -> Iterator[tuple[str, Record]]:
+        """The records whose lines hold all these bytes, with their segments.
 
-        Most lines are ruled out before they are decoded, which is what makes a long journal quick.
+        Lines are ruled out before they are decoded, by the last bytes first: that is what makes a long
+        journal quick, so the last ones are best those that few lines hold.
         """
         for name in segments(self.paths.journal):
-            offset = 0
-            with open(self.paths.journal / name, "rb") as file:
-                for line in file:
-                    if all(needle in line for needle in needles):
-                        yield name, offset, line
-                    offset += len(line)
-
-    def events(self, *needles: bytes) -> Iterator[tuple[str, Record]]:
-        """The records of such lines, with their segments."""
-        for name, _, line in self.lines(*needles):
-            record = decode(line)
-            if record is not None:
-                yield name, record
+            for line in _lines_with(self.paths.journal / name, needles[-1]):
+                if all(needle in line for needle in needles[:-1]):
+                    record = decode(line)
+                    if record is not None:
+                        yield name, record
 
     def records(self, stage: str) -> dict[int, Record]:
-        """The committed results of a stage, by index."""
+        """What the tasks of a stage made, by index: their values, artifacts, and the run they are from."""
         found: dict[int, Record] = {}
-        for _, _, line in self.lines(b'"stage":"%s"' % stage.encode()):
-            if any(event in line for event in _RESULT):
-                record = decode(line)
-                if record is not None and _is_result(record, stage):
-                    found[record["index"]] = record
+        mine = b'"stage":"%s"' % stage.encode()
+        for name in segments(self.paths.journal):
+            with open(self.paths.journal / name, "rb") as file:
+                for line in file:
+                    if mine in line and (b'"event":"done"' in line or b'"event":"cached"' in line):
+                        record = decode(line)
+                        if record is not None and _is_result(record, stage):
+                            found[record["index"]] = {k: record[k] for k in _MADE if k in record}
         return found
 
     def record(self, stage: str, index: int) -> Record | None:
@@ -237,6 +253,21 @@ class Recorded:
             if any(first <= index <= last for first, last in record["tasks"]):
                 found = record
         return found
+
+
+def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
+    """The lines of a file that hold these bytes, found without looking at the others."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = data.find(needle)
+            while at >= 0:
+                end = data.find(b"\n", at)
+                if end < 0:
+                    return  # a line that is not whole yet
+                yield data[data.rfind(b"\n", 0, at) + 1 : end]
+                at = data.find(needle, end)
 
 
 def _is_result(record: Record, stage: str) -> bool:

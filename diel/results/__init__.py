@@ -1,0 +1,6 @@
+"""What a run made, read back from its directory."""
+
+from diel.results.recorded import Recorded
+from diel.results.rows import make_table, summarize
+
+__all__ = ["Recorded", "make_table", "summarize"]

@@ -1,0 +1,73 @@
+"""Axes: their files can be read, their tasks counted, and picked points exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.check.asking import checked, the_problem
+
+PICK = """
+axes:
+  a: {axis}
+stages:
+  up: {{command: [run], over: [a], outputs: {{x: {{value: int}}}}}}
+  down: {{command: [echo], inputs: {{x: {{from: up.x, at: {{a: {wanted}}}}}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("axis", "wanted"),
+    [
+        ("{values: [1, 2, 3]}", "2"),
+        ("{linspace: [0, 1, 11]}", "0.3"),
+        ("{zip: {p: [1, 2], q: [x, y]}}", "{q: y}"),
+        ("{range: 1000000000}", "7"),
+    ],
+)
+def test_a_point_that_is_there_can_be_picked(folder: Path, axis: str, wanted: str) -> None:
+    checked(folder, PICK.format(axis=axis, wanted=wanted))
+
+
+@pytest.mark.parametrize(
+    ("axis", "wanted", "hint"),
+    [
+        ("{values: [1, 2, 3]}", "4", "its points: 1, 2, 3"),
+        ("{range: 100}", "100", "its points: 0, 1, 2, 3, 4, …"),
+        ("{zip: {p: [1, 2], q: [x, y]}}", "{r: y}", "its parameters: p, q"),
+        ("{zip: {p: [1, 2], q: [x, y]}}", "1", "its points: (1, 'x'), (2, 'y')"),
+    ],
+)
+def test_a_point_that_is_not_there_is_told_with_those_that_are(
+    folder: Path, axis: str, wanted: str, hint: str
+) -> None:
+    problem = the_problem(folder, PICK.format(axis=axis, wanted=wanted))
+    assert problem.message.startswith("axis 'a' has no point ")
+    assert hint in problem.hint
+    assert problem.key == "stages.down.inputs.x.at.a"
+
+
+def test_a_file_of_points_is_counted_and_its_columns_are_names(folder: Path) -> None:
+    (folder / "p.csv").write_text("x,y\n1,2\n3,4\n")
+    text = 'axes: {p: {file: p.csv}}\nstages:\n  s: {command: [echo, "${{ x + y }}"], over: [p]}\n'
+    assert checked(folder, text).counts == {"p": 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, "cannot read"), ("x\n1,2\n", "p.csv:2: 2 values"), ("x\n", "no points"), ("", "empty")],
+)
+def test_a_file_that_gives_no_points_is_told_at_its_axis(
+    folder: Path, text: str | None, message: str
+) -> None:
+    if text is not None:
+        (folder / "p.csv").write_text(text)
+    problem = the_problem(folder, "axes:\n  p: {file: p.csv}\nstages:\n  s: {command: [echo], over: [p]}\n")
+    assert message in problem.message
+    assert problem.key.startswith("axes.p")
+
+
+def test_more_tasks_than_diel_counts_are_refused(folder: Path) -> None:
+    text = "axes: {a: {range: 100000}, b: {range: 100000}}\nstages: {s: {command: [echo], over: [a, b]}}\n"
+    assert the_problem(folder, text).message == "10,000,000,000 tasks; expected at most 1,000,000,000 a stage"

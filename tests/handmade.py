@@ -1,0 +1,103 @@
+"""A run made by hand from a workflow's text: what a controller and a worker would have left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from diel.journal.history import ranges
+from diel.journal.segment import SegmentWriter
+from diel.paths import RunPaths
+from diel.runs import RunFile
+
+GONE = {"host": socket.gethostname(), "pid": 2**22 + 1, "started": 1.0}
+"""A process that there is not: pids do not go that far."""
+
+
+class Handmade:
+    """A run of a workflow whose text is given; `alive` makes this process its controller."""
+
+    def __init__(
+        self, folder: Path, text: str, name: str = "w-1", *, alive: bool = False, **more: Any
+    ) -> None:
+        self.folder = folder
+        self.paths = RunPaths((folder / "runs" / name).absolute())
+        for path in (self.paths.journal, self.paths.requests, self.paths.tasks, self.paths.captures):
+            path.mkdir(parents=True)
+        self.clock = time.time() - 1000
+        workflow = name.rpartition("-")[0]
+        self.paths.workflow.write_text(
+            f"diel: 1\nname: {workflow}\n{textwrap.dedent(text)}", encoding="utf-8"
+        )
+        run_file = RunFile(
+            run=name,
+            workflow=workflow,
+            source=str(folder / f"{workflow}.yaml"),
+            cwd=str(folder),
+            site="local",
+            hyperparameters=more.pop("hyperparameters", {}),
+            origins=more.pop("origins", {}),
+            created=self.clock,
+            host="here",
+            user="me",
+            diel="0",
+            python="3",
+            **more,
+        )
+        self.paths.run_file.write_text(run_file.model_dump_json())
+        me = psutil.Process()
+        lease = {"host": socket.gethostname(), "pid": me.pid, "started": me.create_time()} if alive else GONE
+        self.paths.lease.write_text(json.dumps({"epoch": 1, **lease}))
+        self.controller = SegmentWriter(self.paths.controller_segment(1))
+        self.worker = SegmentWriter(self.paths.journal / "worker-0001-node-7-abc.jsonl")
+        self.write("controller", epoch=1, **lease)
+
+    def write(self, event: str, **more: Any) -> Handmade:
+        """A line of the controller."""
+        self.clock += 1
+        self.controller.append({"event": event, "time": self.clock, **more})
+        return self
+
+    def work(self, event: str, stage: str, index: int, attempt: int = 1, **more: Any) -> Handmade:
+        """A line of the worker."""
+        self.clock += 1
+        record = {"event": event, "stage": stage, "index": index, "attempt": attempt, "time": self.clock}
+        self.worker.append({**record, **more})
+        return self
+
+    def stage(self, name: str, total: int, kind: str = "analysis", **parts: str) -> Handmade:
+        return self.write("stage", stage=name, kind=kind, total=total, family=f"{name}{parts}", parts=parts)
+
+    def done(
+        self, stage: str, index: int, artifacts: dict[str, str] | None = None, **values: Any
+    ) -> Handmade:
+        """A result: values, and files with the content given."""
+        described = {}
+        for name, content in (artifacts or {}).items():
+            path = self.paths.task_dir(stage, index, 1) / f"{name}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+            place = os.path.relpath(path, self.paths.root)
+            described[name] = {"path": place, "size": len(content), "digest": content}
+        self.work("start", stage, index)
+        key = f"{index:032x}"
+        made = {"values": values, "artifacts": described}
+        return self.work("done", stage, index, seconds=2.0, key=key, parts=["p", "i"], **made)
+
+    def failed(self, stage: str, index: int, message: str = "exit code 3", **more: Any) -> Handmade:
+        told = {"class": "app", "message": message, "exit_code": 3, "stderr_tail": "boom\n", **more}
+        self.work("start", stage, index).work("fail", stage, index, seconds=1.0, **told)
+        return self.write("failed", stage=stage, tasks=[[index, index]], attempt=1, **told)
+
+    def skipped(self, stage: str, *indices: int, reason: str = "upstream", cause: str = "") -> Handmade:
+        return self.write("skipped", stage=stage, tasks=ranges(indices), reason=reason, cause=cause)
+
+    def end(self, state: str) -> Handmade:
+        return self.write("end", state=state)

@@ -1,0 +1,143 @@
+"""Rows of results: one a task, with the point that it was at, joined with what other stages made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diel.errors import UsageError
+from diel.results import Recorded, make_table, summarize
+from tests.handmade import Handmade
+
+FLOW = """
+axes:
+  t: {linspace: [0, 1, 3]}
+  d: {values: [x, y]}
+  state: {zip: {p: [1, 2], q: [u, v]}}
+  part: {from: sim.parts}
+stages:
+  sim: {over: [t], command: [x], outputs: {e: {value: float}, parts: {value: list}, log: log.txt}}
+  fit: {over: [t, d], command: [x], outputs: {loss: {value: float}}}
+  one: {command: [x], outputs: {total: {value: int}}}
+  zipped: {over: [state], command: [x], outputs: {x: {value: int}}}
+  ragged: {over: [t, part], command: [x], outputs: {n: {value: int}}}
+  other: {over: [state, t], command: [x], outputs: {n: {value: int}}}
+"""
+
+
+def flow(tmp_path: Path, **more: object) -> Handmade:
+    run = Handmade(tmp_path, FLOW)
+    for name, total in (("sim", 3), ("fit", 6), ("one", 1), ("zipped", 2)):
+        run.stage(name, total)
+    return run
+
+
+def read(run: Handmade) -> Recorded:
+    return Recorded(run.paths)
+
+
+def test_a_row_is_a_task_in_axis_order_with_its_point(tmp_path: Path) -> None:
+    run = flow(tmp_path)
+    for index in (2, 0, 1):
+        run.done("sim", index, e=index * 10)
+    found = make_table(read(run), ["sim.e"])
+    assert found.columns == ("t", "sim.e")
+    assert found.rows == [(0.0, 0), (0.5, 10), (1.0, 20)]
+    assert not found.missing
+
+
+def test_a_stage_alone_means_all_that_it_made_files_as_paths(tmp_path: Path) -> None:
+    run = flow(tmp_path).done("sim", 0, {"log": "text"}, e=1.5)
+    found = make_table(read(run), ["sim"])
+    assert found.columns == ("t", "sim.e", "sim.log")
+    (row,) = found.rows
+    assert row[:2] == (0.0, 1.5)
+    assert Path(row[2]).read_text() == "text"
+
+
+def test_an_axis_of_several_parameters_gives_each_a_column(tmp_path: Path) -> None:
+    run = flow(tmp_path).done("zipped", 1, x=7)
+    found = make_table(read(run), ["zipped.q", "zipped.x"])
+    assert found.columns == ("p", "q", "zipped.x"), "an axis parameter has its column already"
+    assert found.rows == [(2, "v", 7)]
+
+
+def test_stages_are_joined_along_the_axes_that_they_share(tmp_path: Path) -> None:
+    run = flow(tmp_path).done("one", 0, total=3)
+    for index in range(3):
+        run.done("sim", index, e=index)
+    for index in range(6):
+        run.done("fit", index, loss=index / 10)
+    found = make_table(read(run), ["sim.e", "fit.loss", "one"])
+    assert found.columns == ("t", "d", "sim.e", "fit.loss", "one.total")
+    assert found.rows[2:4] == [(0.5, "x", 1, 0.2, 3), (0.5, "y", 1, 0.3, 3)]
+
+
+def test_stages_of_which_none_has_all_axes_are_not_joined(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'fit' runs over t, d, 'other' over state, t|'other' runs over"):
+        make_table(read(flow(tmp_path)), ["fit", "other"])
+
+
+def test_a_task_without_a_result_has_no_row_and_is_counted(tmp_path: Path) -> None:
+    run = flow(tmp_path).done("sim", 0, e=1).failed("sim", 1).done("fit", 0, loss=1).done("fit", 2, loss=2)
+    found = make_table(read(run), ["fit.loss", "sim.e"])
+    assert found.rows == [(0.0, "x", 1, 1), (0.5, "x", 2, None)]
+    assert found.missing["sim"] == "2 of 3 tasks of 'sim' have no result: 1 waiting, 1 failed"
+
+
+def test_points_that_a_stage_made_are_joined_with_where_they_were_made(tmp_path: Path) -> None:
+    run = flow(tmp_path)
+    for index, parts in enumerate((["a"], [], ["b", "c"])):
+        run.done("sim", index, parts=parts)
+    run.paths.axes.mkdir()
+    run.paths.axis("part").write_text('["part"]\n["a"]\n["b"]\n["c"]\n')
+    run.stage("ragged", 3)
+    for index in range(3):
+        run.done("ragged", index, n=index)
+    assert make_table(read(run), ["ragged.n"]).rows == [(0.0, "a", 0), (1.0, "b", 1), (1.0, "c", 2)]
+
+
+def test_a_result_of_an_earlier_run_is_a_result(tmp_path: Path) -> None:
+    first = flow(tmp_path).done("sim", 0, {"log": "text"}, e=1)
+    run = Handmade(tmp_path, FLOW, "w-2").stage("sim", 3)
+    (record,) = Recorded(first.paths).records("sim").values()
+    run.write("cached", stage="sim", index=0, run="w-1", key="0" * 32, parts=["", ""], **record)
+    found = make_table(read(run), ["sim"])
+    assert found.rows[0][-1] == str(first.paths.task_dir("sim", 0, 1) / "log.txt")
+
+
+def test_a_torn_last_line_is_no_result(tmp_path: Path) -> None:
+    run = flow(tmp_path).done("sim", 0, e=1).done("sim", 1, e=2)
+    content = run.worker.path.read_bytes()
+    run.worker.path.write_bytes(content[:-5])
+    assert make_table(read(run), ["sim.e"]).rows == [(0.0, 1)]
+
+
+def test_a_limit_gives_the_first_rows(tmp_path: Path) -> None:
+    run = flow(tmp_path)
+    for index in (2, 1, 0):
+        run.done("sim", index, e=index)
+    assert make_table(read(run), ["sim.e"], limit=2).rows == [(0.0, 0), (0.5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("simm", "no stage 'simm'; did you mean 'sim'"),
+        ("sim.ee", "'sim' made no 'ee'; did you mean 'e'"),
+        ("sim.", "expected STAGE.VALUE"),
+        ("fit.loss", r"'fit' has no results \(6 waiting\); `diel explain`"),
+    ],
+)
+def test_a_name_that_is_not_there_is_refused_with_the_nearest(
+    tmp_path: Path, wanted: str, message: str
+) -> None:
+    run = flow(tmp_path).done("sim", 0, e=1)
+    with pytest.raises(UsageError, match=message):
+        make_table(read(run), [wanted])
+
+
+def test_the_summary_names_each_output_with_an_example(tmp_path: Path) -> None:
+    run = flow(tmp_path).done("sim", 0, e=1).done("sim", 1, e=2).done("one", 0, total=3)
+    assert summarize(read(run)).rows == [("sim.e", "t", "2 of 3", 1), ("one.total", "", "1 of 1", 3)]

@@ -1,0 +1,403 @@
+"""The documents tell the truth: what they show is run, and what they list is what there is.
+
+A page's blocks are read from top to bottom and run in one empty directory:
+
+- a `yaml` or `python` block after a paragraph with "Save this as `NAME`" is written to that file, after one
+  with "Add this to `NAME`" it is appended; a `python` block without a name is run as a script;
+- each `$ command` of a `console` block is run, and must exit with 0 or with what a comment at its end says
+  (`# exit code 1`). What stands below it is what it must print: `…` stands for any text or any lines,
+  durations for any duration, and decimals for any number; whole numbers and words are exact;
+- a `sh` block is run as a whole.
+
+Commands that install or start all over again (`make demo` takes minutes, `make test` would run this test
+itself, `git clone` and `pip install` need a network) are known by NOT_RUN and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from diel.cli.main import COMMANDS, cli
+from diel.cli.status import EXIT_CODES
+from diel.expressions import FUNCTIONS
+from diel.load import examine
+from diel.schema import schema
+
+RUN_PAGES = ("README.md", "docs/tutorial.md", "docs/modules.md")
+NOT_RUN = re.compile(
+    r"make (demo|test|benchmark)|git clone|(python3 -m |\S*/?bin/)?(venv|pip install)|\. \S*activate|cd diel$"
+)
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NAMED = re.compile(r"\b(save|add) this (?:as|to) `([^`]+)`", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page, with the paragraph that stands before it."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+    before: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def file(self) -> tuple[str, str] | None:
+        """`save` or `add`, and the file that the block belongs to."""
+        named = _NAMED.findall(self.before)
+        return (named[-1][0].lower(), named[-1][1]) if named else None
+
+
+def blocks(root: Path, page: str) -> list[Block]:
+    """The blocks of a page, in order."""
+    text = (root / page).read_text("utf-8")
+    found = []
+    for match in _FENCE.finditer(text):
+        before = text[: match.start()].rstrip().rpartition("\n\n")[2]
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(Block(page, line, match[1], match[2], before))
+    return found
+
+
+# --- running a page -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command of a block, the exit code it must have, and the lines it must print."""
+
+    line: int
+    words: str
+    code: int
+    expected: tuple[str, ...]
+
+
+def commands(block: Block) -> Iterator[Command]:
+    """The commands of a console block; those that are not run are left out."""
+    known: list[tuple[int, str, list[str]]] = []
+    for number, line in enumerate(block.text.splitlines(), block.line + 1):
+        if line.startswith("$ "):
+            known.append((number, line[2:], []))
+        elif known:
+            known[-1][2].append(line)
+        else:
+            pytest.fail(f"{block.page}:{number}: a console block begins with `$ command`")
+    for number, words, lines in known:
+        code = re.search(r"# exit code (\d+)$", words)
+        if not NOT_RUN.match(words):
+            yield Command(number, words, int(code[1]) if code else 0, tuple(lines))
+
+
+class Shell:
+    """Runs commands one after the other; `cd` in one counts for the next."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DIEL_")}
+        self.env = {
+            **kept,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}",
+            "NO_COLOR": "1",
+            "COLUMNS": "120",
+        }
+
+    def run(self, script: str) -> tuple[int, str]:
+        """Exit code, and standard output and error as they came."""
+        place = self.folder / ".place"
+        done = subprocess.run(
+            ["sh", "-c", f'{script}\ncode=$?\npwd > "$PLACE"\nexit $code\n'],
+            cwd=self.folder,
+            env={**self.env, "PLACE": str(place)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=300,
+            check=False,
+        )
+        if place.exists():
+            self.folder = Path(place.read_text().strip())
+            place.unlink()
+        return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+_TIME = r"\d+d\d\dh|\d+h\d\dm|\d+m\d\ds|\d+(?:\.\d+)?m?s\b"
+_DECIMAL = r"-?\d+\.\d+(?:e[-+]?\d+)?"
+_TOKENS = re.compile(
+    rf"(?P<any>…)|(?P<time>{_TIME})|(?P<decimal>{_DECIMAL})|(?P<rule>─+|[█░]+)|(?P<space>\s+)"
+)
+_AS = {
+    "any": ".*",
+    "time": f"(?:{_TIME})",
+    "decimal": r"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?",
+    "rule": "[─█░]+",
+    "space": r"\s+",
+}
+
+
+def pattern(line: str) -> str:
+    """What an expected line stands for, as a regular expression."""
+    parts, end = [], 0
+    for token in _TOKENS.finditer(line):
+        parts += [re.escape(line[end : token.start()]), _AS[str(token.lastgroup)]]
+        end = token.end()
+    return "".join([*parts, re.escape(line[end:])])
+
+
+def agrees(expected: tuple[str, ...], printed: str) -> bool:
+    """Whether a command printed what a page says; blank lines do not count."""
+    wanted = [line.strip() for line in expected if line.strip()]
+    found = "".join(f"{line.strip()}\n" for line in printed.splitlines() if line.strip())
+    whole = "".join("(?:.*\n)*?" if line == "…" else f"{pattern(line)}\n" for line in wanted)
+    return re.fullmatch(whole, found) is not None
+
+
+def check_command(shell: Shell, command: Command, page: str) -> None:
+    code, printed = shell.run(command.words)
+    said = f"{page}:{command.line}: $ {command.words}\n{printed}"
+    assert code == command.code, f"exit code {code}, expected {command.code}:\n{said}"
+    assert "Traceback" not in printed, said
+    if command.expected:
+        wanted = "\n".join(command.expected)
+        assert agrees(command.expected, printed), f"{said}\n--- the page says:\n{wanted}"
+
+
+def run_block(shell: Shell, block: Block) -> None:
+    file = block.file
+    if block.language == "console":
+        for command in commands(block):
+            check_command(shell, command, block.page)
+    elif block.language == "sh":
+        lines = [line for line in block.text.splitlines() if not NOT_RUN.match(line)]
+        if lines:
+            script = "\n".join(["set -e", *lines])
+            check_command(shell, Command(block.line, script, 0, ()), block.page)
+    elif file is not None:
+        path = shell.folder / file[1]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        old = path.read_text("utf-8") if file[0] == "add" else ""
+        path.write_text(old + block.text, "utf-8")
+    elif block.language == "python":
+        (shell.folder / ".script.py").write_text(block.text, "utf-8")
+        check_command(shell, Command(block.line, "python .script.py", 0, ()), block.page)
+    else:
+        assert block.language == "text", f"{block.where}: a {block.language} block needs the name of its file"
+
+
+@pytest.mark.parametrize("page", RUN_PAGES)
+def test_a_page_can_be_followed_from_top_to_bottom(root: Path, tmp_path: Path, page: str) -> None:
+    shell = Shell(tmp_path)
+    for block in blocks(root, page):
+        run_block(shell, block)
+
+
+def test_expected_output_is_compared_word_by_word() -> None:
+    shown = ("walk-1 succeeded after 0.8s: 153 tasks done", "", "  10     8.5", "…")
+    assert agrees(shown, "walk-1 succeeded after 1m02s: 153 tasks done\n 10  9\nmore\nand more\n")
+    assert not agrees(shown, "walk-1 succeeded after 1m02s: 152 tasks done\n10  9\n")
+    assert not agrees(shown, "walk-1 failed after 1.0s: 153 tasks done\n10  9\n")
+    assert not agrees(shown[:3], "walk-1 succeeded after 1.0s: 153 tasks done\n10  9\nmore\n")
+
+
+# --- the workflow file's reference ----------------------------------------------------------------
+
+REFERENCE = "docs/workflow-file.md"
+
+
+def documented_keys(root: Path) -> dict[str, dict[str, tuple[str, str]]]:
+    """By model, as `<!-- keys: MODEL -->` names it: each key of the table that follows, with its row."""
+    text = (root / REFERENCE).read_text("utf-8")
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for match in re.finditer(r"<!-- keys: (\w+) -->\n\n((?:\|.*\n)+)", text):
+        rows = [
+            [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in match[2].splitlines()
+        ]
+        assert rows[0][0] == "key", match[1]
+        found[match[1]] = {row[0].strip("`"): (row[1].strip("`"), row[2]) for row in rows[2:]}
+    return found
+
+
+def models() -> dict[str, dict[str, Any]]:
+    """The models of the JSON Schema, each with its `properties`."""
+    whole = schema()
+    found = {"Workflow": whole}
+    for name, model in whole["$defs"].items():
+        found[name] = next((b for b in model.get("anyOf", ()) if "properties" in b), model)
+    return found
+
+
+def test_the_reference_lists_every_key_and_no_other(root: Path) -> None:
+    listed = documented_keys(root)
+    known = models()
+    known.pop("StaticForm")  # the four forms of `zip`, which an axis has too
+    assert {name: set(keys) for name, keys in listed.items()} == {
+        name: set(model["properties"]) for name, model in known.items()
+    }
+
+
+def test_the_reference_tells_each_default(root: Path) -> None:
+    wrong = []
+    for name, keys in documented_keys(root).items():
+        model = models()[name]
+        for key, (told, _) in keys.items():
+            given = model["properties"][key].get("default")
+            if key in model.get("required", ()):
+                expected = "required"
+            else:
+                empty = given is None or given in ("", [], {}) or isinstance(given, dict)
+                expected = "" if empty else json.dumps(given).strip('"')
+            if told != expected:
+                wrong.append(f"{name}.{key}: {told!r}, expected {expected!r}")
+    assert wrong == []
+
+
+def test_every_yaml_of_the_reference_is_read_without_a_problem(root: Path) -> None:
+    for block in blocks(root, REFERENCE):
+        if block.language == "yaml":
+            part = yaml.safe_load(block.text)
+            text = block.text
+            for key, stand_in in {"diel": "diel: 1", "name": "name: example"}.items():
+                text = text if key in part else f"{stand_in}\n{text}"
+            text = text if "stages" in part else f'{text}\nstages: {{only: {{command: ["true"]}}}}\n'
+            _, problems = examine(text, Path(block.where))
+            assert problems == []
+
+
+def test_the_reference_names_every_function_of_expressions(root: Path) -> None:
+    line = re.search(r"^Functions: (.*)$", (root / REFERENCE).read_text("utf-8"), re.MULTILINE)
+    assert line is not None
+    assert set(re.findall(r"`(\w+)`", line[1])) == set(FUNCTIONS)
+
+
+# --- the reference of the commands ----------------------------------------------------------------
+
+
+def sections(root: Path) -> dict[str, str]:
+    """The sections `## diel COMMAND` of docs/cli.md."""
+    parts = re.split(r"^## diel (\w+)$", (root / "docs/cli.md").read_text("utf-8"), flags=re.MULTILINE)
+    return {
+        name: re.split(r"^## ", text, flags=re.MULTILINE)[0]
+        for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
+def test_each_command_has_its_section_with_all_of_its_options(root: Path) -> None:
+    told = sections(root)
+    assert list(told) == list(COMMANDS)
+    context = click.Context(cli)
+    for name, text in told.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        options = {
+            option
+            for parameter in command.params
+            if isinstance(parameter, click.Option)
+            for option in parameter.opts
+            if option.startswith("--")
+        }
+        assert set(re.findall(r"(?<!\w)--[a-z][a-z-]*", text)) == options, name
+
+
+def test_the_exit_codes_of_status_are_those_that_it_uses(root: Path) -> None:
+    text = (root / "docs/cli.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d+) \|[^|]*\| (`[a-z].*) \|$", text, re.MULTILINE)
+    told = {state: int(code) for code, states in rows for state in re.findall(r"`(\w+)`", states)}
+    assert told == {state.value: code for state, code in EXIT_CODES.items()}
+
+
+@pytest.fixture(scope="module")
+def failed_run(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    """A directory with a run in it that failed, for all that `--json` can show."""
+    folder = tmp_path_factory.mktemp("json")
+    text = """\
+        diel: 1
+        name: shown
+        hyperparameters: {size: {type: int, default: 1}}
+        axes: {i: {range: 3}}
+        stages:
+          make:
+            over: [i]
+            command: test ${{ i }} != 1 && echo '{"x":' ${{ hp.size }} '}' > "$DIEL_RESULT"
+            outputs: {x: {value: int}}
+          use:
+            over: [i]
+            command: echo ${{ make.x }}
+        """
+    (folder / "shown.yaml").write_text(textwrap.dedent(text))
+    shell = Shell(folder)
+    code, printed = shell.run("diel run shown.yaml")
+    assert code == 1, printed
+    return shell
+
+
+JSON = {
+    "validate": "diel validate --json shown.yaml",
+    "plan": "diel plan --json shown.yaml",
+    "status": "diel status --json",
+    "explain": "diel explain --json",
+    "results": "diel results last make --json",
+    "params": "diel params --json",
+    "list": "diel list --json",
+    "modules": "diel modules simulation.ising --json",
+    "doctor": "diel doctor --json",
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_the_keys_of_json_are_those_that_the_page_lists(root: Path, failed_run: Shell, name: str) -> None:
+    listed = re.search(r"^JSON: (.*(?:\n.+)*)", sections(root)[name], re.MULTILINE)
+    assert listed is not None, f"docs/cli.md: `diel {name}` has no line that begins with JSON:"
+    code, printed = failed_run.run(f"{JSON[name]} 2> /dev/null")
+    assert code in (0, 1), printed
+    document = json.loads(printed)
+    outer, _, inner = listed[1].partition(". ")
+    assert set(re.findall(r"`(\w+)`", outer)) == set(document), name
+    assert set(re.findall(r"`(\w+)`", inner)) - keys_of(document) == set(), name
+
+
+def keys_of(document: Any) -> set[str]:
+    """The keys of a document and of all that is in it."""
+    if isinstance(document, list):
+        return set().union(*map(keys_of, document))
+    if not isinstance(document, dict):
+        return set()
+    return set(document) | keys_of(list(document.values()))
+
+
+# --- the map --------------------------------------------------------------------------------------
+
+
+def test_the_map_names_every_file_of_the_package_and_none_that_is_not_there(root: Path) -> None:
+    text = (root / "docs/architecture.md").read_text("utf-8")
+    named = set(re.findall(r"`(diel/[\w/]+\.py)`", text))
+    there = {
+        path.relative_to(root).as_posix()
+        for path in (root / "diel").rglob("*.py")
+        if "__pycache__" not in path.parts and "_shipped" not in path.parts
+    }
+    assert there - named == set(), "not in docs/architecture.md"
+    assert named - there == set(), "named in docs/architecture.md, and not there"
+
+
+def test_decisions_are_numbered_without_a_gap(root: Path) -> None:
+    names = sorted(path.name for path in (root / "docs" / "decisions").glob("*.md"))
+    assert [int(name[:3]) for name in names] == list(range(1, len(names) + 1))
+    for name in names:
+        first = (root / "docs" / "decisions" / name).read_text("utf-8").splitlines()[0]
+        assert first.startswith(f"# {name[:3]} "), name

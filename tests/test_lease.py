@@ -1,0 +1,218 @@
+"""The lease: one controller at a time drives a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from diel.errors import UsageError
+from diel.journal.segment import SegmentWriter, read_segment
+from diel.lease import SILENCE, TAKING, Lease, beat, is_alive, read_lease, take
+from diel.paths import RunPaths
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> RunPaths:
+    found = RunPaths(tmp_path / "w-1")
+    found.journal.mkdir(parents=True)
+    return found
+
+
+def me() -> Lease:
+    process = psutil.Process()
+    return Lease(1, socket.gethostname(), process.pid, process.create_time())
+
+
+def ended() -> Lease:
+    """A controller on this host that is gone."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return replace(me(), pid=process.pid, started=1.0)
+
+
+def leave(paths: RunPaths, lease: Lease) -> None:
+    """What a controller that took the run leaves behind."""
+    line = {"event": "controller", **asdict(lease), "time": 1.0}
+    paths.controller_segment(lease.epoch).write_text(json.dumps(line) + "\n")
+    paths.lease.write_text(json.dumps(asdict(lease)))
+
+
+def age(path: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+
+
+def test_the_first_controller_says_who_it_is(paths: RunPaths) -> None:
+    lease, segment = take(paths)
+    assert lease == me()
+    assert read_lease(paths) is not None
+    assert read_lease(paths)[0] == lease  # type: ignore[index]
+    (line,) = read_segment(paths.journal / "controller-0001.jsonl")
+    record = line[2]
+    assert record is not None
+    assert {"event": "controller", **asdict(lease)}.items() <= record.items()
+    assert segment.name == "controller-0001.jsonl"
+
+
+def test_a_run_that_lives_is_not_taken_over(paths: RunPaths) -> None:
+    take(paths)
+    with pytest.raises(UsageError, match=f"w-1 is driven by process {os.getpid()} on .*diel cancel w-1"):
+        take(paths)
+    assert len(os.listdir(paths.journal)) == 1
+
+
+def test_a_run_whose_controller_is_gone_is_taken_over_in_the_next_epoch(paths: RunPaths) -> None:
+    leave(paths, ended())
+    lease, segment = take(paths)
+    assert (lease.epoch, segment.name) == (2, "controller-0002.jsonl")
+    assert read_lease(paths)[0] == lease  # type: ignore[index]
+
+
+def test_a_process_that_got_the_same_number_later_is_not_the_controller(paths: RunPaths) -> None:
+    reused = replace(me(), started=me().started - 100)
+    assert not is_alive(reused, 0.0)
+    leave(paths, reused)
+    assert take(paths)[0].epoch == 2
+
+
+def test_a_controller_on_this_host_lives_as_long_as_its_process_however_silent() -> None:
+    assert is_alive(me(), 10 * SILENCE)
+    assert not is_alive(ended(), 0.0)
+
+
+def test_a_zombie_does_not_live() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    child = psutil.Process(process.pid)
+    lease = replace(me(), pid=process.pid, started=child.create_time())
+    end = time.monotonic() + 30
+    while child.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end
+    assert not is_alive(lease, 0.0)
+    process.wait()
+
+
+def test_a_controller_on_another_host_lives_by_its_heartbeat(paths: RunPaths) -> None:
+    far = replace(me(), host="elsewhere")
+    leave(paths, far)
+    age(paths.lease, SILENCE - 10)
+    with pytest.raises(UsageError, match="on elsewhere"):
+        take(paths)
+    age(paths.lease, SILENCE + 10)
+    assert take(paths)[0].epoch == 2
+
+
+def test_a_heartbeat_makes_the_lease_young(paths: RunPaths) -> None:
+    take(paths)
+    age(paths.lease, 100)
+    assert read_lease(paths)[1] == pytest.approx(100, abs=10)  # type: ignore[index]
+    beat(paths)
+    assert read_lease(paths)[1] < 10  # type: ignore[index]
+
+
+def test_a_heartbeat_from_a_clock_ahead_is_no_negative_age(paths: RunPaths) -> None:
+    take(paths)
+    age(paths.lease, -1000)
+    assert read_lease(paths)[1] == 0.0  # type: ignore[index]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"epoch": 1}', '{"other": 1}', "\0"])
+def test_a_lease_that_cannot_be_read_is_none(paths: RunPaths, text: str) -> None:
+    assert read_lease(paths) is None
+    paths.lease.write_text(text)
+    assert read_lease(paths) is None
+    assert take(paths)[0].epoch == 1
+
+
+# --- two at once --------------------------------------------------------------------------------
+
+
+def test_one_that_took_over_and_has_not_written_the_lease_yet_is_seen(paths: RunPaths) -> None:
+    """Between making the segment and writing the lease, the old lease still names a dead process."""
+    leave(paths, ended())
+    writer = SegmentWriter(paths.controller_segment(2))
+    with pytest.raises(UsageError, match="another controller took over in this moment"):
+        take(paths)
+    writer.append({"event": "controller", **asdict(replace(me(), epoch=2)), "time": 1.0})
+    with pytest.raises(UsageError, match=f"driven by process {os.getpid()}"):
+        take(paths)
+    assert not paths.controller_segment(3).exists()
+
+
+def test_one_that_died_before_it_wrote_the_lease_stops_nobody(paths: RunPaths) -> None:
+    leave(paths, ended())
+    SegmentWriter(paths.controller_segment(2))
+    age(paths.controller_segment(2), TAKING + 1)
+    assert take(paths)[0].epoch == 3
+    gone = replace(ended(), epoch=4)
+    SegmentWriter(paths.controller_segment(4)).append({"event": "controller", **asdict(gone), "time": 1.0})
+    assert take(paths)[0].epoch == 5
+
+
+RACE = """
+import json, os, sys
+from pathlib import Path
+from diel.errors import UsageError
+from diel.lease import take
+from diel.paths import RunPaths
+
+rounds, takers = int(sys.argv[2]), int(sys.argv[3])
+for number in range(rounds):
+    paths = RunPaths(Path(sys.argv[1]) / f"w-{number}")
+    paths.journal.mkdir(parents=True)
+    gate, start = os.pipe()
+    results, told = os.pipe()
+    stay, leave = os.pipe()
+    children = []
+    for _ in range(takers):
+        child = os.fork()
+        if child == 0:
+            os.close(start)
+            os.close(leave)
+            os.read(gate, 1)  # returns for all at once, when the parent closes its end
+            try:
+                take(paths)
+                os.write(told, b"1")
+            except UsageError:
+                os.write(told, b"0")
+            os.read(stay, 1)  # who has it lives until all have tried
+            os._exit(0)
+        children.append(child)
+    os.close(start)
+    seen = b""
+    while len(seen) < takers:
+        seen += os.read(results, takers)
+    os.close(leave)
+    for child in children:
+        os.waitpid(child, 0)
+    for end in (gate, results, told, stay):
+        os.close(end)
+    print(seen.count(b"1"), len(list(paths.journal.iterdir())))
+"""
+
+
+def test_of_many_that_take_a_run_at_once_exactly_one_gets_it(tmp_path: Path, root: Path) -> None:
+    rounds = 40
+    result = subprocess.run(
+        [sys.executable, "-c", RACE, str(tmp_path), str(rounds), "6"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == ["1 1"] * rounds
+
+
+def test_a_run_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="w-1: cannot write there: No such file"):
+        take(RunPaths(tmp_path / "w-1"))

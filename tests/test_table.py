@@ -1,0 +1,97 @@
+"""Tables: how they read, and that CSV and Parquet files hold what was in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+from diel.controller.results import Artifact
+from diel.errors import DielError
+from diel.table import Table, json_value, render, short_path, shown, write_csv, write_parquet
+
+
+def table(columns: str, *rows: tuple[object, ...]) -> Table:
+    return Table(tuple(columns.split()), list(rows), {})
+
+
+def test_numbers_are_aligned_to_the_right_and_texts_to_the_left() -> None:
+    lines = list(render(table("name loss", ("a", 0.5), ("longer", 12), ("b", None))))
+    assert lines == ["name    loss", "──────  ────", "a        0.5", "longer    12", "b"]
+
+
+def test_a_table_without_rows_has_its_header() -> None:
+    assert list(render(table("a b"))) == ["a  b", "─  ─"]
+
+
+def test_a_column_of_truth_values_is_no_column_of_numbers() -> None:
+    assert list(render(table("ok more", (True, 1), (False, 22))))[2:] == ["true      1", "false    22"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (1 / 3, "0.333333"),
+        (1e-9, "1e-09"),
+        (12345678, "12345678"),
+        (math.nan, "nan"),
+        (-math.inf, "-inf"),
+        (True, "true"),
+        ([1, "é"], '[1, "é"]'),
+        ("two\nlines\t\x1b[31m", "two\\nlines\\t\\x1b[31m"),
+        ("x" * 50, "x" * 39 + "…"),
+        ("\udcff", "\\udcff"),
+    ],
+)
+def test_a_cell_is_short_on_one_line_and_harmless_to_a_terminal(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+def test_a_path_is_never_cut_and_is_told_from_here_where_it_lies_below(workspace: Path) -> None:
+    inside, outside = str(workspace / ("d" * 60) / "f"), "/elsewhere/" + "d" * 60
+    assert shown(Artifact(inside, "0")) == "d" * 60 + "/f"
+    assert shown(Artifact(outside, "0")) == outside
+    assert short_path(f"{workspace}-other/f") == f"{workspace}-other/f"
+
+
+def test_a_csv_file_gives_back_every_value() -> None:
+    rows = [("a, b", 0.1, None, [1, "x"]), ('say "hi"\nthere', 1e-300, True, {"k": 1})]
+    file = io.StringIO()
+    write_csv(table("name x flag more", *rows), file)
+    header, *lines = csv.reader(io.StringIO(file.getvalue()))
+    assert header == ["name", "x", "flag", "more"]
+    assert [(line[0], float(line[1])) for line in lines] == [row[:2] for row in rows]
+    assert [line[2] for line in lines] == ["", "true"]
+    assert [json.loads(line[3]) for line in lines] == [row[3] for row in rows]
+
+
+def test_what_json_cannot_say_is_null() -> None:
+    assert json_value({"a": [math.nan, 1.5], "b": math.inf}) == {"a": [None, 1.5], "b": None}
+
+
+def test_a_parquet_file_keeps_types_and_writes_mixed_columns_as_json(tmp_path: Path) -> None:
+    from pyarrow import parquet
+
+    rows = [(1, 0.5, "x", Artifact("/runs/f", "0")), (2, None, 3, None)]
+    write_parquet(table("n loss mixed file", *rows), tmp_path / "t.parquet")
+    read = parquet.read_table(tmp_path / "t.parquet").to_pydict()
+    assert read == {"n": [1, 2], "loss": [0.5, None], "mixed": ['"x"', "3"], "file": ["/runs/f", None]}
+
+
+def test_a_parquet_file_without_pyarrow_names_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DielError, match=r"pip install 'diel\[tables\]'"):
+        write_parquet(table("n", (1,)), tmp_path / "t.parquet")
+
+
+def test_a_parquet_file_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DielError, match="cannot write .*nowhere"):
+        write_parquet(table("n", (1,)), tmp_path / "nowhere" / "t.parquet")
