@@ -194,8 +194,6 @@ def _join_all(
         for one in factor.rows or ():
             extra = dict(zip(factor.axes, one, strict=True))
             fitting.setdefault(tuple(extra[a] for a in shared), []).append(extra)
-        rows = [
-            {**row, **extra} for row in rows for extra in fitting.get(tuple(row[a] for a in shared), ())
-        ]
+        rows = [{**row, **extra} for row in rows for extra in fitting.get(tuple(row[a] for a in shared), ())]
     listed = sorted(tuple(row[a] for a in axes) for row in rows)
     return Factor(axes, len(listed), tuple(listed))

@@ -1,17 +1,17 @@
 """Every path of a run, made in this one file.
 
-    runs/<workflow>-<n>/
-        run.json                      what was asked for: workflow file, overrides, versions
-        workflow.yaml                 the text as it was when the run began
-        lease.json                    which controller drives the run; its mtime is the heartbeat
-        snapshot.json                 the folded journal up to some offsets, for a fast status
-        journal/controller-0001.jsonl one file a controller, numbered by epoch
-        journal/worker-….jsonl        one file a worker process
-        requests/cancel-….json        what users asked of the controller
-        axes/<axis>.jsonl             points of file, sample and derived axes
-        tasks/<stage>/<index>/        a task's directory; later attempts get <index>.<attempt>
-        logs/                         Parsl's logs and what workers capture
-        cache.keys                    sorted cache keys of the run's committed results
+runs/<workflow>-<n>/
+    run.json                      what was asked for: workflow file, overrides, versions
+    workflow.yaml                 the text as it was when the run began
+    lease.json                    which controller drives the run; its mtime is the heartbeat
+    snapshot.json                 the folded journal up to some offsets, for a fast status
+    journal/controller-0001.jsonl one file a controller, numbered by epoch
+    journal/worker-….jsonl        one file a worker process
+    requests/cancel-….json        what users asked of the controller
+    axes/<axis>.jsonl             points of file, sample and derived axes
+    tasks/<stage>/<index>/        a task's directory; later attempts get <index>.<attempt>
+    logs/                         Parsl's logs and what workers capture
+    cache.keys                    sorted cache keys of the run's committed results
 """
 
 from __future__ import annotations

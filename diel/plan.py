@@ -125,18 +125,14 @@ def make_plan(checked: Checked, site: Site) -> Plan:
     return Plan(checked, site, stages, "threads" if short else "htex", capacity)
 
 
-def _choose(
-    checked: Checked, site: Site, name: str, wanted: Resources, problems: list[Problem]
-) -> str:
+def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems: list[Problem]) -> str:
     """The first pool that a stage fits into, or the one that it names."""
     pools: Mapping[str, Pool] = site.pools
     if wanted.pool is not None:
         if wanted.pool not in pools:
             message = f"site '{site.name}' has no pool '{wanted.pool}'"
             hint = f"pools: {', '.join(pools)}"
-            problems.append(
-                checked.document.problem(("stages", name, "resources", "pool"), message, hint)
-            )
+            problems.append(checked.document.problem(("stages", name, "resources", "pool"), message, hint))
             return next(iter(pools))
         pools = {wanted.pool: pools[wanted.pool]}
     missing = {label: lacks(pool, wanted) for label, pool in pools.items()}

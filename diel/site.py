@@ -66,9 +66,7 @@ def lacks(pool: Pool, wanted: Resources) -> list[str]:
     if gpus > pool.gpus:
         missing.append(f"{gpus} GPUs a node (it has {pool.gpus})")
     if wanted.memory is not None and wanted.memory > memory_of(pool):
-        missing.append(
-            f"{format_size(wanted.memory)} of memory (it has {format_size(memory_of(pool))})"
-        )
+        missing.append(f"{format_size(wanted.memory)} of memory (it has {format_size(memory_of(pool))})")
     return missing
 
 

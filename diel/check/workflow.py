@@ -111,5 +111,3 @@ def _check_files(found: Check, name: str) -> None:
         if not whole.exists():
             message = f"no file '{path}' in {found.document.path.parent}"
             found.add(("stages", name, "files", label), message, "paths are relative to the workflow file")
-
-

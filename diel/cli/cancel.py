@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from diel.cli.complete import complete_target
 from diel.cli.options import run_argument, runs_option
 from diel.errors import UsageError
 from diel.journal.history import ranges
@@ -28,7 +29,7 @@ PAUSE = 0.1
 
 @click.command("cancel")
 @run_argument
-@click.argument("targets", nargs=-1, metavar="[STAGE|TASK]...")
+@click.argument("targets", nargs=-1, metavar="[STAGE|TASK]...", shell_complete=complete_target)
 @runs_option
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has stopped.")
 def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 
 from diel.cli.columns import columns, paint_state
+from diel.cli.complete import complete_run
 from diel.cli.disk import size_of
-from diel.cli.options import _complete_run as complete_run
 from diel.cli.options import runs_option
 from diel.errors import DielError, UsageError
 from diel.paths import RunPaths, runs_dir

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import click
 
 from diel.cli.columns import paint, printable, shorten
+from diel.cli.complete import complete_task
 from diel.cli.options import runs_option
 from diel.cli.status import failure_lines
 from diel.cli.words import run_and_rest
@@ -49,7 +50,7 @@ class Output:
 
 
 @click.command("logs")
-@click.argument("words", nargs=-1, required=True, metavar="[RUN] TASK")
+@click.argument("words", nargs=-1, required=True, metavar="[RUN] TASK", shell_complete=complete_task)
 @runs_option
 @click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last where not given.")
 @click.option("--stdout", "streams", flag_value="stdout", help="Standard output alone.")

@@ -16,7 +16,9 @@ from diel.paths import runs_dir
 @click.argument("file", type=click.Path(path_type=Path))
 @settings_options
 @runs_option
-@click.option("--site", metavar="NAME", help="Where to run; `local` where neither this nor DIEL_SITE is given.")
+@click.option(
+    "--site", metavar="NAME", help="Where to run; `local` where neither this nor DIEL_SITE is given."
+)
 @click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it anew.")
 @click.option("--no-cache", is_flag=True, help="Use no result of an earlier run.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress; failures and the end alone.")

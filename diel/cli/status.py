@@ -22,8 +22,8 @@ from diel.cli.columns import (
     tasks_text,
     width_of,
 )
+from diel.cli.complete import complete_stage
 from diel.cli.hints import here
-from diel.cli.options import _complete_run as complete_run
 from diel.cli.options import json_option, runs_option
 from diel.cli.words import run_and_rest
 from diel.errors import UsageError
@@ -71,7 +71,7 @@ def _interval(context: click.Context, parameter: click.Parameter, value: str) ->
 
 
 @click.command("status")
-@click.argument("words", nargs=-1, metavar="[RUN] [STAGE]", shell_complete=complete_run)
+@click.argument("words", nargs=-1, metavar="[RUN] [STAGE]", shell_complete=complete_stage)
 @runs_option
 @json_option
 @click.option(

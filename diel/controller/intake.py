@@ -11,7 +11,6 @@ from diel.controller.ledger import Ledger
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.journal.history import Attempt
-from diel.journal.history import Attempt
 from diel.journal.segment import Record
 from diel.states import FailureClass, TaskState
 from diel.worker.bundle import Report

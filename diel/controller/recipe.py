@@ -7,7 +7,7 @@ computes only the names that an expression asks for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from diel.artifacts import content, digest_of
 from diel.catalogue import Module
 from diel.controller.link import Link
 from diel.controller.results import Artifact, Results, output_of, outputs_of
+from diel.controller.scope import Scope
 from diel.controller.stage_run import StageRun
 from diel.domain import Group
 from diel.errors import DielError, ModuleError
@@ -213,87 +214,7 @@ class Recipe:
             if output in point:
                 return point[output]
             made = ", ".join(outputs_of(record)) or "nothing"
-            raise MissingInput(
-                f"{link.edge.upstream}/{index} made no '{output}'; it made: {made}"
-            ) from None
-
-
-class Scope(Mapping[str, Any]):
-    """The names that the expressions of one task may read."""
-
-    def __init__(self, recipe: Recipe, index: int) -> None:
-        self.recipe = recipe
-        self.index = index
-        self.point = recipe.run.point(index)
-        self._known: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self.point:
-            return self.point[name]
-        if name not in self._known:
-            self._known[name] = self._find(name)
-        return self._known[name]
-
-    def read(self, chain: tuple[str, ...]) -> Any:
-        """The value of a dotted name, as far as it goes through mappings."""
-        value: Any = self
-        for name in chain:
-            if not isinstance(value, Mapping):
-                return value
-            value = value[name]
-        return value
-
-    def _find(self, name: str) -> Any:
-        recipe = self.recipe
-        match name:
-            case "hp":
-                return recipe.hyperparameters
-            case "files":
-                return recipe.files
-            case "params":
-                return {key: tree.value(self) for key, tree in recipe.params.items()}
-            case "inputs":
-                read = {key: recipe.read(link, self.index) for key, link in recipe.inputs.items()}
-                return {**recipe.static_inputs, **read}
-            case "outputs":
-                return {key: template.text_value(self) for key, template in recipe.outputs.items()}
-            case "task":
-                stage = recipe.run.name
-                return {"id": f"{stage}/{self.index}", "index": self.index, "stage": stage}
-            case "run":
-                return {"id": recipe.paths.run_id, "dir": str(recipe.paths.root)}
-        links = {output: link for (stage, output), link in recipe.data.items() if stage == name}
-        if links:
-            return _StageView(self, links)
-        for axis, points in recipe.run.points.items():
-            if axis == name:  # an axis with several parameters: its point as a mapping
-                return {key: self.point[key] for key in points.parameters}
-        raise KeyError(name)
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self.point
-        yield from ("hp", "files", "params", "inputs", "outputs", "task", "run")
-        yield from {stage for stage, _ in self.recipe.data}
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class _StageView(Mapping[str, Any]):
-    """A stage in an expression: its outputs, by the edge rules."""
-
-    def __init__(self, scope: Scope, links: Mapping[str | None, Link]) -> None:
-        self._scope = scope
-        self._links = links
-
-    def __getitem__(self, output: str) -> Any:
-        return self._scope.recipe.read(self._links[output], self._scope.index)
-
-    def __iter__(self) -> Iterator[str]:
-        return (output for output in self._links if output is not None)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+            raise MissingInput(f"{link.edge.upstream}/{index} made no '{output}'; it made: {made}") from None
 
 
 def _condition(when: str | bool | None) -> Template | bool | None:

@@ -53,9 +53,7 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched
     if program is None:
         raise Failure(FailureClass.LAUNCH, f"no program '{words[0]}' on PATH")
     try:
-        child = os.posix_spawn(
-            program, words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET
-        )
+        child = os.posix_spawn(program, words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET)
     except (OSError, ValueError) as error:
         raise _not_started(words, error) from error
     watched.group = child

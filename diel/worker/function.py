@@ -30,9 +30,7 @@ def call_function(job: Job, request: Request, context: Context) -> tuple[Values,
     return call(job.module, request, context, None)
 
 
-def call(
-    module: Module, request: Request, context: Context, communicator: Any
-) -> tuple[Values, Artifacts]:
+def call(module: Module, request: Request, context: Context, communicator: Any) -> tuple[Values, Artifacts]:
     """Calls a module and collects what it returned; anything that it raises becomes a Failure."""
     worker = os.getpid()
     try:
@@ -129,4 +127,3 @@ def _told_by_rank(path: Path, failure: Failure) -> Failure:
     for file in told:
         file.unlink(missing_ok=True)
     return Failure(kind, message, failure.exit_code)
-

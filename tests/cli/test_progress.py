@@ -60,7 +60,7 @@ class Terminal:
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            preexec_fn=_take_terminal,  # noqa: PLW1509 - there are no threads here
+            preexec_fn=_take_terminal,
         )
         os.close(terminal)
         self.raw = ""
@@ -138,15 +138,18 @@ def test_the_commands_that_are_named_work_as_they_stand(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(MIXED)
     said = project.diel("run", "flow.yaml", "--runs", "else where", code=1)
     (logs,) = re.findall(r"^  diel (logs .*?)  ", said, re.MULTILINE)
-    assert "about to fail" in subprocess.run(
-        f"{sys.executable} -m diel {logs}",
-        shell=True,
-        cwd=tmp_path,
-        env=project.environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stderr
+    assert (
+        "about to fail"
+        in subprocess.run(
+            f"{sys.executable} -m diel {logs}",
+            shell=True,
+            cwd=tmp_path,
+            env=project.environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stderr
+    )
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(tmp_path: Path) -> None:
@@ -177,7 +180,9 @@ def test_no_color_is_honoured_on_a_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_the_run_interrupted_and_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_leaves_the_run_interrupted_and_nothing_running(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     project = Project(tmp_path).workflow(ENDLESS)
     process = project.start("run", "flow.yaml")
     wait_for((tmp_path / "runs/flow-1/begun").exists)

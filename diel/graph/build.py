@@ -1,0 +1,56 @@
+"""Builds the stage graph of a workflow, and tells all that is wrong with it."""
+
+from __future__ import annotations
+
+from diel.errors import did_you_mean
+from diel.graph.edge import Edge, Flaw
+from diel.graph.rules import check_adaptive, check_at, check_axes, check_cycles
+from diel.graph.stage_graph import StageGraph
+from diel.graph.uses import Use, uses
+from diel.spec import Workflow
+
+
+def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
+    """The graph of a workflow, and all that is wrong with it."""
+    flaws: list[Flaw] = []
+    edges: list[Edge] = []
+    for name, stage in workflow.stages.items():
+        flaws += check_axes(workflow, name, stage)
+        for use in uses(workflow, name, stage, flaws):
+            edge, wrong = edge_of(workflow, name, use)
+            flaws += wrong
+            if edge is not None:
+                edges.append(edge)
+    graph = StageGraph(workflow, tuple(edges))
+    flaws += check_cycles(workflow, edges)
+    flaws += check_adaptive(workflow)
+    return graph, flaws
+
+
+def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[Flaw]]:
+    if use.stage not in workflow.stages:
+        hint = did_you_mean(use.stage, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
+        return None, [Flaw(use.key, f"no stage '{use.stage}'", hint)]
+    if use.stage == name and "previous" not in use.at.values():
+        return None, [Flaw(use.key, f"the stage depends on itself: {name} -> {name}")]
+    upstream = workflow.stages[use.stage].over
+    downstream = workflow.stages[name].over
+    flaws = check_at(workflow, use, upstream)
+    matched = tuple(a for a in upstream if a in downstream and a not in use.at)
+    gathered = tuple(a for a in upstream if a not in downstream and a not in use.at)
+    if use.min_success < 1 and not gathered:
+        message = f"nothing is gathered here: '{use.stage}' gives one result a task"
+        flaws.append(Flaw((*use.key, "min_success"), message))
+    edge = Edge(
+        use.key,
+        use.stage,
+        name,
+        use.output,
+        use.name,
+        use.axis,
+        dict(use.at),
+        matched,
+        gathered,
+        use.min_success,
+    )
+    return edge, flaws

@@ -1,0 +1,107 @@
+"""Where a stage mentions another one: inputs, after, derived axes, expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from diel.errors import did_you_mean
+from diel.expressions import ExpressionError, parse_expression, walk
+from diel.graph.edge import Flaw, Key
+from diel.spec import Input, Stage, Workflow
+
+
+@dataclass(frozen=True)
+class Use:
+    """One mention of another stage, before it is known to be right."""
+
+    key: Key
+    stage: str
+    output: str | None
+    name: str | None = None
+    axis: str | None = None
+    at: Mapping[str, Any] = field(default_factory=dict)
+    min_success: float = 1.0
+    initially: Any = None
+
+
+def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iterator[Use]:
+    """Every mention of another stage: inputs, after, derived axes, expressions."""
+    here: Key = ("stages", name)
+    for label, given in stage.inputs.items():
+        use = _input_use((*here, "inputs", label), label, given, workflow, flaws)
+        if use is not None:
+            yield use
+    for number, other in enumerate(stage.after):
+        yield Use((*here, "after", number), other, None)
+    for label in stage.over:
+        axis = workflow.axes.get(label)
+        if axis is not None and axis.source is not None:
+            source = _split(axis.source)
+            if source is None:
+                flaws.append(_not_a_reference(("axes", label, "from"), axis.source))
+            else:
+                yield Use(("axes", label, "from"), *source, axis=label)
+    yield from _expression_uses(workflow, here, stage)
+
+
+def _input_use(key: Key, label: str, given: Input, workflow: Workflow, flaws: list[Flaw]) -> Use | None:
+    source = _split(given.source)
+    if source is None:
+        flaws.append(_not_a_reference(key, given.source))
+        return None
+    if source[0] == "hp":
+        if source[1] not in workflow.hyperparameters:
+            hint = did_you_mean(source[1], workflow.hyperparameters)
+            flaws.append(Flaw(key, f"no hyperparameter '{source[1]}'", hint))
+        return None
+    return Use(
+        key, *source, name=label, at=given.at, min_success=given.min_success, initially=given.initially
+    )
+
+
+def _split(reference: str) -> tuple[str, str] | None:
+    stage, dot, output = reference.partition(".")
+    good = dot and stage.isidentifier() and output.isidentifier()
+    return (stage, output) if good else None
+
+
+def _not_a_reference(key: Key, found: str) -> Flaw:
+    return Flaw(key, f"expected STAGE.OUTPUT, found {found!r}", "for instance `simulate.energy`")
+
+
+def _expression_uses(workflow: Workflow, here: Key, stage: Stage) -> Iterator[Use]:
+    seen: set[tuple[str, str]] = set()
+    for key, reference in expression_references(here, stage):
+        if reference[0] in workflow.stages and len(reference) > 1 and reference[:2] not in seen:
+            seen.add((reference[0], reference[1]))
+            yield Use(key, reference[0], reference[1])
+
+
+def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[str, ...]]]:
+    """Each dotted name that a stage's expressions read, with the key that holds it.
+
+    Expressions that do not parse are left out: the checker reports them.
+    """
+    for place in ("command", "params", "env"):
+        for path, template in walk(_plain(getattr(stage, place))):
+            if not isinstance(template, ExpressionError):
+                for reference in sorted(template.references):
+                    yield (*here, place, *path), reference
+    for label, output in stage.outputs.items():
+        for _, template in walk(output.path):
+            if not isinstance(template, ExpressionError):
+                for reference in sorted(template.references):
+                    yield (*here, "outputs", label), reference
+    if isinstance(stage.when, str):
+        try:
+            condition = parse_expression(stage.when)
+        except ExpressionError:
+            return
+        for reference in sorted(condition.references):
+            yield (*here, "when"), reference
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,109 @@
+"""`diel completion`: the scripts complete, tried with the shells themselves where they are here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.call import call
+from tests.written import Written
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def env(workspace: Path, root: Path) -> dict[str, str]:
+    """An environment with a `diel` on PATH, and runs to be completed."""
+    Written(workspace / "runs", "melt-1").end("succeeded")
+    Written(workspace / "runs", "melt-2").end("succeeded")
+    Written(workspace / "runs", "ising-1").end("succeeded")
+    script = workspace / "bin" / "diel"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nPYTHONPATH={root} exec {sys.executable} -m diel "$@"\n')
+    script.chmod(0o755)
+    return {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}"}
+
+
+def bash(env: dict[str, str], *words: str) -> list[str]:
+    """What bash offers for the last of these words."""
+    code = """
+        eval "$(diel completion bash)"
+        complete -p diel | grep -q _diel_completion || exit 9
+        COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); COMPREPLY=()
+        _diel_completion diel
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    done = subprocess.run(
+        ["bash", "-c", code, "bash", *words], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_commands(env: dict[str, str]) -> None:
+    assert bash(env, "diel", "sta") == ["status"]
+    assert {"init", "run", "completion"} <= set(bash(env, "diel", ""))
+
+
+@pytest.mark.parametrize("command", ["status", "logs", "cancel", "clean", "resume"])
+def test_bash_completes_runs(env: dict[str, str], command: str) -> None:
+    assert bash(env, "diel", command, "me") == ["melt-1", "melt-2"]
+
+
+def test_bash_completes_runs_of_another_directory_and_options(env: dict[str, str], workspace: Path) -> None:
+    Written(workspace / "others", "melt-7").end("succeeded")
+    assert bash(env, "diel", "status", "--runs", "others", "me") == ["melt-7"]
+    assert "--exit-code" in bash(env, "diel", "status", "--e")
+
+
+def test_bash_completes_the_stages_of_a_run(env: dict[str, str], workspace: Path) -> None:
+    assert bash(env, "diel", "status", "melt-1", "l") == ["late"]
+    assert bash(env, "diel", "logs", "melt-1", "a/") == ["a/0", "a/1", "a/2", "a/3"]
+    assert bash(env, "diel", "cancel", "melt-1", "b") == ["b"]
+    assert bash(env, "diel", "logs", "nope-1", "l") == []
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [
+        ("zsh", {"COMP_WORDS": "diel sta", "COMP_CWORD": "1"}),
+        ("fish", {"COMP_WORDS": "diel sta", "COMP_CWORD": "sta"}),
+    ],
+)
+def test_the_protocol_of_other_shells_is_answered(
+    env: dict[str, str], capsys: Capture, shell: str, words: dict[str, str]
+) -> None:
+    script = call(capsys, "completion", shell).out
+    assert f"_DIEL_COMPLETE={shell}_complete" in script
+    done = subprocess.run(
+        ["diel"],
+        env={**env, **words, "_DIEL_COMPLETE": f"{shell}_complete"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "status" in done.stdout
+    assert "Show how a run stands" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_one_that_the_shell_can_read(env: dict[str, str], capsys: Capture, shell: str) -> None:
+    script = call(capsys, "completion", shell).out
+    assert script.startswith("# ")
+    assert f"diel completion {shell}" in script.splitlines()[0]
+    program = shutil.which(shell)
+    if program is None:
+        return  # bash is always here; what the others read is the library's own script
+    subprocess.run([program, "-n"], input=script, text=True, check=True)
+
+
+def test_an_unknown_shell_is_refused_with_those_known(capsys: Capture) -> None:
+    said = call(capsys, "completion", "tcsh")
+    assert said.code == 2
+    assert "bash" in said.err

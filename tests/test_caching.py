@@ -1,0 +1,199 @@
+"""Results of earlier runs are used exactly where nothing that they depend on has changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project, Run, wait_for
+
+WORKFLOW = """
+    hyperparameters:
+      rate: {type: float, default: 0.5, low: 0, high: 1}
+      other: {type: int, default: 1, low: 0, high: 9}
+    axes:
+      n: {values: NUMBERS}
+      part: {from: split.parts}
+    stages:
+      table: {command: 'sort ${{ files.data }} > sorted.txt', files: {data: data.txt}, outputs: {sorted: sorted.txt}}
+      square: {over: [n], module: "steps:square", params: {power: 2}}
+      scaled: {over: [n], module: "steps:scaled", params: {rate: "${{ hp.rate }}"}, inputs: {value: square.value}}
+      reads: {command: 'wc -l < ${{ table.sorted }}; echo "{\\"x\\": 1}" > "$DIEL_RESULT"', outputs: {x: {value: int}}}
+      named: {command: [sh, -c, 'echo "$NAME" > name.txt'], env: {NAME: "first"}, outputs: {name: name.txt}}
+      total: {module: "others:total", inputs: {values: scaled.value, sorted: table.sorted}}
+      split: {module: "others:split", inputs: {count: square.value}}
+      parts: {over: [part], module: "others:part", params: {part: "${{ part }}"}}
+"""
+STEPS = """
+    @diel.module(kind="simulation")
+    def square(n: int, power: int) -> dict:
+        return {"value": n ** power}
+
+    @diel.module(kind="simulation")
+    def scaled(value: int, rate: float) -> dict:
+        return {"value": value * rate}
+"""
+OTHERS = """
+    from pathlib import Path
+
+    @diel.module(kind="analysis")
+    def total(values: list[float], sorted: Path) -> dict:
+        Path("t").write_text(str(sum(values)))
+        return {"total": sum(values), "lines": len(sorted.read_text().splitlines()), "file": Path("t")}
+
+    @diel.module(kind="analysis")
+    def split(count: list[int]) -> dict:
+        return {"parts": list(range(len(count)))}
+
+    @diel.module(kind="analysis")
+    def part(part: int) -> dict:
+        return {"part": part}
+"""
+ALL = {"table", "square", "scaled", "reads", "named", "total", "split", "parts"}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project that has run once; tests copy it."""
+    project = Project(tmp_path_factory.mktemp("first"))
+    project.workflow(WORKFLOW.replace("NUMBERS", "[1, 2]"))
+    project.module("steps", STEPS).module("others", OTHERS)
+    (project.folder / "data.txt").write_text("b\na\n")
+    project.run()
+    return project
+
+
+@pytest.fixture
+def project(first: Project, tmp_path: Path) -> Project:
+    folder = tmp_path / "copy"
+    shutil.copytree(first.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return Project(folder)
+
+
+def computed(run: Run) -> dict[str, int]:
+    """How many tasks of each stage were really run."""
+    counts = {stage: run.counts(stage).get("done", 0) for stage in ALL}
+    return {stage: count for stage, count in counts.items() if count}
+
+
+def edit(project: Project, path: str, old: str, new: str) -> None:
+    file = project.folder / path
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_the_same_again_starts_no_worker(project: Project) -> None:
+    run = project.run()
+    assert computed(run) == {}
+    assert run.workers() == 0
+    assert run.counts("square") == {"cached": 2}
+    assert run.value("total", "total") == 2.5
+    assert run.artifact("total", "file").read_text() == "2.5"
+    third = project.run()
+    assert computed(third) == {}
+    assert third.artifact("total", "file").read_text() == "2.5"
+
+
+def test_touching_files_changes_nothing(project: Project) -> None:
+    for path in ("data.txt", "modules/steps.py", "flow.yaml"):
+        os.utime(project.folder / path, (1, 1))
+    edit(project, "flow.yaml", "    stages:", "    # a remark\n    stages:")
+    assert computed(project.run()) == {}
+
+
+def test_a_larger_axis_computes_only_its_new_points(project: Project) -> None:
+    edit(project, "flow.yaml", "[1, 2]", "[5, 1, 2]")
+    run = project.run()
+    assert computed(run) == {"square": 1, "scaled": 1, "total": 1, "split": 1, "parts": 1}
+    assert run.values("square", "value") == [25, 1, 4]
+    assert run.value("total", "total") == 15.0
+    assert run.values("parts", "part") == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "expected"),
+    [
+        ("flow.yaml", "power: 2", "power: 3", {"square": 2, "scaled": 1, "total": 1, "split": 1}),
+        ("flow.yaml", "NAME: \"first\"", "NAME: second", {"named": 1}),
+        ("flow.yaml", "NAME: \"first\"", "NAME: \"first\", ALSO: 1", {"named": 1}),
+        ("flow.yaml", "wc -l <", "wc -c <", {"reads": 1}),
+        ("flow.yaml", "name: name.txt", "title: name.txt", {"named": 1}),
+        ("flow.yaml", "default: 0.5", "default: 0.25", {"scaled": 2, "total": 1}),
+        ("flow.yaml", "default: 1,", "default: 2,", {}),
+        ("flow.yaml", "outputs: {name:", "retries: 3, timeout: 1h, outputs: {name:", {}),
+        ("data.txt", "b\na", "b\na\nc", {"table": 1, "reads": 1, "total": 1}),
+        ("data.txt", "b\na", "a\nb", {"table": 1}),
+        ("modules/steps.py", "n ** power", "n ** power + 0", {"square": 2, "scaled": 2}),
+        ("modules/others.py", "sum(values),", "sum(values) * 2,", {"total": 1, "split": 1, "parts": 2}),
+    ],
+)  # fmt: skip
+def test_a_change_computes_what_depends_on_it(
+    project: Project, path: str, old: str, new: str, expected: dict[str, int]
+) -> None:
+    edit(project, path, old, new)
+    assert computed(project.run()) == expected
+
+
+def test_a_hyperparameter_from_the_command_line_counts(project: Project) -> None:
+    assert computed(project.run("--set", "hp.rate=0.75")) == {"scaled": 2, "total": 1}
+    assert computed(project.run("--set", "hp.rate=0.5")) == {}
+    assert computed(project.run("--set", "hp.other=3")) == {}
+
+
+def test_no_cache_computes_everything(project: Project) -> None:
+    assert set(computed(project.run("--no-cache"))) == ALL
+
+
+def test_from_computes_a_stage_and_all_after_it(project: Project) -> None:
+    assert computed(project.run("--from", "table")) == {"table": 1, "reads": 1, "total": 1}
+
+
+def test_a_file_that_is_gone_or_changed_in_size_is_made_anew(project: Project) -> None:
+    (project.newest().artifact("table", "sorted")).unlink()
+    run = project.run()
+    assert computed(run) == {"table": 1}
+    project.newest().artifact("table", "sorted").write_text("cut")
+    shutil.rmtree(project.folder / "runs" / "flow-1")
+    again = project.run()
+    assert again.artifact("table", "sorted").read_text() == "a\nb\n"
+    assert computed(again)["square"] == 2
+
+
+def test_what_a_killed_run_has_done_is_used(project: Project) -> None:
+    project.workflow(
+        """
+    axes: {n: {range: 6}}
+    stages:
+      quick: {over: [n], command: [sh, -c, 'echo ${{ n }} > out'], outputs: {out: out}}
+      slow: {over: [n], command: [sleep, "${{ n * 100 }}"], after: [quick]}
+"""
+    )
+    process = project.start("run", "flow.yaml")
+    wait_for(lambda: project.runs() == 2)
+    run = project.newest()
+    wait_for(lambda: len(run.records("done", "slow")) == 1)
+    process.send_signal(signal.SIGKILL)
+    project.end(process, -signal.SIGKILL)
+    edit(project, "flow.yaml", "n * 100", "0 * n")
+    again = project.run()
+    assert again.counts("quick") == {"cached": 6}
+    assert again.counts("slow") == {"done": 6}
+    wait_for(lambda: not run.processes())
+
+
+def test_failed_tasks_are_not_cached(project: Project) -> None:
+    project.workflow(
+        """
+    axes: {n: {range: 2}}
+    stages:
+      fails: {over: [n], command: [sh, -c, 'test -e ${{ run.dir }}/../../there || exit ${{ n }}']}
+"""
+    )
+    assert project.run(code=1).counts("fails") == {"done": 1, "failed": 1}
+    (project.folder / "there").touch()
+    assert project.run().counts("fails") == {"cached": 1, "done": 1}
