@@ -118,7 +118,7 @@ def test_an_empty_drawing_is_empty() -> None:
 # --- mermaid and dot ------------------------------------------------------------------------------
 
 NASTY = Drawing(
-    "a \"name\"\\ with\nall",
+    'a "name"\\ with\nall',
     (
         Node("end", "analysis", ("x",), "1 task", "done"),
         Node("class", "analysis", (), "1 task", "failed"),

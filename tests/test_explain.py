@@ -57,7 +57,9 @@ def of_task(run: Handmade, stage: str, index: int) -> dict[str, Any]:
 def test_failures_of_one_sort_are_one_with_their_number_and_the_first_message(tmp_path: Path) -> None:
     run = flow(tmp_path)
     for index in range(3):
-        run.failed("sim", index, f"no state at {index}.5 in /tmp/{index}", stderr_tail=f"line\nboom {index}\n")
+        run.failed(
+            "sim", index, f"no state at {index}.5 in /tmp/{index}", stderr_tail=f"line\nboom {index}\n"
+        )
     run.failed("fit", 1, "ran longer than its timeout of 1 s", **{"class": "timeout", "exit_code": None})
     run.end("failed")
     first, second = of_run(run)["failures"]
@@ -106,7 +108,9 @@ def test_control_signs_of_a_program_do_not_reach_the_terminal(tmp_path: Path) ->
 def test_a_failed_task_tells_its_attempts(tmp_path: Path) -> None:
     run = flow(tmp_path)
     run.work("start", "sim", 1).work("fail", "sim", 1, seconds=3.0, **{"class": "app", "message": "first"})
-    run.work("start", "sim", 1, 2).work("fail", "sim", 1, 2, seconds=1.0, **{"class": "app", "message": "then"})
+    run.work("start", "sim", 1, 2).work(
+        "fail", "sim", 1, 2, seconds=1.0, **{"class": "app", "message": "then"}
+    )
     run.write("failed", stage="sim", tasks=[[1, 1]], message="then", attempt=2, **{"class": "app"})
     told = of_task(run, "sim", 1)
     assert told["why"] == ["failed at attempt 2 (app): then"]
@@ -278,7 +282,9 @@ def again(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project.workflow(larger).run()
     project.run("--set", "hp.hidden=32")
     script.write_text("two")
-    edited = larger.replace("LEVEL: 1", "LEVEL: 2").replace("printf", "sleep 0; printf").replace("0.5", "0.25")
+    edited = (
+        larger.replace("LEVEL: 1", "LEVEL: 2").replace("printf", "sleep 0; printf").replace("0.5", "0.25")
+    )
     project.workflow(edited).module("fit", FIT + "    # another version\n").run("--set", "hp.hidden=32")
     (project.folder / "runs" / "w-4" / "tasks" / "sim" / "0" / "out.txt").unlink()
     project.run("--set", "hp.hidden=32")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 from diel.controller.results import Artifact
 from diel.errors import DielError
@@ -76,8 +77,6 @@ def test_what_json_cannot_say_is_null() -> None:
 
 
 def test_a_parquet_file_keeps_types_and_writes_mixed_columns_as_json(tmp_path: Path) -> None:
-    from pyarrow import parquet
-
     rows = [(1, 0.5, "x", Artifact("/runs/f", "0")), (2, None, 3, None)]
     write_parquet(table("n loss mixed file", *rows), tmp_path / "t.parquet")
     read = parquet.read_table(tmp_path / "t.parquet").to_pydict()

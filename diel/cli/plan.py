@@ -66,7 +66,7 @@ def _row(plan: Plan, stage: StagePlan) -> tuple[object, ...]:
     )
     tasks = "…" if stage.tasks is None else f"{stage.tasks:,}"
     longest = "no limit" if stage.seconds is None else format_duration(stage.seconds)
-    hours = "" if stage.core_hours is None else f"{stage.core_hours:,.4g}"
+    hours = "" if stage.core_hours is None else _hours(stage.core_hours)
     return stage.name, stage.kind, tasks, axes, stage.pool, _resources(plan, stage), longest, hours
 
 
@@ -88,9 +88,13 @@ def _count(number: int, word: str) -> str:
     return f"{number} {word}{'s' if number != 1 else ''}"
 
 
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
+
+
 def _cost(plan: Plan) -> str:
     if plan.core_hours is not None:
-        return f"at most {plan.core_hours:,.4g}"
+        return f"at most {_hours(plan.core_hours)}"
     without = [stage.name for stage in plan.stages.values() if stage.seconds is None]
     if without:
         have = "has" if len(without) == 1 else "have"

@@ -14,8 +14,9 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from diel.controller.link import Link
-from diel.controller.recipe import Resolved, Scope
+from diel.controller.recipe import Resolved
 from diel.controller.results import Artifact, artifact_path
+from diel.controller.scope import Scope
 from diel.errors import DielError
 from diel.explain.view import View
 from diel.expressions import ExpressionError

@@ -1,0 +1,115 @@
+"""`diel results`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from diel.cli import main
+from tests.cli.call import call
+from tests.handmade import Handmade
+
+Capture = pytest.CaptureFixture[str]
+FLOW = """
+axes: {t: {values: [cold, "very, hot", mild]}}
+stages:
+  sim: {over: [t], command: [x], outputs: {e: {value: float}, log: log.txt}}
+  end: {command: [x], outputs: {n: {value: int}}}
+"""
+
+
+@pytest.fixture
+def run(workspace: Path) -> Handmade:
+    run = Handmade(workspace, FLOW).stage("sim", 3).stage("end", 1)
+    return run.done("sim", 0, {"log": "x"}, e=0.125).done("sim", 1, {"log": "y"}, e=math.nan).failed("sim", 2)
+
+
+def test_a_table_is_printed_and_what_is_missing_counted_on_stderr(run: Handmade, capsys: Capture) -> None:
+    said = call(capsys, "results", "last", "sim.e")
+    assert said.code == 0
+    assert said.out.splitlines() == [
+        "t          sim.e",
+        "─────────  ─────",
+        "cold       0.125",
+        "very, hot    nan",
+    ]
+    assert said.err == "1 of 3 tasks of 'sim' have no result: 1 failed\n"
+
+
+def test_the_run_may_be_left_out(run: Handmade, capsys: Capture) -> None:
+    assert call(capsys, "results", "sim.e").out == call(capsys, "results", "w-1", "sim.e").out
+
+
+def test_files_are_told_from_here(run: Handmade, capsys: Capture) -> None:
+    assert "runs/w-1/tasks/sim/0/log.txt" in call(capsys, "results", "sim.log").out.split()
+
+
+def test_csv_has_whole_values_and_absolute_paths(run: Handmade, capsys: Capture) -> None:
+    header, first, second = csv.reader(io.StringIO(call(capsys, "results", "sim", "--csv").out))
+    assert header == ["t", "sim.e", "sim.log"]
+    assert first[:2] == ["cold", "0.125"]
+    assert second[0] == "very, hot"
+    assert Path(first[2]).read_text() == "x"
+    assert Path(first[2]).is_absolute()
+
+
+def test_json_is_strict_and_counts_what_is_missing(run: Handmade, capsys: Capture) -> None:
+    text = call(capsys, "results", "sim.e", "--json").out
+    document = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert document["columns"] == ["t", "sim.e"]
+    assert document["rows"] == [{"t": "cold", "sim.e": 0.125}, {"t": "very, hot", "sim.e": None}]
+    assert document["run"] == "w-1"
+    assert list(document["missing"]) == ["sim"]
+
+
+def test_parquet_writes_a_file(run: Handmade, capsys: Capture) -> None:
+    said = call(capsys, "results", "sim.e", "--parquet", "t.parquet")
+    assert said.out == "t.parquet: 2 rows of t, sim.e\n"
+    assert Path("t.parquet").stat().st_size > 100
+
+
+def test_without_a_name_the_outputs_that_there_are_are_listed(run: Handmade, capsys: Capture) -> None:
+    lines = call(capsys, "results").out.splitlines()
+    assert lines[2].split() == ["sim.e", "t", "2", "of", "3", "0.125"]
+    assert lines[-1] == "see one with `diel results w-1 sim.e`"
+
+
+def test_a_run_without_results_says_so(workspace: Path, capsys: Capture) -> None:
+    Handmade(workspace, FLOW).stage("sim", 3)
+    assert "w-1 (interrupted) has no results yet" in call(capsys, "results").out
+
+
+def test_a_limit_prints_the_first_rows(run: Handmade, capsys: Capture) -> None:
+    assert len(call(capsys, "results", "sim.e", "--limit", "1").out.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["last", "sim.ee"], "'sim' made no 'ee'; did you mean 'e'"),
+        (["end.n"], "'end' has no results (1 waiting)"),
+        (["w-7", "sim.e"], "no run 'w-7'"),
+        (["sim.e", "--csv", "--json"], "choose one"),
+        (["sim.e", "--limit", "0"], "--limit"),
+    ],
+)
+def test_what_cannot_be_printed_is_told(
+    run: Handmade, capsys: Capture, words: list[str], message: str
+) -> None:
+    said = call(capsys, "results", *words)
+    assert said.code == 2
+    assert message in said.err
+
+
+def test_a_value_that_is_no_utf8_is_printed_byte_for_byte_as_csv(
+    workspace: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    Handmade(workspace, FLOW).stage("end", 1).done("end", 0, n="\udcff")
+    with pytest.raises(SystemExit):
+        main(["results", "end.n", "--csv"])
+    assert capfdbinary.readouterr().out == b"end.n\n\xff\n"
