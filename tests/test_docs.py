@@ -41,7 +41,7 @@ NOT_RUN = re.compile(
     r"make (demo|test|benchmark)|git clone|(python3 -m |\S*/?bin/)?(venv|pip install)|\. \S*activate|cd diel$"
 )
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_NAMED = re.compile(r"\b(save|add) this (?:as|to) `([^`]+)`", re.IGNORECASE)
+_NAMED = re.compile(r"\b(save|add)\s+this\s+(?:as|to)\s+`([^`]+)`", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -366,7 +366,7 @@ def test_the_keys_of_json_are_those_that_the_page_lists(root: Path, failed_run: 
     code, printed = failed_run.run(f"{JSON[name]} 2> /dev/null")
     assert code in (0, 1), printed
     document = json.loads(printed)
-    outer, _, inner = listed[1].partition(". ")
+    outer, _, inner = " ".join(listed[1].split()).partition(". ")
     assert set(re.findall(r"`(\w+)`", outer)) == set(document), name
     assert set(re.findall(r"`(\w+)`", inner)) - keys_of(document) == set(), name
 

@@ -23,7 +23,11 @@ axes:
   r: {values: [a, b]}
   found: {from: pick.list}
 stages:
-  sim: {over: [t], command: [echo, "${{ t * hp.scale }}"], outputs: {e: {value: float}, log: log.txt}, timeout: 10m}
+  sim:
+    over: [t]
+    command: [echo, "${{ t * hp.scale }}"]
+    outputs: {e: {value: float}, log: log.txt}
+    timeout: 10m
   fit: {over: [r], command: [fit, "${{ inputs.e }}"], inputs: {e: sim.e}, outputs: {m: {value: float}}}
   score:
     over: [r, t]

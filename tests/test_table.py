@@ -92,5 +92,5 @@ def test_a_parquet_file_without_pyarrow_names_what_to_install(
 
 
 def test_a_parquet_file_that_cannot_be_written_says_so(tmp_path: Path) -> None:
-    with pytest.raises(DielError, match="cannot write .*nowhere"):
+    with pytest.raises(DielError, match=r"cannot write .*nowhere"):
         write_parquet(table("n", (1,)), tmp_path / "nowhere" / "t.parquet")

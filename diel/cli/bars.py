@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from diel.cli.meter import Meter, Row
-from diel.cli.progress import start_line, time_left_text, total_text
+from diel.cli.summary import start_line
 from diel.controller.controller import Controller
 from diel.journal.history import History
 from diel.values import format_duration
@@ -46,7 +46,7 @@ class Bars:
         if hidden:
             parts.append(Text(f"… {hidden} more stages", style="dim"))
         if not last:
-            left = time_left_text(meter, history)
+            left = meter.time_left_text(history)
             elapsed = format_duration(time.monotonic() - self._began)
             parts.append(Text(" · ".join(filter(None, (elapsed, left, "Ctrl-C interrupts"))), style="dim"))
         self._live.update(Group(*parts), refresh=True)
@@ -81,7 +81,7 @@ def _cells(row: Row, *, last: bool) -> list[RenderableType]:
         if total is None
         else ProgressBar(total=total, completed=filled, complete_style=colour, finished_style=colour)
     )
-    return [Text(row.name), picture, Text(f"{row.good:,}/{total_text(row)}"), _notes(row, last=last)]
+    return [Text(row.name), picture, Text(f"{row.good:,}/{row.total_text}"), _notes(row, last=last)]
 
 
 def _notes(row: Row, *, last: bool) -> Text:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from diel.controller.controller import Controller
 from diel.journal.history import History, StageHistory
 from diel.states import TaskState
+from diel.values import format_duration
 
 WINDOW = 15.0
 """Seconds over which a stage's rate is measured."""
@@ -31,13 +32,9 @@ class Row:
     """Results a second of late; None where nothing was computed."""
     complete: bool
 
-
-@dataclass(frozen=True)
-class Cost:
-    """The measured run time of a stage's tasks."""
-
-    seconds: float
-    timed: int
+    @property
+    def total_text(self) -> str:
+        return "?" if self.total is None else f"{self.total:,}"
 
 
 class Meter:
@@ -46,14 +43,14 @@ class Meter:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
         self._began: float | None = None
-        self._before: dict[str, Cost] = {}
+        self._before: dict[str, float] = {}
         self._samples: dict[str, deque[tuple[float, int]]] = {}
 
     def begin(self, history: History) -> None:
         """Notes what earlier controllers of the run did: it says nothing of this one's speed."""
         if self._began is None:
             self._began = time.monotonic()
-            self._before = {n: Cost(s.seconds, s.timed) for n, s in history.stages.items()}
+            self._before = {name: stage.seconds for name, stage in history.stages.items()}
 
     def rows(self, history: History) -> list[Row]:
         """A row a stage, in the order of the graph."""
@@ -106,33 +103,47 @@ class Meter:
         then, before = samples[0] if samples else (now, done)
         return (done - before) / (now - then) if done > before and now > then else None
 
-    def time_left(self, history: History) -> tuple[float, bool] | None:
-        """Seconds to the end, and whether every stage's run time has been measured.
+    def time_left(self, history: History) -> tuple[float, str] | None:
+        """Seconds to the end, and how sure that is; None while nothing was measured.
 
-        Run times are weighed by cores and scaled by how fast this controller got through those that
-        are done, so that whatever else costs time is in it. None while nothing was measured.
+        Sure (empty) where every stage was measured; `~` where one has yet to begin and is taken to
+        be like the others; `≥` where it is not even known how many tasks it will have. Run times are
+        weighed by cores and scaled by how fast this controller got through those that are done,
+        so that whatever else costs time is in it.
         """
         if self._began is None:
             return None
+        stages = history.stages.values()
+        timed = sum(stage.timed for stage in stages)
+        usual = sum(stage.seconds for stage in stages) / timed if timed else 0.0
         done = left = 0.0
-        certain = True
+        sure = ""
         for name, plan in self._controller.plan.stages.items():
             stage = history.stage(name)
-            before = self._before.get(name, Cost(0.0, 0))
-            done += (stage.seconds - before.seconds) * plan.cores
-            open_ = self._open_tasks(name, stage)
-            if open_ == 0:
-                continue
-            if open_ is None or not stage.timed:
-                certain = False
-                continue
-            left += open_ * stage.seconds / stage.timed * plan.cores
+            done += (stage.seconds - self._before.get(name, 0.0)) * plan.cores
+            open_ = self._open_tasks(name)
+            if open_ is None:
+                sure = "≥"
+            elif open_:
+                sure = sure or ("" if stage.timed else "~")
+                left += open_ * (stage.seconds / stage.timed if stage.timed else usual) * plan.cores
         if done <= 0:
             return None
-        return (time.monotonic() - self._began) * left / done, certain
+        return (time.monotonic() - self._began) * left / done, sure
 
-    def _open_tasks(self, name: str, stage: StageHistory) -> int | None:
+    def time_left_text(self, history: History) -> str:
+        """`2m05s left`, `~ 2m05s left` where that is a guess, nothing where nobody knows."""
+        left = self.time_left(history)
+        if left is None:
+            return ""
+        seconds, sure = left
+        return f"{sure} {format_duration(seconds)} left".lstrip()
+
+    def _open_tasks(self, name: str) -> int | None:
+        """How many tasks have not ended; None where nobody knows."""
         run = self._controller.stages.get(name)
+        if run is not None and run.void:
+            return 0
         if run is None or run.domain is None:
-            return 0 if run is not None and run.void else None
+            return self._controller.plan.stages[name].tasks
         return max(0, run.size - run.ended)

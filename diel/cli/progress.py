@@ -22,7 +22,7 @@ from diel.cli.columns import paint
 from diel.cli.hints import here
 from diel.cli.meter import Meter, Row
 from diel.cli.status import failure_lines
-from diel.cli.summary import summary
+from diel.cli.summary import start_line, summary
 from diel.controller.controller import Controller
 from diel.journal.history import History
 from diel.journal.segment import Record
@@ -218,8 +218,8 @@ class Plain:
         if now >= self._next and not last:
             self._next = now + self._news
             self._news = min(2 * self._news, MAX_NEWS)
-            under_way = [f"{r.name} {r.good:,}/{total_text(r)}" for r in rows if not r.complete and r.good]
-            left = time_left_text(meter, history)
+            under_way = [f"{r.name} {r.good:,}/{r.total_text}" for r in rows if not r.complete and r.good]
+            left = meter.time_left_text(history)
             told_ = ", ".join(under_way) or "running"
             _echo([f"{format_duration(now - self._began):>6}  {told_}{left and f', {left}'}"])
 
@@ -230,35 +230,13 @@ class Plain:
         pass
 
 
-def start_line(controller: Controller) -> str:
-    """The run, and how much it is."""
-    plan = controller.plan
-    known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
-    stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
-    number = f"{sum(known):,} tasks" if len(known) == len(plan.stages) else f"{sum(known):,} tasks and more"
-    return f"{controller.paths.run_id}: {number} in {stages}, on site {plan.site.name}"
-
-
 def told(row: Row) -> str:
     """A stage's tasks in words: `96 of 96 done (12 cached), 2 failed`."""
-    text = f"{row.good:,} of {total_text(row)} done"
+    text = f"{row.good:,} of {row.total_text} done"
     if row.cached:
         text += f" ({row.cached:,} cached)"
     text += f", {row.failed:,} failed" if row.failed else ""
     return text + (f", {row.skipped:,} skipped" if row.skipped else "")
-
-
-def total_text(row: Row) -> str:
-    return "?" if row.total is None else f"{row.total:,}"
-
-
-def time_left_text(meter: Meter, history: History) -> str:
-    """`2m05s left`, `≥ 2m05s left` where stages have yet to begin, nothing where nobody knows."""
-    left = meter.time_left(history)
-    if left is None:
-        return ""
-    seconds, certain = left
-    return f"{format_duration(seconds)} left" if certain else f"≥ {format_duration(seconds)} left"
 
 
 def _echo(lines: list[str]) -> None:

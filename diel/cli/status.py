@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import click
 
@@ -31,6 +32,7 @@ from diel.journal.snapshot import Reader
 from diel.paths import runs_dir
 from diel.states import RunState, TaskState
 from diel.status import (
+    UNDER_WAY,
     StageStatus,
     Status,
     failure_document,
@@ -109,53 +111,65 @@ def command(
         raise UsageError(f"--state needs a stage: `diel status {paths.run_id} STAGE --state {state}`")
     reader = open_reader(paths)
 
-    def view() -> tuple[Status, str]:
-        status = read_status(paths, reader)
+    def view(status: Status, rows: int | None = None) -> str:
         if stage is not None:
-            return status, _stage_view(status, reader, stage, state, as_json, show_all)
-        return status, json.dumps(status.document()) if as_json else _run_view(status, here(paths), show_all)
+            return _stage_view(status, reader, stage, state, as_json, show_all)
+        return json.dumps(status.document()) if as_json else _run_view(status, here(paths), show_all, rows)
+
+    def read() -> Status:
+        return read_status(paths, reader)
 
     if watch:
-        status = _watch(view, interval, redraw=not as_json and sys.stdout.isatty())
+        status = _watch(read, view, interval, redraw=not as_json and sys.stdout.isatty())
     else:
-        status, text = view()
-        click.echo(text)
+        status = read()
+        click.echo(view(status))
     return EXIT_CODES[status.state] if exit_code else 0
 
 
-def _watch(view: Callable[[], tuple[Status, str]], interval: float, *, redraw: bool) -> Status:
-    """Shows a view until the run has ended; only what changed where there is no terminal."""
-    shown = ""
+class View(Protocol):
+    """A status as text, with so many rows of stages at most."""
+
+    def __call__(self, status: Status, rows: int | None = None) -> str: ...
+
+
+def _watch(read: Callable[[], Status], view: View, interval: float, *, redraw: bool) -> Status:
+    """Shows a view until the run has ended: in place on a terminal, elsewhere each time a task moved on."""
+    shown: object = None
     lines = 0
     while True:
-        status, text = view()
+        status = read()
+        now = (status.state, [stage.counts for stage in status.stages])
         if redraw:
             width, height = shutil.get_terminal_size()
-            text = _fit(text, height)
+            text = _fit(view, status, height)
             click.echo((f"\033[{lines}F\033[J" if lines else "") + text)
             lines = sum(max(1, -(-width_of(line) // width)) for line in text.splitlines())
-        elif text != shown:
-            click.echo(text)
-        shown = text
+        elif now != shown:
+            click.echo(view(status))
+        shown = now
         if status.state not in (RunState.PENDING, RunState.RUNNING):
             return status
         time.sleep(interval)
 
 
-def _fit(text: str, height: int) -> str:
-    """As many lines as the terminal has: what scrolled out could not be drawn over."""
-    lines = text.splitlines()
-    if len(lines) < height:
+def _fit(view: View, status: Status, height: int) -> str:
+    """As many lines as the terminal has, for what scrolled out could not be drawn over."""
+    text = view(status)
+    room = max(height - 2, 1)
+    over = text.count("\n") + 1 - room
+    if over <= 0:
         return text
-    kept = max(height - 2, 1)
-    return "\n".join([*lines[:kept], f"… {len(lines) - kept} lines more; `diel status` shows all"])
+    lines = view(status, max(len(status.stages) - over - 1, 1)).splitlines()
+    rest = len(lines) - room
+    return "\n".join(lines if rest <= 0 else [*lines[: room - 1], f"… {rest + 1} lines more"])
 
 
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def _run_view(status: Status, where: str, show_all: bool) -> str:
-    lines = [*_head(status), "", *_table(status)]
+def _run_view(status: Status, where: str, show_all: bool, rows: int | None) -> str:
+    lines = [*_head(status), "", *_table(status, rows)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
     lines += _failures(status, where, show_all)
     lines += _next_step(status, where)
@@ -185,12 +199,27 @@ def _head(status: Status) -> list[str]:
     return lines
 
 
-def _table(status: Status) -> list[str]:
+def _table(status: Status, room: int | None) -> list[str]:
+    """A row a stage; where there is not room for all, the stages under way first."""
+    stages = list(status.stages)
+    if room is not None and len(stages) > room:
+        first = sorted(stages, key=_rank)[:room]
+        stages = [stage for stage in stages if stage in first]
     states = [state for state in _STATES if any(stage[state] for stage in status.stages)]
     header = ["stage", "kind", "", "done", *(state.label for state in states), "mean"]
     rows = [[paint(cell, dim=True) for cell in header]]
-    rows += [_row(stage, states) for stage in status.stages]
-    return columns(rows, right=range(3, len(header)))
+    rows += [_row(stage, states) for stage in stages]
+    hidden = len(status.stages) - len(stages)
+    more = [paint(f"… {hidden} stages more", dim=True)] if hidden else []
+    return columns(rows, right=range(3, len(header))) + more
+
+
+def _rank(stage: StageStatus) -> int:
+    """What a reader with little room wants to see first: what runs, what is to come, what is done."""
+    open_ = sum(stage[state] for state in (TaskState.WAITING, *UNDER_WAY))
+    if open_ == 0:
+        return 2
+    return 0 if stage.good or any(stage[state] for state in UNDER_WAY) else 1
 
 
 def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a run says at its end: how it ended, what its last stages made, and what to do next."""
+"""What a run says at its beginning and end: how much it is, how it ended, what its last stages made."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ from diel.values import format_duration
 MAX_VALUES = 10
 """Tasks of a last stage whose values are shown."""
 MAX_WIDTH = 60
+
+
+def start_line(controller: Controller) -> str:
+    """The run, and how much it is."""
+    plan = controller.plan
+    known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
+    stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
+    number = f"{sum(known):,} tasks" if len(known) == len(plan.stages) else f"{sum(known):,} tasks and more"
+    return f"{controller.paths.run_id}: {number} in {stages}, on site {plan.site.name}"
 
 
 def summary(controller: Controller, state: RunState, seconds: float, *, quiet: bool) -> list[str]:

@@ -43,6 +43,8 @@ class Link:
     down: StageRun
     picked: dict[str, int] | None = None
     """Point index by picked axis; None while the upstream axes are not known."""
+    makers: tuple[StageRun, ...] = ()
+    """The stages that made derived axes of the upstream one."""
     missing: bool = False
     """Whether `at` names a point that does not exist."""
     _counts: dict[Group, _Count] = field(default_factory=dict)
@@ -138,9 +140,21 @@ class Link:
             return Verdict.FAILED
         if count.ended < size:
             return Verdict.WAITING
+        if (size == 0 or self.edge.min_success == 1) and self._never_made(group):
+            return Verdict.FAILED
         if size and count.bad + count.omitted == size:
             return Verdict.OMITTED if count.omitted == size else Verdict.FAILED
         return Verdict.READY
+
+    def _never_made(self, group: Group) -> bool:
+        """Whether a group lacks tasks because some of those that make its points failed."""
+        fixed = self._fixed(group)
+        for maker in self.makers:
+            assert maker.domain is not None
+            here = {axis: place for axis, place in fixed.items() if axis in maker.domain.axes}
+            if any(not maker.history.state(index).good for index in maker.domain.matching(here)):
+                return True
+        return False
 
     def _is_gather(self) -> bool:
         return bool(self.edge.gathered)

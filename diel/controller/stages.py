@@ -29,7 +29,8 @@ class Stages:
         self.into: dict[str, list[Link]] = {name: [] for name in self.runs}
         self.out_of: dict[str, list[Link]] = {name: [] for name in self.runs}
         for edge in plan.graph.edges:
-            link = Link(edge, self.runs[edge.upstream], self.runs[edge.downstream])
+            makers = tuple(self.runs[maker] for maker in self._makers(edge.upstream))
+            link = Link(edge, self.runs[edge.upstream], self.runs[edge.downstream], makers=makers)
             self.into[edge.downstream].append(link)
             self.out_of[edge.upstream].append(link)
         self.recipes: dict[str, Recipe] = {
@@ -47,6 +48,11 @@ class Stages:
         }
         self.deepest_first = sorted(self.runs.values(), key=lambda stage: -stage.depth)
         """So that samples flow through, instead of piling up behind the first stage."""
+
+    def _makers(self, name: str) -> list[str]:
+        """The stages that make the derived axes of a stage."""
+        axes = (self._plan.workflow.axes[label] for label in self._plan.workflow.stages[name].over)
+        return [maker for axis in axes if (maker := maker_of(axis)) is not None]
 
     @property
     def complete(self) -> bool:
@@ -97,7 +103,8 @@ class Stages:
             if not maker.complete:
                 return False
             lost = maker.void or any(not maker.history.state(i).good for i in range(maker.size))
-            if maker.void or (lost and not set(maker.spec.over) <= set(stage.spec.over)):
+            alongside = maker.spec.over and set(maker.spec.over) <= set(stage.spec.over)
+            if maker.void or (lost and not alongside):
                 self._make_void(stage, f"'{maker.name}' did not make the axis '{label}'")
                 return False
             try:

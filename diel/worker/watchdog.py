@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from diel.journal.segment import read_segment, segments
 from diel.paths import RunPaths
 from diel.requests import changed, read_cancels
 from diel.states import FailureClass
@@ -59,7 +60,7 @@ class Watchdog:
         self._release = release
         self._give_up = give_up
         self._watched: Watched | None = None
-        self._began = time.time()
+        self._since = _controller_began(paths)
         self._seen = 0.0
         threading.Thread(target=self._run, name="diel-watchdog", daemon=True).start()
 
@@ -100,13 +101,14 @@ class Watchdog:
             message = f"ran longer than its timeout of {watched.timeout:g} s"
             self._stop(watched, Failure(FailureClass.TIMEOUT, message))
         elif self._is_cancelled(watched):
+            self._release()  # the rest of the bundle may be cancelled too
             self._stop(watched, Failure(FailureClass.CANCELLED, "cancelled"))
 
     def _is_cancelled(self, watched: Watched) -> bool:
         now = changed(self._paths)
         if now == self._seen:
             return False
-        cancels = read_cancels(self._paths, self._began)
+        cancels = read_cancels(self._paths, self._since)
         if not any(cancel.covers(watched.stage, watched.index) for cancel in cancels):
             self._seen = now  # nothing for this task; a later task looks again
             return False
@@ -126,8 +128,20 @@ class Watchdog:
                 kill_children()
                 os._exit(EXIT_CODE)
             signal_group(watched.group, signal.SIGTERM)
-        time.sleep(GRACE)
+        patience = time.monotonic() + GRACE
+        while self._watched is watched and time.monotonic() < patience:
+            time.sleep(TICK / 4)
         with self.lock:
             if self._watched is watched:
                 signal_group(watched.group, signal.SIGKILL)
         end_marked("DIEL_TASK_DIR", watched.task_dir)
+
+
+def _controller_began(paths: RunPaths) -> float:
+    """When the run's controller took it over, in seconds since the epoch.
+
+    What was asked before was not asked of it; what was asked since counts for a worker that started later.
+    """
+    controllers = [name for name in segments(paths.journal) if name.startswith("controller")]
+    first = next(read_segment(paths.journal / controllers[-1]), None) if controllers else None
+    return float(first[2]["time"]) if first is not None and first[2] is not None else time.time()

@@ -80,7 +80,7 @@ def test_json_has_the_signature(fit: Path, capsys: Capture) -> None:
     assert document["returns"] == {"loss": "float", "model": "Path"}
     assert document["artifacts"] == ["model"]
     listed = json.loads(call(capsys, "modules", "--json").out)["modules"]
-    assert [one["name"] for one in listed][0] == "fit"
+    assert listed[0]["name"] == "fit"
 
 
 def test_modules_beside_a_workflow_elsewhere_are_found(workspace: Path, capsys: Capture) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.call import call
+from tests.project import Project
+from tests.terminal import Terminal
 from tests.written import Written
 
 Capture = pytest.CaptureFixture[str]
@@ -135,3 +137,19 @@ def test_control_characters_of_a_task_do_not_reach_the_terminal(runs: Path, caps
     assert "\033" not in said
     assert "\r" not in said
     assert "\007" not in said
+
+
+def test_watching_on_a_terminal_draws_in_place_and_leaves_out_what_does_not_fit(tmp_path: Path) -> None:
+    run = Written(tmp_path / "runs", stages=False)
+    for number in range(40):
+        run.write("stage", stage=f"s{number}", kind="analysis", total=2, parts={"module": "m"})
+    for number in range(30):
+        run.write("cached", stage=f"s{number}", index=0, run="w-0")
+        run.write("cached", stage=f"s{number}", index=1, run="w-0")
+    run.write("cached", stage="s30", index=0, run="w-0").end("cancelled")
+    terminal = Terminal(Project(tmp_path), "status", "--watch")
+    assert terminal.end() == 0
+    lines = terminal.text.splitlines()
+    assert len(lines) < 24
+    assert any(line.split()[0] == "s30" for line in lines if line)  # half done: shown before the others
+    assert "stages more" in terminal.text

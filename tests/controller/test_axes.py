@@ -150,7 +150,7 @@ def test_derived_points_are_written_down_for_readers(paths: RunPaths) -> None:
         ([{"x": 1}], {}, "expected a list"),
         ([[{"x": 1}], [{"y": 1}]], {}, "make/1 gives y, other tasks gave x"),
         ([[{"x": 1}], [7]], {}, "make/1 gives d, other tasks gave x"),
-        ([[{"x": 1}]], {"columns": ["z"]}, "make.points: point 0 has no 'z'; it has: x"),
+        ([[{"x": 1}]], {"columns": ["z"]}, "make/0.points: point 0 has no 'z'; it has: x"),
     ],
 )
 def test_what_is_no_list_of_points_is_refused(

@@ -76,7 +76,7 @@ def expected(link: Link, down: int) -> Verdict:
     good = sum(state.good for state in states)
     open_ = sum(not state.ended for state in states)
     omitted = sum(index in link.up.omitted for index in read)
-    if not link.edge.gathered and not read:
+    if link.missing or not (link.edge.gathered or read):
         return Verdict.FAILED
     wanted = len(read) - omitted
     if good + open_ < Fraction(str(link.edge.min_success)) * wanted:

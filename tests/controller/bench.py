@@ -1,0 +1,65 @@
+"""The stages of a workflow as a controller holds them, without workers: a test says what tasks gave."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from diel.check import check
+from diel.controller.ledger import Ledger
+from diel.controller.recipe import Resolved
+from diel.controller.stages import Stages
+from diel.journal.segment import SegmentWriter
+from diel.plan import make_plan
+from diel.runs import RunFile, create_run
+from diel.site import find_site
+
+
+class Bench:
+    """One run of a workflow, all its stages open that can be."""
+
+    def __init__(self, folder: Path, text: str, *settings: str) -> None:
+        checked = check(folder / "w.yaml", settings, text="diel: 1\nname: w\n" + textwrap.dedent(text))
+        self.plan = make_plan(checked, find_site(None, folder))
+        self.paths = create_run(folder / "runs", "w")
+        told = dict.fromkeys(("run", "workflow", "cwd", "site", "host", "user", "diel", "python"), "")
+        run_file = RunFile(
+            **told,
+            source=str(folder / "w.yaml"),
+            hyperparameters=checked.hyperparameters.plain(),
+            origins={},
+            created=0.0,
+        )
+        segment = SegmentWriter(self.paths.controller_segment(1))
+        self.ledger = Ledger(self.paths, segment)
+        self.stages = Stages(self.plan, run_file, self.ledger)
+        self.stages.open()
+
+    def done(self, stage: str, index: int = 0, /, **values: Any) -> None:
+        """A task gave these values; a Path among them is an artifact with the digest of its text."""
+        files = {name: value for name, value in values.items() if isinstance(value, Path)}
+        record = {
+            "event": "done",
+            "stage": stage,
+            "index": index,
+            "values": {name: value for name, value in values.items() if name not in files},
+            "artifacts": {
+                name: {"path": str(path), "size": 1, "digest": path.name} for name, path in files.items()
+            },
+        }
+        run = self.stages.runs[stage]
+        self.ledger.commit(run, index, self.ledger.segment.name, self.ledger.segment.append(record), record)
+        self.stages.note_end(run, index)
+
+    def fail(self, stage: str, index: int = 0) -> None:
+        run = self.stages.runs[stage]
+        self.ledger.fail(run, index, {"class": "app", "message": "broken"})
+        self.stages.note_end(run, index)
+
+    def resolve(self, stage: str, index: int = 0) -> Resolved:
+        """A task with all its values."""
+        return self.stages.recipes[stage].resolve(index)
+
+    def keys(self, stage: str) -> list[str]:
+        return [self.resolve(stage, index).key for index in range(self.stages.runs[stage].size)]

@@ -1,0 +1,146 @@
+"""Stopping a run, a stage or a task: soon, wholly, and nothing else."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.project import Project, Run, wait_for
+
+WORKFLOW = """
+    axes: {n: {range: 2}}
+    stages:
+      command: {command: "setsid sleep 600 & sleep 600"}
+      python: {module: "steps:waits"}
+      next: {command: [echo, next], after: [command]}
+"""
+STEPS = """
+    import subprocess
+    import time
+
+    @diel.module(kind="analysis")
+    def waits() -> dict:
+        subprocess.run(["sleep", "600"])
+        return {}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path).workflow(WORKFLOW).module("steps", STEPS)
+
+
+def running(run: Run, *stages: str) -> bool:
+    begun = {record["stage"] for record in run.records("start")}
+    return begun >= set(stages)
+
+
+def test_a_run_ends_within_three_seconds_with_all_its_processes(project: Project) -> None:
+    process = project.start("run", "flow.yaml")
+    wait_for(lambda: project.folder.joinpath("runs").exists() and project.runs() == 1)
+    run = project.newest()
+    wait_for(lambda: running(run, "command", "python"))
+    asked = time.monotonic()
+    said = project.diel("cancel")
+    project.end(process, 3)
+    assert time.monotonic() - asked < 5  # of which a second goes into starting `diel cancel`
+    assert run.id in said
+    assert run.history().state == "cancelled"
+    for stage in ("command", "python"):
+        assert run.counts(stage) == {"cancelled": 1}
+    assert run.counts("next") in ({"cancelled": 1}, {"skipped": 1})
+    assert not run.processes()
+
+    project.diel("cancel", code=None)  # it has ended: told, and no harm done
+    assert run.history().state == "cancelled"
+
+
+PARTS = """
+    axes: {n: {range: 2}}
+    stages:
+      stage: {over: [n], command: ["sh", "-c", 'test -e "$DIEL_RUN_DIR/../../go" || sleep 600']}
+      after_stage: {over: [n], command: [echo, after], after: [stage]}
+      tasks: {over: [n], command: ["sh", "-c", 'test -e "$DIEL_RUN_DIR/../../go" || sleep 600']}
+      reads: {over: [n], command: [echo, "read"], after: [tasks]}
+      waits: {command: [echo, waits], after: [tasks]}
+      other: {command: [echo, other]}
+"""
+
+
+def test_stages_and_tasks_can_be_stopped_alone(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(PARTS)
+    process = project.start("run", "flow.yaml")
+    wait_for(lambda: project.folder.joinpath("runs").exists() and project.runs() == 1)
+    run = project.newest()
+    wait_for(lambda: running(run, "stage"))
+    project.diel("cancel", run.id, "stage")
+    wait_for(lambda: run.attempts("tasks", 0) and run.attempts("tasks", 1))
+    project.diel("cancel", run.id, "tasks/0")
+    wait_for(lambda: run.counts("tasks").get("cancelled") == 1)
+    assert process.poll() is None
+    project.diel("cancel", run.id, "tasks/1")
+    project.end(process, 3)
+    (project.folder / "go").touch()
+    assert run.counts("stage") == {"cancelled": 2}
+    assert run.counts("tasks") == {"cancelled": 2}
+    assert run.counts("after_stage") == {"skipped": 2}
+    assert run.counts("waits") == {"skipped": 1}
+    assert run.counts("other") == {"done": 1}
+    assert run.history().state == "cancelled"
+    assert not run.processes()
+
+    project.diel("resume")
+    assert run.history().state == "succeeded"
+    assert run.counts("stage") == run.counts("tasks") == run.counts("reads") == {"done": 2}
+
+
+def test_a_cancelled_run_can_go_on(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(
+        """
+    axes: {n: {range: 3}}
+    stages:
+      quick: {over: [n], command: [echo, "${{ n }}"]}
+      slow: {command: 'test -e "$DIEL_RUN_DIR/../../go" || sleep 600', after: [quick]}
+"""
+    )
+    process = project.start("run", "flow.yaml")
+    wait_for(lambda: project.folder.joinpath("runs").exists() and project.runs() == 1)
+    run = project.newest()
+    wait_for(lambda: running(run, "slow"))
+    project.diel("cancel", run.id)
+    project.end(process, 3)
+    (project.folder / "go").touch()
+    project.diel("resume", run.id)
+    assert run.history().state == "succeeded"
+    assert [run.attempts("quick", n) for n in range(3)] == [[1], [1], [1]]
+    assert run.attempts("slow") == [1, 2]
+
+
+def test_a_run_that_has_hardly_begun_is_stopped_too(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(
+        """
+    axes: {n: {range: 300}}
+    stages: {slow: {over: [n], command: [sleep, "600"]}}
+"""
+    )
+    process = project.start("run", "flow.yaml")
+    wait_for(lambda: project.folder.joinpath("runs").exists() and project.runs() == 1)
+    run = project.newest()
+    wait_for(lambda: run.records("queued"))
+    asked = time.monotonic()
+    project.diel("cancel", run.id)
+    project.end(process, 3)
+    assert time.monotonic() - asked < 8  # the workers were still starting
+    assert run.counts("slow") == {"cancelled": 300}
+    assert not run.processes()
+
+
+def test_what_is_not_there_cannot_be_stopped(project: Project) -> None:
+    project.workflow("stages: {a: {command: [echo, a]}}")
+    project.diel("cancel", code=2)
+    run = project.run()
+    for words in (["nothing-1"], [run.id, "b"], [run.id, "a/1"], [run.id, "a/x"]):
+        project.diel("cancel", *words, code=2)
+    assert run.history().state == "succeeded"

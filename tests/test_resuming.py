@@ -1,0 +1,192 @@
+"""Going on with a run: what was lost is run again, what has a result is not, and only one may drive."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.project import Project, Run, wait_for
+
+FAILS = """
+    axes: {n: {range: 4}, part: {from: split.parts}}
+    stages:
+      first: {over: [n], module: "steps:first", params: {n: "${{ n }}"}}
+      maybe:
+        over: [n]
+        command: |
+          touch mark
+          echo ${{ task.index }} ${{ first.n }} > out
+          test -e "$DIEL_RUN_DIR/../../mended" -o ${{ n }} != 2
+        outputs: {out: out}
+        retries: {limit: 1, backoff: 0s}
+      after: {over: [n], command: [cat, "${{ maybe.out }}"]}
+      all: {command: "cat ${{ maybe.out }} > all", outputs: {all: all}}
+      split: {command: 'cat ${{ all.all }}; echo "{\\"parts\\": [1, 2]}" > "$DIEL_RESULT"', outputs: {parts: {value: list}}}
+      parts: {over: [part], command: [echo, "${{ part }}"]}
+      left_out: {over: [n], when: "n > 2", command: [echo, "${{ n }}"]}
+"""
+STEPS = """
+    @diel.module(kind="analysis")
+    def first(n: int) -> dict:
+        return {"n": n * 10}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path).workflow(FAILS).module("steps", STEPS)
+
+
+def test_a_failed_run_tries_again_what_failed_and_what_waited_for_it(project: Project) -> None:
+    run = project.run(code=1)
+    assert run.counts("maybe") == {"done": 3, "failed": 1}
+    assert run.counts("after") == {"done": 3, "skipped": 1}
+    assert run.counts("all") == {"skipped": 1}
+
+    project.diel("resume", code=1)  # nothing has changed: it fails again
+    assert run.attempts("maybe", 2) == [1, 2, 3, 4]
+    assert run.counts("after") == {"done": 3, "skipped": 1}
+
+    (project.folder / "mended").touch()
+    project.diel("resume", run.id)
+    assert run.history().state == "succeeded"
+    assert run.counts("left_out") == {"done": 1, "skipped": 3}
+    assert run.attempts("maybe", 2) == [1, 2, 3, 4, 5]
+    assert run.artifact("maybe", "out", 2).parent.name == "2.5"
+    assert run.stdout("after", 2) == "2 20\n"
+    assert run.artifact("all", "all").read_text() == "0 0\n1 10\n2 20\n3 30\n"
+    assert [run.stdout("parts", n) for n in range(2)] == ["1\n", "2\n"]
+    for stage in ("first", "maybe", "after", "left_out"):
+        done = [n for n in range(4) if run.attempts(stage, n)]
+        assert all(run.attempts(stage, n) == [1] for n in done if (stage, n) not in {("maybe", 2)})
+    workers = run.workers()
+
+    project.diel("resume", run.id)  # nothing is left: no harm, and no worker
+    assert run.history().state == "succeeded"
+    assert run.workers() == workers
+    assert project.runs() == 1
+
+
+def test_a_changed_workflow_file_does_not_change_a_run(project: Project) -> None:
+    run = project.run(code=1)
+    (project.folder / "mended").touch()
+    project.workflow("stages: {other: {command: [echo, other]}}")
+    project.diel("resume")
+    assert run.history().state == "succeeded"
+    assert "other" not in run.history().stages
+
+
+SLOW = """
+    axes: {n: {range: 3}}
+    stages:
+      quick: {over: [n], command: [sh, -c, 'echo "{\\"pid\\": $$}" > "$DIEL_RESULT"'], outputs: {pid: {value: int}}}
+      slow:
+        command: |
+          echo $$ >> "$DIEL_RUN_DIR/../../pids"
+          setsid sleep 600 &
+          sleep 0.1
+          test -e "$DIEL_RUN_DIR/../../go" || sleep 600
+        after: [quick]
+      python: {module: "steps:waits", after: [quick]}
+      end: {command: [echo, end], after: [slow, python]}
+"""
+WAITS = """
+    import os
+    import time
+    from pathlib import Path
+
+    @diel.module(kind="analysis")
+    def waits(context: diel.Context) -> dict:
+        folder = context.run_dir.parent.parent
+        with open(folder / "pids", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        while not (folder / "go").exists():
+            time.sleep(0.05)
+        return {}
+"""
+
+
+def begun(project: Project, times: int) -> bool:
+    """Whether both slow tasks have begun so often."""
+    path = project.folder / "pids"
+    return path.exists() and len(path.read_text().splitlines()) == 2 * times
+
+
+def started(project: Project, *words: str, times: int = 1) -> subprocess.Popen[str]:
+    process = project.start(*words)
+    wait_for(lambda: begun(project, times))
+    return process
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Project:
+    return Project(tmp_path).workflow(SLOW).module("steps", WAITS)
+
+
+def check_went_on(project: Project, run: Run) -> None:
+    """The run ends well in a second controller, and nothing of the first is left."""
+    old = {process.pid for process in run.processes()}
+    process = started(project, "resume", times=2)
+    assert not old & {p.pid for p in run.processes() if p.pid != process.pid}
+    (project.folder / "go").touch()
+    project.end(process)
+    assert run.history().state == "succeeded"
+    assert all(run.attempts("quick", n) == [1] for n in range(3))
+    assert run.attempts("slow") == run.attempts("python") == [1, 2]
+    assert not run.processes()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(slow: Project, number: signal.Signals) -> None:
+    process = started(slow, "run", "flow.yaml")
+    run = slow.newest()
+    asked = time.monotonic()
+    process.send_signal(number)
+    said = slow.end(process, 130 if number == signal.SIGINT else None)
+    assert process.returncode != 0
+    assert time.monotonic() - asked < 5
+    assert run.history().state == "interrupted"
+    if number == signal.SIGINT:
+        assert "resume" in said
+    assert not run.processes()
+    check_went_on(slow, run)
+
+
+def test_two_interrupts_are_as_good_as_one(slow: Project) -> None:
+    process = started(slow, "run", "flow.yaml")
+    run = slow.newest()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    slow.end(process, 130)
+    wait_for(lambda: not run.processes(), 10)
+    check_went_on(slow, run)
+
+
+def test_only_one_controller_drives_a_run(slow: Project) -> None:
+    process = started(slow, "run", "flow.yaml")
+    run = slow.newest()
+    said = slow.diel("resume", code=2)
+    assert str(process.pid) in said
+    assert f"diel cancel {run.id}" in said
+    assert psutil.pid_exists(process.pid)
+
+    process.kill()
+    slow.end(process, -signal.SIGKILL)
+    (slow.folder / "go").touch()
+    two = [slow.start("resume") for _ in range(2)]
+    codes = []
+    for one in two:
+        slow.end(one, None)
+        codes.append(one.returncode)
+    assert sorted(codes) in ([0, 2], [0, 0])
+    assert run.history().state == "succeeded"
+    ends = [record for record in run.records("done") if record["stage"] == "end"]
+    assert len(ends) == 1
+    assert len(run.attempts("end")) == 1
+    assert not run.processes()
