@@ -86,15 +86,16 @@ def test_coordinates_where_no_task_is_have_no_index(setup: Setup) -> None:
 def test_matching_is_what_a_look_at_every_task_finds(setup: Setup, data: st.DataObject) -> None:
     over, counts, _ = setup
     domain = make_domain(*setup)
-    pinned = data.draw(st.lists(st.sampled_from(over), unique=True)) if over else []
-    fixed = {axis: data.draw(st.integers(0, counts[axis])) for axis in pinned}
-    expected = [
-        index
-        for index in range(domain.size)
-        if all(domain.coordinates(index)[axis] == place for axis, place in fixed.items())
-    ]
-    assert list(domain.matching(fixed)) == expected
-    assert domain.count(fixed) == len(expected)
+    for _ in range(4):
+        pinned = data.draw(st.lists(st.sampled_from(over), unique=True)) if over else []
+        fixed = {axis: data.draw(st.integers(0, counts[axis])) for axis in pinned}
+        expected = [
+            index
+            for index in range(domain.size)
+            if all(domain.coordinates(index)[axis] == place for axis, place in fixed.items())
+        ]
+        assert list(domain.matching(fixed)) == expected
+        assert domain.count(fixed) == len(expected)
 
 
 @given(setups(), st.data())
@@ -165,6 +166,24 @@ def test_a_chain_of_derived_axes_is_joined_link_by_link() -> None:
     assert domain.size == 8
     assert domain.count({"molecule": 1}) == 6
     assert domain.count({"conformer": 2, "seed": 0}) == 2
+
+
+def test_a_chain_whose_links_name_only_the_one_before_is_joined_too() -> None:
+    origins = {
+        "conformer": Origins(("molecule",), [(0,), (1,), (1,)]),
+        "pose": Origins(("conformer",), [(0,), (1,), (2,), (2,)]),
+    }
+    domain = make_domain(("molecule", "conformer", "pose"), dict(molecule=2, conformer=3, pose=4), origins)
+    assert domain.size == 4
+    assert [domain.coordinates(index)["molecule"] for index in range(4)] == [0, 1, 1, 1]
+
+
+def test_joined_tasks_stand_in_the_order_of_the_stages_axes() -> None:
+    """Whatever the order in which the maker ran."""
+    origins = {"d": Origins(("a", "b"), [(0, 0), (0, 1), (1, 0), (1, 1)])}
+    domain = make_domain(("b", "a", "d"), {"a": 2, "b": 2, "d": 4}, origins)
+    listed = [tuple(domain.coordinates(index)[axis] for axis in "bad") for index in range(4)]
+    assert listed == [(0, 0, 0), (0, 1, 2), (1, 0, 1), (1, 1, 3)]
 
 
 def test_two_derived_axes_over_one_parent_are_multiplied_within_each_of_its_points() -> None:

@@ -147,6 +147,17 @@ def test_a_cycle_is_named_in_the_order_in_which_it_turns_from_the_first_stage_of
     assert flaw.key == ("stages", "two", "after", 0)
 
 
+def test_a_cycle_that_the_first_stage_only_leads_to_turns_from_its_own_first() -> None:
+    stages = {
+        "a": {"after": ["d"]},
+        "c": {"after": ["b"]},
+        "b": {"after": ["a", "c"]},
+        "d": {"after": ["c"]},
+    }
+    (flaw,) = flaws_of(stages, {})
+    assert flaw.message.endswith(": c -> b -> c")
+
+
 def test_two_cycles_are_told_both() -> None:
     stages = {
         "a1": {"after": ["a2"]},

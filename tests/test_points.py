@@ -280,6 +280,14 @@ def test_a_sample_stays_inside_its_bounds(
     assert len(points) == count
 
 
+@pytest.mark.parametrize("log", [True, False])
+@pytest.mark.parametrize("low", [1e-5, 0.1, 3.3e7])
+def test_a_range_as_narrow_as_rounding_is_kept_to(low: float, log: bool) -> None:
+    high = low * (1 + 4e-16)
+    values = column(sample("uniform", 50, {"u": {"low": low, "high": high, "log": log}}), "u")
+    assert all(low <= value <= high for value in values)
+
+
 @given(METHODS, st.integers(1, 30), st.booleans(), st.floats(0.1, 9), st.floats(1, 90))
 def test_whole_numbers_are_whole_and_inside_their_bounds(
     method: str, count: int, log: bool, low: float, width: float

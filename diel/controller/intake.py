@@ -41,7 +41,9 @@ class Intake:
         for offset, record in report.records:
             self._take_record(report.segment, offset, record)
         self._ledger.read_until(report.segment, report.end)
-        self._dispatcher.take_back(sent.stage, number, report.unstarted)
+        # All that the bundle still has in flight was not begun: the report may come before the line
+        # that releases it was read.
+        self._dispatcher.take_back(sent.stage, number, [request.index for request in sent.requests])
 
     def read_news(self) -> None:
         """Takes in what workers wrote and did not report yet."""

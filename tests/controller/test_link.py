@@ -167,13 +167,24 @@ def test_a_gather_that_cannot_succeed_any_more_fails_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "bad", "verdict"), [(0.9, 1, "ready"), (0.7, 3, "ready"), (0.7, 4, "failed")]
+    ("share", "bad", "verdict"), [(0.9, 1, "ready"), (0.7, 3, "ready"), (0.7, 4, "failed"), (0.55, 4, "ready")]
 )
 def test_a_share_that_no_double_holds_is_taken_as_it_is_written(share: float, bad: int, verdict: str) -> None:
-    link = linked(plain("a", a=10), plain(""), {}, min_success=share)
-    ends = {f"t{i}": TaskState.FAILED if i < bad else TaskState.DONE for i in range(10)}
+    tasks = 100 if share == 0.55 else 10  # 0.55 × 100 is 55.00000000000001
+    bad *= tasks // 10
+    link = linked(plain("a", a=tasks), plain(""), {}, min_success=share)
+    ends = {f"t{i}": TaskState.FAILED if i < bad else TaskState.DONE for i in range(tasks)}
     end(link, **ends)
     assert verdict_of(link, 0).value == verdict
+
+
+def test_a_share_is_of_those_that_a_condition_left_in() -> None:
+    link = linked(plain("a", a=10), plain(""), {}, min_success=0.7)
+    link.up.omitted |= {0, 1, 2, 3, 4}
+    end(link, **{f"t{i}": TaskState.SKIPPED for i in range(5)}, t5=TaskState.FAILED)
+    assert verdict_of(link, 0) is Verdict.WAITING
+    end(link, t6=TaskState.FAILED)
+    assert verdict_of(link, 0) is Verdict.FAILED
 
 
 def test_tasks_that_a_condition_left_out_are_no_failures() -> None:
