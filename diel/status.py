@@ -223,54 +223,30 @@ def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageS
     if not paths.snapshot.exists():  # its first snapshot tells the stages that have yet to begin
         written = stage_names(paths)
         names = [*written, *(name for name in names if name not in written)] if written else names
-    reasons = _void_reasons(paths, known) if state.ended else {}
-    ready = reader.notes.get("ready", {})
     for name in names:
         stage = known.get(name) or StageHistory("analysis", 0, bytearray())
-        yield _stage_status(name, stage, state, ready.get(name, 0), reasons.get(name, ""))
+        yield _stage_status(name, stage, state)
 
 
-def _stage_status(name: str, stage: StageHistory, state: RunState, ready: int, void: str) -> StageStatus:
+def _stage_status(name: str, stage: StageHistory, state: RunState) -> StageStatus:
     counts = stage.counts()
     if state not in (RunState.PENDING, RunState.RUNNING):  # without a controller nothing is under way
         for label in (s.label for s in UNDER_WAY):
             counts["waiting"] += counts[label]
             counts[label] = 0
-    elif ready:
-        moved = min(ready, counts["waiting"])
-        counts["waiting"] -= moved
-        counts["ready"] += moved
     return StageStatus(
         name=name,
         kind=stage.kind,
-        total=stage.total if is_open(stage) or void or state.ended else None,
+        total=stage.total if is_open(stage) or stage.void or state.ended else None,
         counts=counts,
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
-        void=void,
+        void=stage.void,
     )
 
 
 def is_open(stage: StageHistory) -> bool:
     """Whether the number of the stage's tasks is known."""
     return bool(stage.total or stage.parts)
-
-
-def _void_reasons(paths: RunPaths, stages: Mapping[str, StageHistory]) -> dict[str, str]:
-    """Why stages have no tasks, from the controllers' records; asked only where one has none."""
-    return {} if all(is_open(stage) for stage in stages.values()) else void_reasons(paths)
-
-
-def void_reasons(paths: RunPaths) -> dict[str, str]:
-    """Why stages have no tasks, where an axis could not be made; the last controller's word counts."""
-    found: dict[str, str] = {}
-    for name in segments(paths.journal):
-        if not name.startswith("controller"):
-            continue
-        found.clear()
-        for _, _, record in read_segment(paths.journal / name):
-            if record is not None and record["event"] == "stage":
-                found[record["stage"]] = record.get("void", "")
-    return {stage: reason for stage, reason in found.items() if reason}
 
 
 def workflow_name(paths: RunPaths) -> str:

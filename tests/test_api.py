@@ -62,10 +62,6 @@ def test_a_run_tells_its_name_place_and_state(run: diel.Run, project: Project) -
     assert run.status()["stages"]["sim"]["done"] == 3
 
 
-def test_running_leaves_the_environment_as_it_was(run: diel.Run) -> None:
-    assert not [name for name in os.environ if name.startswith("DIEL_")]
-
-
 def test_settings_arrive_with_their_type_and_text_as_it_is(run: diel.Run) -> None:
     assert run.table("sim.e")["sim.e"].tolist() == [0.0, 1.0, 2.0]
     assert run.artifact("sim.out", at={"t": 0.5}).read_text() == "0.5 no; echo 'x'\n"
@@ -128,10 +124,15 @@ def test_a_failure_raises_nothing_and_shows_in_the_state(
 ) -> None:
     project = Project(tmp_path, "w").workflow(FLOW)
     monkeypatch.setenv("FAIL_AT", "b")
+    before = dict(os.environ)
     run = diel.run(project.folder / "w.yaml", runs=tmp_path / "runs")
     assert run.state == "failed"
     assert run.status()["failures"][0]["task"] == "fit/1"
     assert run.table("fit.loss")["r"].tolist() == ["a"]
+    assert dict(os.environ) == before, "what is started later must not look like a process of the run"
+    monkeypatch.setenv("DIEL_RUN_DIR", "/mine")
+    diel.run(project.folder / "w.yaml", runs=tmp_path / "runs")
+    assert os.environ["DIEL_RUN_DIR"] == "/mine"
 
 
 def test_what_is_wrong_is_raised_before_anything_is_made(tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ def test_a_chain_of_derived_axes_is_joined_link_by_link() -> None:
     counts = {"molecule": 2, "conformer": 3, "pose": 4, "seed": 2}
     domain = make_domain(("seed", "pose", "molecule", "conformer"), counts, origins)
     assert domain.size == 8
+    assert domain.count({"molecule": 1, "conformer": 2}) == 4
     assert domain.count({"molecule": 1}) == 6
     assert domain.count({"conformer": 2, "seed": 0}) == 2
 
@@ -173,7 +174,9 @@ def test_a_chain_whose_links_name_only_the_one_before_is_joined_too() -> None:
         "conformer": Origins(("molecule",), [(0,), (1,), (1,)]),
         "pose": Origins(("conformer",), [(0,), (1,), (2,), (2,)]),
     }
-    domain = make_domain(("molecule", "conformer", "pose"), dict(molecule=2, conformer=3, pose=4), origins)
+    domain = make_domain(
+        ("molecule", "conformer", "pose"), {"molecule": 2, "conformer": 3, "pose": 4}, origins
+    )
     assert domain.size == 4
     assert [domain.coordinates(index)["molecule"] for index in range(4)] == [0, 1, 1, 1]
 

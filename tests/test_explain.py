@@ -102,6 +102,9 @@ def test_what_a_new_controller_tries_again_is_no_failure_any_more(tmp_path: Path
     run = flow(tmp_path).failed("sim", 0)
     run.write("controller", epoch=2, host="h", pid=1, started=1.0)
     assert of_run(run)["failures"] == []
+    run.failed("sim", 2)
+    (failure,) = of_run(run)["failures"]
+    assert failure["tasks"] == ["sim/2"]
 
 
 def test_control_signs_of_a_program_do_not_reach_the_terminal(tmp_path: Path) -> None:
@@ -323,6 +326,14 @@ def test_a_gathered_input_that_grew_is_followed_to_the_new_point(again: Project)
     assert change["text"] == "input e (sim.e) gathers 2 → 3 results"
     assert change["because"] == ("sim/2 was computed anew: a new point: w-1 has no t = 3",)
     assert told["earlier"] == "w-1/fit/0"
+
+
+def test_a_change_is_followed_upstream_as_far_as_it_goes(again: Project) -> None:
+    (change,) = why(again, "w-2", "end/0")["changes"]
+    assert change["because"] == (
+        "fit/0 was computed anew: input e (sim.e) gathers 2 → 3 results",
+        "sim/2 was computed anew: a new point: w-1 has no t = 3",
+    )
 
 
 def test_a_hyperparameter_is_named_with_both_values(again: Project) -> None:

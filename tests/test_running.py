@@ -725,6 +725,16 @@ def test_a_run_of_many_tasks_ends_as_a_short_one_does(tmp_path: Path) -> None:
     assert not run.processes()
 
 
+def test_tasks_that_take_longer_than_a_bundle_waits_are_all_done(tmp_path: Path) -> None:
+    text = """
+    axes: {n: {range: 10}}
+    stages: {slow: {over: [n], command: [sleep, "1.1"]}}
+"""
+    run = Project(tmp_path).workflow(text).run()
+    assert run.counts("slow") == {"done": 10}
+    assert all(run.attempts("slow", n) == [1] for n in range(10))
+
+
 # --- the command's own answers ----------------------------------------------------------------
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from diel.errors import UsageError
 from diel.paths import RunPaths, runs_dir
-from diel.runs import RunFile, all_runs, create_run, find_run, read_run_file
+from diel.run_file import RunFile, read_run_file
+from diel.runs import all_runs, create_run, find_run
 
 
 def begun(runs: Path, name: str, when: float) -> RunPaths:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from diel.cli.options import _complete_run as complete_run
+from diel.cli.options import complete_run
 from diel.errors import DielError
 from diel.journal.history import StageHistory
 from diel.paths import runs_dir

@@ -107,4 +107,5 @@ def _run(words: list[str], debug: bool) -> int:
 
 
 def _styled(error: DielError) -> str:
-    return f"{click.style('error:', fg='red', bold=True)} {error}"
+    word = "error:" if os.environ.get("NO_COLOR") else click.style("error:", fg="red", bold=True)
+    return f"{word} {error}"

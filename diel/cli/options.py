@@ -19,7 +19,7 @@ runs_option: Decorator = click.option(
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-def _complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     from diel.paths import runs_dir  # only while a shell completes
     from diel.runs import all_runs
 
@@ -27,7 +27,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     return [name for name in names if name.startswith(incomplete)]
 
 
-run_argument: Decorator = click.argument("run", default="last", shell_complete=_complete_run)
+run_argument: Decorator = click.argument("run", default="last", shell_complete=complete_run)
 
 
 def settings_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from diel.controller.controller import Controller
 from diel.controller.results import artifact_path
 from diel.journal.segment import Record
 from diel.states import RunState, TaskState
-from diel.status import task_of, void_reasons
+from diel.status import task_of
 from diel.values import format_duration
 
 MAX_VALUES = 10
@@ -24,7 +24,8 @@ def start_line(controller: Controller) -> str:
     plan = controller.plan
     known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
     stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
-    number = f"{sum(known):,} tasks" if len(known) == len(plan.stages) else f"{sum(known):,} tasks and more"
+    number = f"{sum(known):,} {'task' if sum(known) == 1 else 'tasks'}"
+    number += "" if len(known) == len(plan.stages) else " and more"
     return f"{controller.paths.run_id}: {number} in {stages}, on site {plan.site.name}"
 
 
@@ -42,7 +43,8 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
     run = paint(controller.paths.run_id, bold=True)
     lines = [f"{run} {paint_state(state)} after {format_duration(seconds)}: {', '.join(parts)}"]
     if state is not RunState.SUCCEEDED:
-        lines += [f"{stage}: no tasks, {why}" for stage, why in void_reasons(controller.paths).items()]
+        stages = controller.history.stages.items()
+        lines += [f"{name}: no tasks, {stage.void}" for name, stage in stages if stage.void]
     if quiet:
         return lines
     if state in (RunState.SUCCEEDED, RunState.FAILED):

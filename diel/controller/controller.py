@@ -26,7 +26,7 @@ from diel.lease import HEARTBEAT, Lease, beat
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.requests import changed, read_cancels
-from diel.runs import RunFile
+from diel.run_file import RunFile
 from diel.states import RunState
 from diel.worker.reaper import kill_marked
 
@@ -203,12 +203,11 @@ class Controller:
         if now == self._requests_seen:
             return
         self._requests_seen = now
-        cancels = self._finder.cancels = read_cancels(self.paths, self._began)
-        if any(cancel.everything for cancel in cancels) and self._cancelling_since is None:
-            self._cancelling_since = time.monotonic()
-        for stage in self._stages.runs.values():
-            if any(cancel.touches(stage.name) for cancel in cancels):
-                stage.look_at(range(stage.size))
+        cancels = read_cancels(self.paths, self._began)
+        if any(cancel.everything for cancel in cancels):
+            self._cancelling_since = self._cancelling_since or time.monotonic()
+        else:
+            self._finder.cancel(cancels)
 
     def _end_state(self) -> RunState:
         if self._cancelling_since is not None:

@@ -60,6 +60,22 @@ class Finder:
                 break
         return tasks
 
+    def cancel(self, cancels: list[Cancel]) -> None:
+        """Cancels tasks that wait, and those that will come to be looked at."""
+        self.cancels = cancels
+        for stage in self._stages.runs.values():
+            if not any(cancel.touches(stage.name) for cancel in cancels):
+                continue
+            held = self._held.pop(stage.name, [])
+            stage.look_at([index for index, _ in held])
+            for index, _ in held:
+                stage.history.set(index, TaskState.WAITING)
+            waiting = (i for i in range(stage.size) if stage.history.state(i) == TaskState.WAITING)
+            found = [i for i in waiting if any(cancel.covers(stage.name, i) for cancel in cancels)]
+            self._ledger.verdict("cancelled", stage, ranges(found))
+            for index in found:
+                self._stages.note_end(stage, index)
+
     def flush(self) -> None:
         """Writes down what was skipped: a million tasks of one cause are one line."""
         for (name, reason, cause), indices in self._skips.items():

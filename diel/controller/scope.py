@@ -52,7 +52,9 @@ class Scope(Mapping[str, Any]):
                 return {key: template.text_value(self) for key, template in recipe.outputs.items()}
             case "task":
                 stage = recipe.run.name
-                return {"id": f"{stage}/{self.index}", "index": self.index, "stage": stage}
+                attempt = recipe.run.history.attempts.get(self.index, 0) + 1
+                task = f"{stage}/{self.index}"
+                return {"id": task, "index": self.index, "attempt": attempt, "stage": stage}
             case "run":
                 return {"id": recipe.paths.run_id, "dir": str(recipe.paths.root)}
         links = {output: link for (stage, output), link in recipe.data.items() if stage == name}

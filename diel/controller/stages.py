@@ -10,7 +10,7 @@ from diel.controller.stage_run import StageRun
 from diel.domain import make_domain
 from diel.errors import UsageError
 from diel.plan import Plan
-from diel.runs import RunFile
+from diel.run_file import RunFile
 
 
 class Stages:

@@ -19,7 +19,8 @@ from diel.lease import take
 from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
 from diel.registry import Hyperparameters
-from diel.runs import RunFile, create_run, read_run_file
+from diel.run_file import RunFile, read_run_file
+from diel.runs import create_run
 from diel.site import find_program, find_site
 from diel.worker.reaper import kill_marked
 

@@ -6,6 +6,7 @@ and the worker pools that it served follow once they miss its heartbeat.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import runpy
 import signal
@@ -22,6 +23,8 @@ def _follow(parent: int) -> None:
 
 def main() -> None:
     """Runs the module as a script."""
+    with contextlib.suppress(OSError):
+        os.setsid()  # Ctrl-C in a terminal is for the controller, which then ends this process itself
     sys.argv = sys.argv[1:]
     threading.Thread(target=_follow, args=(os.getppid(),), daemon=True).start()
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -37,6 +37,8 @@ class StageHistory:
     total: int
     states: bytearray
     parts: dict[str, str] = field(default_factory=dict)
+    void: str = ""
+    """Why its tasks will never be known; empty where they are, or may be."""
     under_way: dict[int, Attempt] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     """The latest attempt of the tasks that were handed out and have no result, or needed several."""
@@ -111,6 +113,7 @@ class History:
         stage = self.stage(record["stage"])
         stage.kind, stage.total = record["kind"], record["total"]
         stage.parts = record.get("parts", {})
+        stage.void = record.get("void", "")
 
     def _queued(self, record: Record, worker: str) -> None:
         stage = self.stage(record["stage"])

@@ -59,10 +59,6 @@ class SegmentWriter:
         self._size += len(data)
         return offset
 
-    def sync(self) -> None:
-        """Waits until what was appended is on the disk."""
-        os.fsync(self._file)
-
     def close(self) -> None:
         os.close(self._file)
 

@@ -29,8 +29,6 @@ class Reader:
     paths: RunPaths
     history: History = field(default_factory=History)
     offsets: dict[str, int] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
-    """What the controller adds for readers: how many tasks of each stage are ready."""
 
     def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
         """Folds what was appended since the last time; `seen` is told each record and its place."""
@@ -55,7 +53,6 @@ class Reader:
         document = {
             "version": VERSION,
             "offsets": self.offsets,
-            "notes": self.notes,
             "state": self.history.state,
             "epoch": self.history.epoch,
             "began": self.history.began,
@@ -92,7 +89,7 @@ def _load(paths: RunPaths) -> Reader | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
         return None  # a shortcut that is not there is not an error
-    return Reader(paths, history, document["offsets"], document["notes"])
+    return Reader(paths, history, document["offsets"])
 
 
 def _pack(stage: StageHistory) -> dict[str, Any]:
@@ -101,6 +98,7 @@ def _pack(stage: StageHistory) -> dict[str, Any]:
         "total": stage.total,
         "states": base64.b64encode(zlib.compress(bytes(stage.states), 1)).decode(),
         "parts": stage.parts,
+        "void": stage.void,
         "under_way": {str(index): asdict(attempt) for index, attempt in stage.under_way.items()},
         "attempts": {str(index): number for index, number in stage.attempts.items()},
         "seconds": stage.seconds,
@@ -114,6 +112,7 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
         total=packed["total"],
         states=bytearray(zlib.decompress(base64.b64decode(packed["states"]))),
         parts=packed["parts"],
+        void=packed["void"],
         under_way={
             int(index): Attempt(a["number"], TaskState(a["state"]), a["time"], a["worker"], a["bundle"])
             for index, a in packed["under_way"].items()

@@ -23,10 +23,10 @@ from diel.lease import is_alive, read_lease
 from diel.load import Document, load_text
 from diel.paths import RunPaths
 from diel.points import Points, kept, read_points, static_points
-from diel.runs import RunFile, read_run_file
+from diel.run_file import RunFile, read_run_file
 from diel.spec import Workflow
 from diel.states import RunState
-from diel.status import open_reader, run_state, void_reasons
+from diel.status import open_reader, run_state
 
 _MADE = ("values", "artifacts", "run")
 
@@ -101,7 +101,7 @@ class Recorded:
     @cached_property
     def void(self) -> dict[str, str]:
         """The stages whose axes will never be known in this run, and why."""
-        return void_reasons(self.paths)
+        return {name: stage.void for name, stage in self.history.stages.items() if stage.void}
 
     # --- axes ---------------------------------------------------------------------------------
 

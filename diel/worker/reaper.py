@@ -41,11 +41,10 @@ def end_marked(variable: str, value: str, grace: float = GRACE) -> int:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    _, stubborn = psutil.wait_procs(processes, timeout=grace)
-    for process in stubborn:
+    for process in _wait(processes, grace):
         with contextlib.suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(stubborn, timeout=grace)
+    _wait(processes, grace)
     return len(processes)
 
 
@@ -53,15 +52,28 @@ def kill_marked(variable: str, value: str) -> int:
     """Kills all processes with this environment variable, and those that they start meanwhile."""
     killed = 0
     end = time.monotonic() + 10
-    while processes := list(marked(variable, value)):
+    while (processes := list(marked(variable, value))) and time.monotonic() < end:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(processes, timeout=GRACE)
+        _wait(processes, GRACE)
         killed += len(processes)
-        if time.monotonic() > end:
-            break
     return killed
+
+
+def _wait(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Waits for processes to end; returns those that did not. A zombie has ended."""
+    end = time.monotonic() + seconds
+    while (left := [one for one in processes if _lives(one)]) and time.monotonic() < end:
+        time.sleep(0.01)
+    return left
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def kill_children() -> None:

@@ -12,7 +12,8 @@ from diel.controller.recipe import Resolved
 from diel.controller.stages import Stages
 from diel.journal.segment import SegmentWriter
 from diel.plan import make_plan
-from diel.runs import RunFile, create_run
+from diel.run_file import RunFile
+from diel.runs import create_run
 from diel.site import find_site
 
 

@@ -167,11 +167,17 @@ def test_a_gather_that_cannot_succeed_any_more_fails_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "bad", "verdict"), [(0.9, 1, "ready"), (0.7, 3, "ready"), (0.7, 4, "failed"), (0.55, 4, "ready")]
+    ("share", "tasks", "bad", "verdict"),
+    [
+        (0.9, 10, 1, "ready"),
+        (0.7, 10, 3, "ready"),
+        (0.7, 10, 4, "failed"),
+        (0.55, 100, 45, "ready"),
+        (0.55, 100, 46, "failed"),
+    ],
 )
-def test_a_share_that_no_double_holds_is_taken_as_it_is_written(share: float, bad: int, verdict: str) -> None:
-    tasks = 100 if share == 0.55 else 10  # 0.55 × 100 is 55.00000000000001
-    bad *= tasks // 10
+def test_a_share_is_taken_as_it_is_written(share: float, tasks: int, bad: int, verdict: str) -> None:
+    """0.55 × 100 is a little more than 55 in doubles."""
     link = linked(plain("a", a=tasks), plain(""), {}, min_success=share)
     ends = {f"t{i}": TaskState.FAILED if i < bad else TaskState.DONE for i in range(tasks)}
     end(link, **ends)

@@ -1,0 +1,49 @@
+"""The run's file: what was asked for when a run was made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from diel.errors import UsageError
+from diel.paths import RunPaths
+
+
+class RunFile(BaseModel):
+    """What was asked for when a run was made: all that `resume` needs besides the workflow's text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run: str
+    workflow: str
+    source: str
+    """The workflow file, absolute."""
+    cwd: str
+    site: str
+    hyperparameters: dict[str, Any]
+    origins: dict[str, str]
+    settings: tuple[str, ...] = ()
+    params_files: tuple[str, ...] = ()
+    use_cache: bool = True
+    begin_at: str | None = None
+    """The stage from which everything is computed anew (`run --from`)."""
+    created: float
+    host: str
+    user: str
+    diel: str
+    python: str
+
+    @property
+    def folder(self) -> Path:
+        """The workflow file's directory: where its files and modules are."""
+        return Path(self.source).parent
+
+
+def read_run_file(paths: RunPaths) -> RunFile:
+    """Raises UsageError where a directory holds no run."""
+    try:
+        return RunFile.model_validate_json(paths.run_file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{paths.root} holds no run that this diel can read: {error}") from error
