@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,23 +51,10 @@ def run(
     controller = start(plan, runs_dir(_path(runs)), settings, files, use_cache=cache)
     if not quiet:
         print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
-    with _own_environment():
-        state = controller.drive(lambda history: None)
+    state = controller.drive(lambda history: None)
     if not quiet:
         print(f"{controller.paths.run_id} {state}")  # noqa: T201 - asked for
     return Run(controller.paths)
-
-
-@contextmanager
-def _own_environment() -> Iterator[None]:
-    """Puts the environment back: what the caller starts later is no process of the run."""
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update(before)
 
 
 def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:

@@ -1,0 +1,85 @@
+"""One worker process at the end of a pipe, as the controller has it, and bundles to give it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from diel.catalogue import find_module
+from diel.executors.pipes import Pipes
+from diel.journal.segment import Record, SegmentWriter, read_segment, segments
+from diel.paths import RunPaths
+from diel.worker.bundle import Bundle, Job, Report, Request
+
+
+class Bench:
+    """A run's directory without a controller, and one worker."""
+
+    def __init__(self, folder: Path, pipes: Pipes, threads: ThreadPoolExecutor) -> None:
+        self.folder = folder
+        self.paths = RunPaths(folder / "w-1")
+        for path in (self.paths.journal, self.paths.requests, self.paths.tasks, self.paths.captures):
+            path.mkdir(parents=True)
+        self.take_over(1)
+        self._pipes = pipes
+        self._threads = threads
+
+    def take_over(self, epoch: int) -> None:
+        """What another controller does first."""
+        writer = SegmentWriter(self.paths.controller_segment(epoch))
+        writer.append({"event": "controller", "epoch": epoch, "time": 0.0})
+        writer.close()
+
+    def module(self, text: str) -> Any:
+        path = self.folder / "modules" / "made.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"import diel\n\n\n@diel.module(kind='analysis')\n{text}\n")
+        return find_module("made", self.folder)
+
+    def start(self, requests: list[Request], *, seconds: float = 60, **job: Any) -> Future[Report]:
+        """Hands a bundle to the worker."""
+        whole: dict[str, Any] = {
+            "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1, **job,
+        }  # fmt: skip
+        bundle = Bundle(1, str(self.paths.root), 1, Job(**whole), tuple(requests), seconds)
+        return self._threads.submit(lambda: pickle.loads(self._pipes.run(pickle.dumps(bundle))))
+
+    def run(self, requests: list[Request], **job: Any) -> Report:
+        return self.start(requests, **job).result(timeout=30)
+
+    def records(self, event: str = "") -> list[Record]:
+        """What workers wrote so far."""
+        workers = [name for name in segments(self.paths.journal) if name.startswith("worker")]
+        lines = [line for name in workers for _, _, line in read_segment(self.paths.journal / name)]
+        return [line for line in lines if line is not None and (not event or line["event"] == event)]
+
+
+def request(index: int, *command: str, **more: Any) -> Request:
+    """One attempt at a task."""
+    whole: dict[str, Any] = {
+        "attempt": 1, "key": "0" * 32, "parts": ("", ""), "params": {}, "inputs": {},
+        "command": command or None, "outputs": {}, "env": {}, **more,
+    }  # fmt: skip
+    return Request(index, **whole)
+
+
+@contextmanager
+def worker_bench(folder: Path) -> Iterator[Bench]:
+    before = os.environ.get("DIEL_RUN_DIR")
+    os.environ["DIEL_RUN_DIR"] = str(folder / "w-1")
+    pipes = Pipes(1)
+    try:
+        with ThreadPoolExecutor(max_workers=1) as threads:
+            yield Bench(folder, pipes, threads)
+            pipes.stop()
+    finally:
+        pipes.stop()
+        if before is None:
+            del os.environ["DIEL_RUN_DIR"]
+        else:
+            os.environ["DIEL_RUN_DIR"] = before
