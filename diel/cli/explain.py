@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from diel.cli.complete import complete_stage
 from diel.cli.options import json_option, runs_option
 from diel.cli.words import run_and_rest
 from diel.errors import UsageError, did_you_mean
@@ -16,7 +17,7 @@ from diel.results import Recorded
 
 
 @click.command("explain")
-@click.argument("words", nargs=-1, metavar="[RUN] [STAGE|TASK]")
+@click.argument("words", nargs=-1, metavar="[RUN] [STAGE|TASK]", shell_complete=complete_stage)
 @runs_option
 @json_option
 def command(words: tuple[str, ...], runs: Path | None, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from diel.cli.complete import complete_stage
 from diel.cli.options import json_option, runs_option
 from diel.cli.words import run_and_rest
 from diel.errors import UsageError
@@ -18,7 +19,7 @@ from diel.table import Table, json_value, render, write_csv, write_parquet
 
 
 @click.command("results")
-@click.argument("words", nargs=-1, metavar="[RUN] [STAGE.VALUE]...")
+@click.argument("words", nargs=-1, metavar="[RUN] [STAGE.VALUE]...", shell_complete=complete_stage)
 @runs_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option

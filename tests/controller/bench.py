@@ -24,7 +24,9 @@ class Bench:
         checked = check(folder / "w.yaml", settings, text="diel: 1\nname: w\n" + textwrap.dedent(text))
         self.plan = make_plan(checked, find_site(None, folder))
         self.paths = create_run(folder / "runs", "w")
-        told = dict.fromkeys(("run", "workflow", "cwd", "site", "host", "user", "diel", "python"), "")
+        told: dict[str, Any] = dict.fromkeys(
+            ("run", "workflow", "cwd", "site", "host", "user", "diel", "python"), ""
+        )
         run_file = RunFile(
             **told,
             source=str(folder / "w.yaml"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from diel.controller.stage_run import StageRun
 from diel.domain import Origins, make_domain
 from diel.journal.history import StageHistory
-from diel.points import Listed
+from diel.points import Listed, Points
 from diel.spec import Stage
 from diel.states import TaskState
 
@@ -13,7 +13,7 @@ from diel.states import TaskState
 def stage_run(size: int) -> StageRun:
     domain = make_domain(("a",), {"a": size}, {})
     spec = Stage.model_validate({"command": ["true"], "over": ["a"]})
-    points = {"a": Listed(("a",), (range(size),))}
+    points: dict[str, Points] = {"a": Listed(("a",), (range(size),))}
     history = StageHistory("analysis", size, bytearray(size))
     return StageRun("s", spec, history, 0, domain, points)
 
@@ -72,13 +72,13 @@ def test_a_delayed_task_that_began_or_ended_meanwhile_is_passed_over() -> None:
 
 def test_a_stage_is_complete_when_all_its_tasks_ended_or_never_will_be_known() -> None:
     run = stage_run(2)
-    assert not run.complete
+    seen = [run.complete]
     run.ended = 2
-    assert run.complete
+    assert [*seen, run.complete] == [False, True]
     unknown = StageRun("s", run.spec, run.history, 0)
-    assert (unknown.complete, unknown.size) == (False, 0)
+    seen = [unknown.complete]
     unknown.void = True
-    assert unknown.complete
+    assert [*seen, unknown.complete, unknown.size] == [False, True, 0]
 
 
 def test_a_tasks_point_has_the_parameters_of_all_its_axes() -> None:

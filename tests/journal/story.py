@@ -63,6 +63,8 @@ class Story:
         self._workers, self._given, self._closed, self._over = [], {}, set(), False
         self._control("controller", epoch=self._epoch, host="node", pid=self._epoch, started=0.0)
         self._control("stage", kind="simulation", total=TASKS, parts={"module": "m"})
+        if self._epoch % 2:
+            self._control("stage", stage="void", kind="analysis", total=0, void="its axis was not made")
 
     def _open(self) -> list[int]:
         return [i for i in range(TASKS) if i not in self._done | self._closed and i not in self._given]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from diel.catalogue import find_module
+from diel.catalogue import find
 from diel.executors.pipes import Pipes
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments
 from diel.paths import RunPaths
@@ -39,7 +39,7 @@ class Bench:
         path = self.folder / "modules" / "made.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"import diel\n\n\n@diel.module(kind='analysis')\n{text}\n")
-        return find_module("made", self.folder)
+        return find("made", [self.folder / "modules"])
 
     def start(self, requests: list[Request], *, seconds: float = 60, **job: Any) -> Future[Report]:
         """Hands a bundle to the worker."""

@@ -1,0 +1,67 @@
+"""Worker processes at the ends of pipes: one that dies is noticed at once, and replaced."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from diel.executors.pipes import WorkerLost
+from tests.project import wait_for
+from tests.worker.bench import Bench, request, worker_bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with worker_bench(tmp_path) as made:
+        yield made
+
+
+def test_a_worker_stays_for_the_next_bundle(bench: Bench) -> None:
+    for index in range(3):
+        bench.run([request(index, "true")])
+    assert len(bench.records("worker")) == 1
+
+
+def test_a_worker_that_dies_is_told_and_replaced(bench: Bench) -> None:
+    future = bench.start([request(0, "sleep", "600")])
+    wait_for(lambda: bench.records("start"))
+    (record,) = bench.records("worker")
+    os.kill(record["pid"], signal.SIGKILL)
+    with pytest.raises(WorkerLost, match="ended with -9"):
+        future.result(timeout=10)
+    assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
+    assert len(bench.records("worker")) == 2
+
+
+def test_a_worker_that_dies_between_bundles_is_replaced_unseen(bench: Bench) -> None:
+    bench.run([request(0, "true")])
+    process = psutil.Process(bench.records("worker")[0]["pid"])
+    process.kill()
+    wait_for(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
+
+
+def test_a_forked_child_that_holds_the_pipe_hides_no_death(bench: Bench) -> None:
+    module = bench.module(
+        "def made() -> dict:\n    import os, time\n"
+        "    if os.fork() == 0:\n        time.sleep(600)\n    os._exit(9)"
+    )
+    with pytest.raises(WorkerLost, match="ended with 9"):
+        bench.start([request(0)], module=module).result(timeout=10)
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("DIEL_RUN_DIR") == str(bench.paths.root):
+                process.kill()
+        except (psutil.Error, OSError):
+            continue
+
+
+def test_a_large_report_arrives_whole(bench: Bench) -> None:
+    module = bench.module("def made() -> dict:\n    return {'x': 'x' * 900_000}")
+    report = bench.run([request(n) for n in range(12)], module=module)
+    assert [len(record["values"]["x"]) for _, record in report.records] == [900_000] * 12

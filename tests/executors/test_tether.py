@@ -1,0 +1,32 @@
+"""A tethered process ends with its parent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.project import wait_for
+
+MODULE = "import sys, time\nprint(*sys.argv[1:], flush=True)\ntime.sleep(600)\n"
+PARENT = (
+    "import subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-m', 'diel.executors.tether', 'tied', 'a', '--b'])\n"
+    "print(child.pid, flush=True)\ntime.sleep(600)"
+)
+
+
+def test_a_tethered_module_runs_with_its_arguments_and_ends_with_its_parent(tmp_path: Path) -> None:
+    (tmp_path / "tied.py").write_text(MODULE)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    with parent.stdout as said:
+        child = psutil.Process(int(said.readline()))
+        assert said.readline() == "a --b\n"
+        parent.kill()
+        parent.wait()
+        wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 5)

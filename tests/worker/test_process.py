@@ -1,0 +1,147 @@
+"""A worker runs bundles one task after the other, and commits each result to its own segment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from diel.executors.pipes import WorkerLost
+from diel.journal.segment import read_record
+from diel.requests import ask_cancel
+from tests.project import wait_for
+from tests.worker.bench import Bench, request, worker_bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with worker_bench(tmp_path) as made:
+        yield made
+
+
+def pid(bench: Bench) -> int:
+    (record,) = bench.records("worker")
+    return int(record["pid"])
+
+
+def test_a_report_tells_where_each_result_stands(bench: Bench) -> None:
+    report = bench.run([request(0, "echo", "hi"), request(1, "sh", "-c", "exit 3"), request(2, "true")])
+    assert [(r["event"], r["index"]) for _, r in report.records] == [("done", 0), ("fail", 1), ("done", 2)]
+    path = bench.paths.journal / report.segment
+    for offset, record in report.records:
+        assert read_record(path, offset) == json.loads(json.dumps(record))
+    assert report.end == path.stat().st_size
+    assert report.unstarted == ()
+    assert (bench.paths.tasks / "s" / "0" / "stdout").read_text() == "hi\n"
+    assert [r["index"] for r in bench.records("start")] == [0, 1, 2]
+
+
+def test_a_bundle_is_handed_back_when_its_time_is_over(bench: Bench) -> None:
+    requests = [request(n, "sleep", "0.1") for n in range(5)]
+    report = bench.start(requests, seconds=0.05).result(timeout=30)
+    assert [record["index"] for _, record in report.records] == [0]
+    assert report.unstarted == (1, 2, 3, 4)
+
+
+def test_what_stands_behind_a_long_task_is_released_while_it_runs(bench: Bench) -> None:
+    future = bench.start([request(0, "sleep", "600"), request(1, "true"), request(2, "true")])
+    wait_for(lambda: bench.records("release"))
+    assert bench.records("release")[0]["tasks"] == [1, 2]
+    assert not future.done()
+    ask_cancel(bench.paths, ["s/0"])
+    report = future.result(timeout=10)
+    assert [(r["index"], r["class"]) for _, r in report.records] == [(0, "cancelled")]
+
+
+def test_nothing_begins_once_another_controller_has_taken_over(bench: Bench) -> None:
+    future = bench.start([request(0, "sleep", "0.3"), request(1, "true")])
+    wait_for(lambda: bench.records("start"))
+    bench.take_over(2)
+    report = future.result(timeout=30)
+    assert [record["index"] for _, record in report.records] == [0]
+    assert report.unstarted == (1,)
+
+
+def test_a_request_made_before_the_worker_began_counts(bench: Bench) -> None:
+    ask_cancel(bench.paths, ["s"])
+    report = bench.run([request(0, "sleep", "600")])
+    assert report.records[0][1]["class"] == "cancelled"
+
+
+def test_a_request_for_other_tasks_does_no_harm(bench: Bench) -> None:
+    ask_cancel(bench.paths, ["s/1", "t"])
+    report = bench.run([request(0, "sleep", "0.5")])
+    assert report.records[0][1]["event"] == "done"
+
+
+def test_a_terminated_worker_takes_its_command_with_it(bench: Bench) -> None:
+    future = bench.start([request(0, "sh", "-c", "echo $$ > pid; sleep 600")])
+    place = bench.paths.tasks / "s" / "0" / "pid"
+    wait_for(lambda: place.exists() and place.read_text().strip())
+    os.kill(pid(bench), signal.SIGTERM)
+    with pytest.raises(WorkerLost, match="ended with"):
+        future.result(timeout=10)
+    wait_for(lambda: not psutil.pid_exists(int(place.read_text())), 5)
+    assert not bench.records("done")
+    assert not bench.records("fail")
+
+
+def test_an_attempt_begins_in_a_clean_directory(bench: Bench) -> None:
+    left = bench.paths.tasks / "s" / "0" / "left" / "behind"
+    left.mkdir(parents=True)
+    bench.run([request(0, "ls", "-A")])
+    assert not left.exists()
+    assert [p.name for p in (bench.paths.tasks / "s" / "0").iterdir()] == []
+
+
+def test_a_directory_that_cannot_be_made_is_the_nodes_failure(bench: Bench) -> None:
+    (bench.paths.tasks / "s").write_text("a file in the way")
+    report = bench.run([request(0, "true")])
+    assert report.records[0][1]["class"] == "node"
+
+
+def test_the_environment_is_each_tasks_own(bench: Bench) -> None:
+    module = bench.module(
+        "def made() -> dict:\n    import os\n"
+        "    seen = [os.environ.get('A'), os.environ.get('LEFT'), os.environ['DIEL_TASK_ID'], os.getcwd()]\n"
+        "    os.environ['LEFT'] = 'x'\n    return {'seen': seen}"
+    )
+    requests = [request(0, env={"A": "1"}), request(1), request(2, env={"A": "2"})]
+    records = [record for _, record in bench.run(requests, module=module).records]
+    tasks = bench.paths.tasks / "s"
+    assert [record["values"]["seen"] for record in records] == [
+        ["1", None, "s/0", str(tasks / "0")],
+        [None, None, "s/1", str(tasks / "1")],
+        ["2", None, "s/2", str(tasks / "2")],
+    ]
+
+
+def test_tasks_that_leave_nothing_leave_no_directory(bench: Bench) -> None:
+    module = bench.module("def made() -> dict:\n    return {'x': 1}")
+    report = bench.run([request(n) for n in range(20)], module=module)
+    assert all(record["values"] == {"x": 1} for _, record in report.records)
+    wait_for(lambda: list((bench.paths.tasks / "s").iterdir()) == [])
+
+
+def test_a_timeout_in_a_bundle_stops_that_task_alone(bench: Bench) -> None:
+    requests = [request(0, "sleep", "600"), request(1, "true")]
+    began = time.monotonic()
+    records = [record for _, record in bench.run(requests, timeout=0.5).records]
+    assert [(r["event"], r.get("class")) for r in records] == [("fail", "timeout"), ("done", None)]
+    assert time.monotonic() - began < 10
+
+
+def test_outputs_and_values_are_in_the_record(bench: Bench) -> None:
+    command = ("sh", "-c", 'echo "{\\"x\\": 1}" > "$DIEL_RESULT"; echo text > sub/a.txt')
+    report = bench.run([request(0, *command, outputs={"a": "sub/a.txt"})], values={"x": "int"})
+    record = report.records[0][1]
+    assert record["values"] == {"x": 1}
+    artifact = record["artifacts"]["a"]
+    assert (bench.paths.root / artifact["path"]).read_text() == "text\n"
+    assert artifact["size"] == 5
