@@ -14,7 +14,7 @@ from typing import Any
 
 from diel.errors import UsageError, did_you_mean
 from diel.journal.history import History, StageHistory, ranges
-from diel.journal.segment import Record, read_segment, segments
+from diel.journal.segment import Record
 from diel.journal.snapshot import Reader, read_run
 from diel.lease import Lease, is_alive, read_lease
 from diel.paths import RunPaths

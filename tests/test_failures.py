@@ -303,7 +303,7 @@ def test_a_task_may_remove_its_own_directory(commands: Run) -> None:
 def test_a_value_that_is_no_json_number_is_refused_or_read_back_alike(commands: Run) -> None:
     if commands.counts("nan") == {"done": 1}:
         (value,) = commands.values("nan", "n")
-        assert value != value  # noqa: PLR0124 - not a number
+        assert value != value
     else:
         assert "NaN" in commands.failure("nan")["message"]
 
@@ -354,7 +354,11 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ("objects", "app", "output 'x'"),
         ("large", "app", "1 MiB"),
         ("noisy", "app", "RuntimeError: noisy"),
-        ("import_fails", "launch", "breaks.py cannot be imported: ModuleNotFoundError: No module named 'no_such_package'"),
+        (
+            "import_fails",
+            "launch",
+            "breaks.py cannot be imported: ModuleNotFoundError: No module named 'no_such_package'",
+        ),
         ("import_exits", "launch", "leaves.py cannot be imported: SystemExit: 3"),
     ],
 )

@@ -126,7 +126,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
     short = [value for value in VALUES if value != ""]
     commands = {
         "COMMAND": "${{ files.tell }} shell ${{ v }} pre${{ v }}post",
-        "QUOTED": "\"${{ files.tell }}\" quoted '${{ v }}' \"a ${{ v }} b\" \"$(printf '%s.' \"${{ v }}\")\"",
+        "QUOTED": '"${{ files.tell }}" quoted \'${{ v }}\' "a ${{ v }} b" "$(printf \'%s.\' "${{ v }}")"',
         "ASSIGNED": 'x=${{ v }}; export y="${{ v }}"; exec ${{ files.tell }} assigned "$x" "$y" # it is ${HOME}',
         "EVERY": "exec ${{ files.tell }} every ${{ module.value }}",
     }
@@ -200,7 +200,7 @@ NAMES = [
     "two words",
     "-rf",
     "--help",
-    "it's \"quoted\"",
+    'it\'s "quoted"',
     "new\nline",
     "$(touch pwned)",
     "`touch pwned`; touch pwned",
@@ -222,7 +222,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Run:
     names = [name for name in NAMES if not name.startswith("~")]
     given = {f"f{number}": f"./{name}" for number, name in enumerate(names)}
     made = {f"o{number}": f"./{name}" for number, name in enumerate(names)}
-    shell = "\n".join(f"cat < ${{{{ files.{f} }}}} > ${{{{ outputs.{o} }}}}" for f, o in zip(given, made, strict=True))
+    shell = "\n".join(
+        f"cat < ${{{{ files.{f} }}}} > ${{{{ outputs.{o} }}}}" for f, o in zip(given, made, strict=True)
+    )
     words = [f"${{{{ outputs.{name} }}}}" for name in made]
     read = ["cat", *(f"${{{{ copy.{name} }}}}" for name in made)]
     text = f"""

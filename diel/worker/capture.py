@@ -45,7 +45,7 @@ class Capture:
                 file.flush()
             own = self._streams.get(number, file)
             if own is None or own.closed:
-                own = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+                own = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
             self._streams[number] = own
             setattr(sys, stream, own)
 

@@ -20,9 +20,7 @@ PARENT = (
 
 def test_a_tethered_module_runs_with_its_arguments_and_ends_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(MODULE)
-    parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     with parent.stdout as said:
         child = psutil.Process(int(said.readline()))

@@ -13,7 +13,7 @@ from diel.worker.capture import Capture
 
 folder = Path(sys.argv[1])
 capture = Capture(folder, "worker")
-sys.stdout.write("one"); os.write(1, b"(raw)"); os.system("echo child >&2")
+print("one", end="", flush=True); os.write(1, b"(raw)"); os.system("echo child >&2")
 assert capture.tail() == "child\\n"
 assert capture.collect(str(folder / "0"))
 assert not capture.collect(str(folder / "1"))
@@ -29,10 +29,10 @@ def caught(folder: Path, body: str = "") -> dict[str, str]:
     """What the program's tasks printed, by file."""
     program = PROGRAM.replace("{body}", body)
     subprocess.run([sys.executable, "-c", program, str(folder)], check=True, timeout=30)
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("std*")}
+    return {str(path.relative_to(folder)): path.read_text(errors="replace") for path in folder.rglob("std*")}
 
 
-OUTPUT = {"0/stdout": "(raw)one", "0/stderr": "child\n", "2/stdout": "late\n", "2/stderr": "later\n"}
+OUTPUT = {"0/stdout": "one(raw)", "0/stderr": "child\n", "2/stdout": "late\n", "2/stderr": "later\n"}
 
 
 def test_output_lands_in_files_beside_the_task_and_a_silent_one_gets_none(tmp_path: Path) -> None:

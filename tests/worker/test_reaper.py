@@ -15,7 +15,9 @@ import pytest
 from diel.worker.reaper import end_marked, kill_children, kill_marked, marked, signal_group
 
 MARK = "DIEL_TASK_DIR"
-DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+DEAF = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+)
 Children = list[subprocess.Popen[bytes]]
 
 
@@ -70,14 +72,12 @@ def test_one_that_has_stopped_is_killed_too(children: Children) -> None:
     assert child.wait(5) == -signal.SIGKILL
 
 
-def test_the_caller_and_its_ancestors_are_spared(
-    children: Children, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_caller_and_its_ancestors_are_spared(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
         "import os\nfrom diel.worker.reaper import kill_marked\n"
         f"kill_marked({MARK!r}, '/tasks/1')\nprint(os.getppid())"
     )
-    script = f"{sys.executable} -c \"{code}\"; echo still here"
+    script = f'{sys.executable} -c "{code}"; echo still here'
     child = sleeper(children, "/tasks/1", "/bin/sh", "-c", script.replace("\n", "\n"))
     out, _ = child.communicate(timeout=20)
     assert out.decode().split("\n")[1] == "still here"
@@ -100,7 +100,9 @@ def test_all_descendants_of_this_process_end() -> None:
         "[child.wait() for child in children]\n"
         "print(*pids)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) >= 4
     assert not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
