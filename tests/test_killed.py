@@ -80,11 +80,11 @@ class Project:
         return self.folder / "runs" / run
 
 
-def wait_for(condition: object, seconds: float = 60) -> None:
-    """Waits until a condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it took too long"
+def wait_for_more(project: Project, process: subprocess.Popen[bytes], marks: int) -> None:
+    """Waits until another attempt has begun, or the run is over."""
+    end = time.monotonic() + 120
+    while process.poll() is None and count_marks(project) <= marks:
+        assert time.monotonic() < end, "nothing more began"
         time.sleep(0.01)
 
 
@@ -123,7 +123,7 @@ def disturb(folder: Path, kills: int, seed: int) -> Counter[str]:
         process = project.start("run", "killed.yaml")
         marks = 0
         while True:
-            wait_for(lambda p=process, m=marks: p.poll() is not None or count_marks(project) > m)
+            wait_for_more(project, process, marks)
             if process.poll() is not None or done.total() >= kills:
                 break
             time.sleep(dice.uniform(0, 1.2))

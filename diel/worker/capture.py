@@ -44,7 +44,7 @@ class Capture:
             with contextlib.suppress(Exception):
                 file.flush()
             own = self._streams.get(number, file)
-            if own is None or own.closed:
+            if not _is_open(own):
                 own = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
             self._streams[number] = own
             setattr(sys, stream, own)
@@ -79,3 +79,10 @@ class Capture:
         """Removes the empty files that are left at the end."""
         for path in self._paths.values():
             path.unlink(missing_ok=True)
+
+
+def _is_open(file: Any) -> bool:
+    try:
+        return file is not None and not file.closed
+    except ValueError:  # its buffer was taken away
+        return False
