@@ -6,7 +6,7 @@ journal. The file names the families of its keys (what the tasks of a stage shar
 which cannot have a key are not asked.
 
     line of JSON: {"version": 1, "families": [...], "segments": [...]}
-    then, sorted: key (16 bytes), segment number (2 bytes), offset (6 bytes), big-endian
+    then, sorted: key (16 bytes), segment number (4 bytes), offset (6 bytes), big-endian
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from diel.journal.segment import Record, decode, segments
 from diel.paths import RunPaths
 from diel.runs import all_runs
 
-VERSION = 1
+VERSION = 2
+MAX_RUNS = 100
+"""How many of the newest runs are asked: each costs an open file, and `cached` results carry keys on."""
 _KEY = 16
 _COMMITS = (b'{"event":"done"', b'{"event":"cached"')
 _KEY_IN_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')  # it stands before the values, in lines by us
-_ENTRY = _KEY + 2 + 6
+_ENTRY = _KEY + 4 + 6
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Keys:
             found = self.data[at : at + _KEY]
             if found == key:
                 entry = self.data[at + _KEY : at + _ENTRY]
-                return self.segments[int.from_bytes(entry[:2])], int.from_bytes(entry[2:])
+                return self.segments[int.from_bytes(entry[:4])], int.from_bytes(entry[4:])
             if found < key:
                 low, low_key = middle + 1, int.from_bytes(found[:8])
             else:
@@ -66,7 +68,7 @@ class Cache:
 
     def __init__(self, runs: Path, but: RunPaths) -> None:
         others = [paths for paths in reversed(all_runs(runs)) if paths.root != but.root]
-        self._keys = [keys for paths in others if (keys := open_keys(paths)) is not None]
+        self._keys = [keys for paths in others[:MAX_RUNS] if (keys := open_keys(paths)) is not None]
         self._by_family: dict[str, list[Keys]] = {}
 
     def find(self, family: str, key: str) -> Record | None:
@@ -163,7 +165,7 @@ def write_keys(paths: RunPaths) -> None:
 
 
 def _entry(key: bytes, segment: int, offset: int) -> bytes:
-    return bytes.fromhex(key.decode()) + segment.to_bytes(2) + offset.to_bytes(6)
+    return bytes.fromhex(key.decode()) + segment.to_bytes(4) + offset.to_bytes(6)
 
 
 def _write(

@@ -409,6 +409,14 @@ DEATHS = """
       orphan: {module: "deaths:orphan"}
       once: {module: "deaths:once", retries: 0}
       beside: {over: [n], module: "deaths:beside", params: {n: "${{ n }}"}}
+      outlives:
+        command: |
+          mkdir -p "$DIEL_CHECKPOINT_DIR"
+          ! kill -0 "$(cat "$DIEL_CHECKPOINT_DIR/pid" || echo none)" || echo "still there"
+          [ "$DIEL_ATTEMPT" = 1 ] || exit 0
+          echo $$ > "$DIEL_CHECKPOINT_DIR/pid"
+          kill -9 $PPID
+          sleep 600
 """
 DEATHS_MODULE = """
     import ctypes
@@ -447,6 +455,8 @@ def test_a_module_that_ends_its_worker_takes_no_other_task_with_it(tmp_path: Pat
     assert run.values("beside", "n") == list(range(8))
     assert all(run.attempts("beside", n) == [1] for n in range(8))
     assert run.values("once", "attempt") == [2]
+    assert run.attempts("outlives") == [1, 2]
+    assert not (run.task_dir("outlives", 0, 2) / "stdout").exists()
     for stage in ("exits", "segfault", "orphan"):
         failure = run.failure(stage)
         assert failure["class"] == "node"

@@ -166,3 +166,36 @@ def test_a_run_survives_twenty_kills(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_a_run_survives_two_hundred_kills(tmp_path: Path, seed: int) -> None:
     disturb(tmp_path, kills=20, seed=seed)
+
+
+IDLE = """
+diel: 1
+name: idle
+axes:
+  i: {range: 210}
+stages:
+  before: {over: [i], command: ["true"]}
+  alone: {after: [before], command: "touch begun; while [ ! -e GO ]; do sleep 0.05; done"}
+  behind: {over: [i], after: [alone], command: ["true"]}
+"""
+
+
+def test_a_worker_killed_while_it_waits_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    """Such a worker takes the lock of Parsl's queue with it: no other would ever get a task again."""
+    project = Project(tmp_path)
+    go = tmp_path / "go"
+    (tmp_path / "idle.yaml").write_text(IDLE.replace("GO", str(go)))
+    process = project.start("run", "idle.yaml")
+    begun = project.run_dir("idle-1") / "tasks" / "alone" / "0" / "begun"
+    end = time.monotonic() + 60
+    while not begun.exists():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    idle = [worker for worker in project.workers("idle-1") if not worker.children()]
+    assert idle
+    for worker in idle:
+        worker.send_signal(signal.SIGKILL)
+    go.touch()
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output.decode()

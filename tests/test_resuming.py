@@ -81,6 +81,40 @@ def test_a_changed_workflow_file_does_not_change_a_run(project: Project) -> None
     assert "other" not in run.history().stages
 
 
+RAGGED = """
+    axes:
+      a: {values: [1, 2, 3]}
+      part: {from: split.parts}
+    stages:
+      split: {over: [a], module: "steps:split", params: {count: "${{ a }}"}}
+      use: {over: [a, part], module: "steps:use", params: {a: "${{ a }}", part: "${{ part }}"}}
+      all: {module: "steps:use", params: {a: 0}, inputs: {part: use.got}}
+"""
+SPLIT = """
+    from typing import Any
+
+    @diel.module(kind="analysis")
+    def split(count: int, context: diel.Context) -> dict:
+        if count == 2 and not (context.run_dir.parent.parent / "mended").exists():
+            raise ValueError("not yet")
+        return {"parts": [f"{count}.{n}" for n in range(count)]}
+
+    @diel.module(kind="analysis")
+    def use(a: int, part: Any) -> dict:
+        return {"got": part}
+"""
+
+
+def test_results_stay_with_their_points_when_an_axis_is_made_more_fully(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(RAGGED).module("steps", SPLIT)
+    run = project.run(code=1)
+    assert sorted(run.values("use", "got")) in ([], ["1.0", "3.0", "3.1", "3.2"])
+    (project.folder / "mended").touch()
+    project.diel("resume")
+    assert run.history().state == "succeeded"
+    assert run.value("all", "got") == ["1.0", "2.0", "2.1", "3.0", "3.1", "3.2"]
+
+
 SLOW = """
     axes: {n: {range: 3}}
     stages:

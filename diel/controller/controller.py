@@ -27,7 +27,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.requests import changed, read_cancels
 from diel.run_file import RunFile
-from diel.states import RunState
+from diel.states import RunState, TaskState
 from diel.worker.reaper import kill_marked
 
 LOOK_SECONDS = 0.1
@@ -39,6 +39,8 @@ SLOW = 1.5
 SNAPSHOT_EVERY = 5.0
 START_SECONDS = 60.0
 """How long the first worker may take to start."""
+STUCK_SECONDS = 10.0
+"""How long bundles may be out without any worker at a task, before workers are started anew."""
 STOP_SECONDS = 10.0
 """How long cancelled tasks may take to end."""
 
@@ -68,7 +70,8 @@ class Controller:
         self._requests_seen = 0.0
         self._epoch = lease.epoch
         self._workers_seen = False
-        self._last_beat = self._last_poll = self._last_snapshot = time.monotonic()
+        self._workers_before = 0
+        self._last_beat = self._last_poll = self._last_snapshot = self._last_progress = time.monotonic()
 
     @property
     def stages(self) -> Mapping[str, StageRun]:
@@ -153,6 +156,7 @@ class Controller:
         try:
             item = finished.get(timeout=self._patience())
             while True:
+                self._last_progress = time.monotonic()
                 self._intake.take(*item)
                 item = finished.get_nowait()
         except Empty:
@@ -180,23 +184,43 @@ class Controller:
             self._read_requests()
             self._expect_workers(now)
             if any(now - sent.since > SLOW for sent in self._dispatcher.sent.values()):
-                self._intake.read_news()
+                self._look_after_slow(now)
         if now - self._last_snapshot > SNAPSHOT_EVERY:
             self._last_snapshot = now
             self._ledger.save()
+
+    def _look_after_slow(self, now: float) -> None:
+        """Reads what slow workers wrote; starts others in place of workers that do nothing at all."""
+        if self._intake.read_news():
+            self._last_progress = now
+        self._dispatcher.drop_settled()
+        if self._workers_seen and now - self._last_progress > STUCK_SECONDS and not self._is_running_any():
+            self._dispatcher.restart()
+            self._last_progress, self._workers_seen = now, False
+            self._workers_before = len(self._own_workers())
+
+    def _is_running_any(self) -> bool:
+        """Whether a worker is known to be at a task."""
+        under_way = (
+            self._stages.runs[name].history.under_way.get(index) for name, index in self._dispatcher.in_flight
+        )
+        return any(one is not None and one.state == TaskState.RUNNING for one in under_way)
 
     def _expect_workers(self, now: float) -> None:
         """Raises DielError where tasks wait and no worker has shown up: they would wait for ever."""
         sent = self._dispatcher.sent.values()
         if self._workers_seen or not sent:
             return
-        began = f"worker-{self._epoch:04d}-"
-        self._workers_seen = any(name.startswith(began) for name in segments(self.paths.journal))
+        self._workers_seen = len(self._own_workers()) > self._workers_before
         if not self._workers_seen and now - min(one.since for one in sent) > START_SECONDS:
             raise DielError(
                 f"no worker started within {START_SECONDS:.0f} s; "
                 f"what Parsl says of it is below {self.paths.logs}; `diel doctor` checks this machine"
             )
+
+    def _own_workers(self) -> list[str]:
+        began = f"worker-{self._epoch:04d}-"
+        return [name for name in segments(self.paths.journal) if name.startswith(began)]
 
     def _read_requests(self) -> None:
         now = changed(self.paths)

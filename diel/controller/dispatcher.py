@@ -16,6 +16,7 @@ from diel.executors.pipes import Pipes
 from diel.plan import Plan
 from diel.states import TaskState
 from diel.worker.bundle import Bundle, Job, Request
+from diel.worker.reaper import kill_marked
 
 if TYPE_CHECKING:
     from diel.executors.parsl import Engine
@@ -120,6 +121,25 @@ class Dispatcher:
                 back.append(index)
         if back:
             stage.look_at(back)
+
+    def drop_settled(self) -> None:
+        """Forgets bundles whose tasks are all settled by what workers wrote, though no report came."""
+        out = {task.bundle for task in self.in_flight.values()}
+        for number in [number for number in self.sent if number not in out]:
+            self.pop(number)
+
+    def restart(self) -> None:
+        """Ends workers that answer no more, and puts what they had back in line.
+
+        A worker that is killed while it waits takes the lock of Parsl's task queue with it, and then
+        no other worker of its pool ever gets a task again.
+        """
+        self.stop()
+        self._engine = None
+        kill_marked("DIEL_RUN_DIR", str(self._ledger.paths.root))
+        for number, sent in list(self.sent.items()):
+            self.pop(number)
+            self.take_back(sent.stage, number, [request.index for request in sent.requests])
 
     def _start_engine(self) -> Engine:
         if self._engine is None:

@@ -14,6 +14,7 @@ from diel.journal.history import Attempt
 from diel.journal.segment import Record
 from diel.states import FailureClass, TaskState
 from diel.worker.bundle import Report
+from diel.worker.reaper import kill_marked
 
 MAX_LOST = 5
 """Workers that a task may lose before it counts as failed."""
@@ -45,10 +46,12 @@ class Intake:
         # that releases it was read.
         self._dispatcher.take_back(sent.stage, number, [request.index for request in sent.requests])
 
-    def read_news(self) -> None:
-        """Takes in what workers wrote and did not report yet."""
-        for segment, offset, record in self._ledger.read_news():
+    def read_news(self) -> bool:
+        """Takes in what workers wrote and did not report yet; says whether there was anything."""
+        news = self._ledger.read_news()
+        for segment, offset, record in news:
             self._take_record(segment, offset, record)
+        return bool(news)
 
     def _take_record(self, segment: str, offset: int, record: Record) -> None:
         """Takes in what became of an attempt; what is not in flight any more is left alone."""
@@ -85,6 +88,8 @@ class Intake:
             attempt = stage.history.under_way.get(index)
             if attempt is not None and attempt.state == TaskState.RUNNING:
                 del self._dispatcher.in_flight[(stage.name, index)]
+                left = self._ledger.paths.task_dir(stage.name, index, attempt.number)
+                kill_marked("DIEL_TASK_DIR", str(left))  # a command outlives its worker
                 if not self._ran_out_of_time(stage, index, attempt):
                     self._lose(stage, index, f"its worker was lost: {_first_line(error)}")
             else:

@@ -47,7 +47,7 @@ class Results:
         if number is None:
             number = self._numbers[segment] = len(self._segments)
             self._segments.append(segment)
-        numbers, offsets = self._places.setdefault(stage, (array("H"), array("Q")))
+        numbers, offsets = self._places.setdefault(stage, (array("I"), array("Q")))
         if index >= len(numbers):
             missing = index + 1 - len(numbers)
             numbers.extend([0] * missing)

@@ -15,6 +15,7 @@ from diel.executors.pipes import Pipes
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments
 from diel.paths import RunPaths
 from diel.worker.bundle import Bundle, Job, Report, Request
+from diel.worker.reaper import kill_marked
 
 
 class Bench:
@@ -79,6 +80,7 @@ def worker_bench(folder: Path) -> Iterator[Bench]:
             pipes.stop()
     finally:
         pipes.stop()
+        kill_marked("DIEL_RUN_DIR", str(folder / "w-1"))
         if before is None:
             del os.environ["DIEL_RUN_DIR"]
         else:
