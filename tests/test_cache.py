@@ -75,7 +75,7 @@ UNEVEN = st.one_of(
 def opened(numbers: list[int]) -> Keys:
     """Keys as a file holds them; the offset of each is its place."""
     placed = enumerate(numbers)
-    entries = [n.to_bytes(16) + (place % 3).to_bytes(2) + place.to_bytes(6) for place, n in placed]
+    entries = [n.to_bytes(16) + (place % 3).to_bytes(4) + place.to_bytes(6) for place, n in placed]
     data = b"head" + b"".join(sorted(entries))
     return Keys(RunPaths(Path("x")), ("a", "b", "c"), frozenset(), data, 4, len(entries))
 
@@ -102,7 +102,7 @@ def test_a_lookup_among_many_keys_reads_few_of_them() -> None:
             return super().__getitem__(part)
 
     count = 20_000
-    entries = sorted(os.urandom(16) + bytes(8) for _ in range(count))
+    entries = sorted(os.urandom(16) + bytes(10) for _ in range(count))
     keys = Keys(RunPaths(Path("x")), ("a",), frozenset(), Counting(b"".join(entries)), 0, count)
     asked = entries[:: count // 50]
     assert all(keys.find(entry[:16]) == ("a", 0) for entry in asked)
@@ -207,12 +207,12 @@ def test_a_header_that_lacks_something_is_made_anew(runs: Runs, left: str) -> No
     assert runs.find(key(1)) is not None
 
 
-@pytest.mark.parametrize("cut", [1, 10, 24, 30])
+@pytest.mark.parametrize("cut", [1, 10, 26, 30])
 def test_a_file_of_keys_that_was_cut_short_gives_no_wrong_result(runs: Runs, cut: int) -> None:
     paths = runs.run("w-1", {key(n): {"values": {"x": n}} for n in range(10)})
     write_keys(paths)
     paths.cache_keys.write_bytes(paths.cache_keys.read_bytes()[:-cut])
-    for n in range(9 if cut <= 24 else 8):
+    for n in range(9 if cut <= 26 else 8):
         assert runs.find(key(n))["values"] == {"x": n}  # type: ignore[index]
     assert runs.find(key(9)) is None
 
@@ -221,7 +221,7 @@ def test_entries_that_point_at_other_records_give_no_wrong_result(runs: Runs) ->
     paths = runs.run("w-1", {key(n): {"values": {"x": n}} for n in range(10)})
     write_keys(paths)
     data = bytearray(paths.cache_keys.read_bytes())
-    places = [data.index(b"\n") + 1 + entry * 24 + 18 for entry in range(10)]
+    places = [data.index(b"\n") + 1 + entry * 26 + 20 for entry in range(10)]
     offsets = [data[at : at + 6] for at in places]
     for at, offset in zip(places, [*offsets[1:], (7).to_bytes(6)], strict=True):
         data[at : at + 6] = offset

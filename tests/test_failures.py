@@ -412,8 +412,10 @@ DEATHS = """
       outlives:
         command: |
           mkdir -p "$DIEL_CHECKPOINT_DIR"
-          ! kill -0 "$(cat "$DIEL_CHECKPOINT_DIR/pid" || echo none)" || echo "still there"
-          [ "$DIEL_ATTEMPT" = 1 ] || exit 0
+          if [ "$DIEL_ATTEMPT" = 2 ]; then
+            ! grep -s "State:.[RSDT]" "/proc/$(cat "$DIEL_CHECKPOINT_DIR/pid")/status"
+            exit 0
+          fi
           echo $$ > "$DIEL_CHECKPOINT_DIR/pid"
           kill -9 $PPID
           sleep 600
