@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy
@@ -782,3 +784,28 @@ def test_runs_count_up_and_go_where_asked(small: Project) -> None:
     assert [small.run().id for _ in range(2)] == ["flow-1", "flow-2"]
     small.diel("run", "flow.yaml", "--runs", "elsewhere/deep")
     assert os.listdir(small.folder / "elsewhere" / "deep") == ["flow-1"]
+
+
+def test_a_run_needs_no_open_streams(small: Project) -> None:
+    for streams in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        command = f"exec {sys.executable} -m diel run flow.yaml --no-cache {streams}"
+        done = subprocess.run(
+            command, shell=True, cwd=small.folder, env=small.environment(), capture_output=True, check=False
+        )
+        assert done.returncode == 0, (streams, done.stderr)
+        assert small.newest().stdout("a") == "hi\n"
+    assert small.runs() == 4
+
+
+def test_a_run_needs_no_name_for_its_user(small: Project) -> None:
+    program = (
+        "import pwd\ndef unknown(number): raise KeyError('uid not found')\npwd.getpwuid = unknown\n"
+        "from diel.cli import main\nmain(['run', 'flow.yaml'])"
+    )
+    names = ("LOGNAME", "USER", "LNAME", "USERNAME")
+    environment = {k: v for k, v in small.environment().items() if k not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=small.folder, env=environment, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert small.newest().history().state == "succeeded"

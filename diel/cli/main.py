@@ -73,10 +73,21 @@ def cli(context: click.Context, debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command line and exits: 0 good, 1 failed, 2 bad usage or workflow, 130 interrupted."""
+    _open_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words or bool(os.environ.get("DIEL_DEBUG"))
     words = [word for word in words if word != "--debug"]
     sys.exit(_run(words, debug))
+
+
+def _open_streams() -> None:
+    """Fills the places of streams that the caller closed: the next file to be opened would take them."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _run(words: list[str], debug: bool) -> int:

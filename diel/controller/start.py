@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import platform
 import shutil
 import socket
@@ -67,7 +68,7 @@ def start(
             begin_at=begin_at,
             created=time.time(),
             host=socket.gethostname(),
-            user=getpass.getuser(),
+            user=_user(),
             diel=__version__,
             python=platform.python_version(),
         )
@@ -79,6 +80,17 @@ def start(
         shutil.rmtree(paths.root, ignore_errors=True)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
     return Controller(plan, run_file, paths, lease, segment)
+
+
+def _user() -> str:
+    """The user's name; the number where a container knows no name for it.
+
+    Parsl asks for the name as well, so that the number is left where it will look.
+    """
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return os.environ.setdefault("LOGNAME", str(os.getuid()))
 
 
 def _origins(hyperparameters: Hyperparameters) -> dict[str, str]:
@@ -102,6 +114,7 @@ def take_over(paths: RunPaths) -> Controller:
     )
     plan = make_plan(checked, find_site(run_file.site, run_file.folder))
     refuse_unrunnable(plan)
+    _user()
     lease, segment = take(paths)
     kill_marked("DIEL_RUN_DIR", str(paths.root))
     return Controller(plan, run_file, paths, lease, segment)

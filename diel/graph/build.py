@@ -22,7 +22,7 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
             if edge is not None:
                 edges.append(edge)
     graph = StageGraph(workflow, tuple(edges))
-    flaws += check_cycles(workflow, edges)
+    flaws += check_cycles(graph)
     flaws += check_adaptive(workflow)
     return graph, flaws
 

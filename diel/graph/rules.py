@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-
-import networkx
+from graphlib import CycleError
 
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, parse_expression
-from diel.graph.edge import Edge, Flaw, Key
-from diel.graph.stage_graph import digraph
+from diel.graph.edge import Flaw, Key
+from diel.graph.stage_graph import StageGraph
 from diel.graph.uses import Use
 from diel.spec import Axis, Stage, Workflow
 
@@ -65,28 +64,25 @@ def parameters_of(workflow: Workflow, label: str) -> tuple[str, ...] | None:
     return (label,)
 
 
-def check_cycles(workflow: Workflow, edges: list[Edge]) -> list[Flaw]:
-    flaws = []
-    graph = digraph(workflow, edges)
-    for component in networkx.strongly_connected_components(graph):
-        if len(component) == 1:
-            continue
-        first = next(stage for stage in workflow.stages if stage in component)
-        cycle = networkx.find_cycle(graph.subgraph(component), first)
-        names = [edge[0] for edge in cycle]
-        turn = names.index(min(names, key=list(workflow.stages).index))
-        names = names[turn:] + names[:turn]
-        guilty = next(
-            e for e in edges if e.upstream == names[-1] and e.downstream == names[0] and not e.follows
-        )
-        flaws.append(
-            Flaw(
-                guilty.key,
-                f"the stages wait for each other: {' -> '.join([*names, names[0]])}",
-                "take one of these edges out, or make it a loop axis with `at: {AXIS: previous}`",
-            )
-        )
-    return flaws
+def check_cycles(graph: StageGraph) -> list[Flaw]:
+    """Names the stages that wait for each other."""
+    try:
+        _ = graph.order
+    except CycleError:
+        from diel.graph.digraph import cycles  # slow to import: only where there is one
+
+        return [_cycle_flaw(graph, names) for names in cycles(graph.workflow, graph.edges)]
+    return []
+
+
+def _cycle_flaw(graph: StageGraph, names: list[str]) -> Flaw:
+    last, first = names[-1], names[0]
+    guilty = next(e for e in graph.into(first) if e.upstream == last and not e.follows)
+    return Flaw(
+        guilty.key,
+        f"the stages wait for each other: {' -> '.join([*names, first])}",
+        "take one of these edges out, or make it a loop axis with `at: {AXIS: previous}`",
+    )
 
 
 def check_adaptive(workflow: Workflow) -> list[Flaw]:

@@ -5,11 +5,11 @@ Nothing here knows how many points an axis has, so ten points and ten million co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-
-import networkx
+from graphlib import TopologicalSorter
+from heapq import heappop, heappush
 
 from diel.graph.edge import Edge
 from diel.spec import Workflow
@@ -24,10 +24,25 @@ class StageGraph:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """The stages, each after all that it depends on; ties keep the file's order."""
-        position = {name: number for number, name in enumerate(self.workflow.stages)}
-        graph = digraph(self.workflow, self.edges)
-        return tuple(networkx.lexicographical_topological_sort(graph, key=position.__getitem__))
+        """The stages, each after all that it depends on; ties keep the file's order.
+
+        Raises graphlib.CycleError where stages wait for each other.
+        """
+        names = list(self.workflow.stages)
+        sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(names)), ()))
+        for edge in self.edges:
+            if not edge.follows:
+                sorter.add(names.index(edge.downstream), names.index(edge.upstream))
+        sorter.prepare()
+        ready: list[int] = []
+        order = []
+        while sorter.is_active():
+            for place in sorter.get_ready():
+                heappush(ready, place)
+            first = heappop(ready)
+            order.append(names[first])
+            sorter.done(first)
+        return tuple(order)
 
     @cached_property
     def depth(self) -> dict[str, int]:
@@ -56,25 +71,12 @@ class StageGraph:
 
     def after(self, stage: str) -> frozenset[str]:
         """A stage and all that depends on it."""
-        graph = digraph(self.workflow, self.edges)
-        return frozenset(networkx.descendants(graph, stage)) | {stage}
+        from diel.graph.digraph import descendants  # slow to import: see there
+
+        return descendants(self.workflow, self.edges, stage) | {stage}
 
     def critical_path(self, seconds: Mapping[str, float]) -> tuple[str, ...]:
         """The longest chain of stages, given how long one task of each takes, in seconds."""
-        graph = networkx.DiGraph()
-        graph.add_nodes_from(self.order)
-        for edge in self.edges:
-            if not edge.follows:
-                graph.add_edge(edge.upstream, edge.downstream, weight=max(seconds[edge.upstream], 1e-9))
-        end = "\0end"  # so that the last stage's own time counts too
-        for stage in self.order:
-            graph.add_edge(stage, end, weight=max(seconds[stage], 1e-9))
-        return tuple(networkx.dag_longest_path(graph)[:-1])
+        from diel.graph.digraph import longest_path  # slow to import: see there
 
-
-def digraph(workflow: Workflow, edges: Iterable[Edge]) -> networkx.DiGraph:
-    """Stages and edges as networkx sees them; an edge to the round before closes no cycle."""
-    graph = networkx.DiGraph()
-    graph.add_nodes_from(workflow.stages)
-    graph.add_edges_from((e.upstream, e.downstream) for e in edges if not e.follows)
-    return graph
+        return longest_path(self.workflow, self.edges, seconds)
