@@ -105,14 +105,20 @@ SPLIT = """
 """
 
 
-def test_results_stay_with_their_points_when_an_axis_is_made_more_fully(tmp_path: Path) -> None:
+def test_an_axis_holds_for_its_run_and_is_made_more_fully_by_the_next(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(RAGGED).module("steps", SPLIT)
     run = project.run(code=1)
-    assert sorted(run.values("use", "got")) in ([], ["1.0", "3.0", "3.1", "3.2"])
+    made = ["1.0", "3.0", "3.1", "3.2"]
+    assert run.values("use", "got") == made
     (project.folder / "mended").touch()
-    project.diel("resume")
-    assert run.history().state == "succeeded"
-    assert run.value("all", "got") == ["1.0", "2.0", "2.1", "3.0", "3.1", "3.2"]
+    project.diel("resume", code=1)
+    assert run.values("use", "got") == made
+    assert run.counts("split") == {"done": 2, "failed": 1}
+    assert "`diel run` tries it again" in run.records("failed")[-1]["message"]
+    anew = project.run()
+    assert anew.value("all", "got") == ["1.0", "2.0", "2.1", "3.0", "3.1", "3.2"]
+    assert anew.counts("split") == {"cached": 2, "done": 1}
+    assert anew.counts("use") == {"cached": 4, "done": 2}
 
 
 SLOW = """

@@ -43,6 +43,11 @@ class Axes:
         assert points is not None
         return points
 
+    def was_made_by(self, maker: str) -> bool:
+        """Whether an earlier controller of the run took an axis from a stage's results."""
+        labels = (label for label, axis in self._workflow.axes.items() if maker_of(axis) == maker)
+        return any(self._paths.axis(label).exists() for label in labels)
+
     def open_derived(self, label: str, maker: StageRun, results: Results) -> None:
         """Takes a derived axis from the results of the stage that makes it.
 

@@ -53,6 +53,7 @@ class Controller:
     def __init__(
         self, plan: Plan, run_file: RunFile, paths: RunPaths, lease: Lease, segment: SegmentWriter
     ) -> None:
+        self._began = time.time()  # requests made from now on are for this controller
         self.plan = plan
         self.run_file = run_file
         self.paths = paths
@@ -65,7 +66,6 @@ class Controller:
         self._finder = Finder(self._stages, self._ledger, cache, anew)
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch)
         self._intake = Intake(self._stages, self._ledger, self._dispatcher)
-        self._began = time.time()
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
         self._epoch = lease.epoch

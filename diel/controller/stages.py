@@ -8,9 +8,10 @@ from diel.controller.link import Link
 from diel.controller.recipe import Recipe
 from diel.controller.stage_run import StageRun
 from diel.domain import make_domain
-from diel.errors import UsageError
+from diel.errors import DielError, UsageError
 from diel.plan import Plan
 from diel.run_file import RunFile
+from diel.states import FailureClass
 
 
 class Stages:
@@ -140,10 +141,34 @@ class Stages:
         for link in self.out_of[stage.name]:
             link.resolve()
         self._count_ended(stage)
+        if self._axes.was_made_by(stage.name):
+            self._keep_losses(stage)
         if all(link.up.ended or link.up.complete for link in self.into[stage.name]):
             stage.look_at(range(stage.size))
         if stage.complete:
             self._wake_empty_groups(stage)
+
+    def _keep_losses(self, stage: StageRun) -> None:
+        """What failed before an axis was taken from a stage's results stays failed in this run.
+
+        Its success now would add points to the axis, and the results of stages over it would no
+        longer stand at their points.
+        """
+        for index in range(stage.size):
+            if not stage.history.state(index).ended and self._is_wanted(stage, index):
+                message = (
+                    "it had failed when an axis was made of this stage's results, which holds for the "
+                    "whole run; `diel run` tries it again, and takes what is done from the cache"
+                )
+                record = {"class": FailureClass.UPSTREAM, "message": message}
+                self._ledger.fail(stage, index, record)
+                self.note_end(stage, index)
+
+    def _is_wanted(self, stage: StageRun, index: int) -> bool:
+        try:
+            return self.recipes[stage.name].is_wanted(index)
+        except (DielError, LookupError):
+            return True  # what its condition reads was lost as well
 
     def _count_ended(self, stage: StageRun) -> None:
         """Takes in what an earlier controller's journal says of the tasks."""

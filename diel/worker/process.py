@@ -181,11 +181,16 @@ class Worker:
             return call_function(job, request, context)
         finally:
             os.chdir(self._root)
-            for name in request.env:
-                if name in self.environ:
-                    os.environ[name] = self.environ[name]
-                else:
-                    os.environ.pop(name, None)
+            self._restore_environment(own)
+
+    def _restore_environment(self, own: dict[str, str]) -> None:
+        """Takes back what a function changed: the next task must not depend on it."""
+        now = dict(os.environ)
+        for name in now.keys() - self.environ.keys() - own.keys():
+            del os.environ[name]
+        for name, value in self.environ.items():
+            if now.get(name) != value and name not in own:
+                os.environ[name] = value
 
     def _own_environment(self, job: Job, request: Request, base: str, began: float) -> dict[str, str]:
         deadline = "" if job.timeout is None else f"{began + job.timeout:.3f}"
@@ -254,9 +259,11 @@ class Worker:
     def _tidy(self, job: Job, task_dir: str) -> bool:
         """Moves the output to the task; keeps the empty directory of a function for the next one."""
         caught = self.capture.collect(task_dir)
-        if job.module is not None and not caught and not os.listdir(task_dir):
-            self._drop_spare()
-            self._spare = (task_dir, os.stat(task_dir).st_mtime_ns)
+        if job.module is not None and not caught:
+            with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
+                if not os.listdir(task_dir):
+                    self._drop_spare()
+                    self._spare = (task_dir, os.stat(task_dir).st_mtime_ns)
         return caught
 
     def _give_up(self, failure: Failure) -> None:
