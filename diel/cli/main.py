@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ import click
 from diel import __version__
 from diel.errors import DielError
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_ROOM = "make room there; `diel resume` then goes on, and nothing that was committed is lost"
 COMMANDS = {
     "init": "Make a starter project that runs as it is.",
     "validate": "Check a workflow file, and tell all that is wrong.",
@@ -111,6 +114,10 @@ def _run(words: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in _FULL:
+            where = f" ({error.filename})" if error.filename else ""
+            click.echo(f"error: {error.strerror}{where}\n    {_ROOM}", err=True)
+            return 1
         message = f"diel failed in a way that it should not: {type(error).__name__}: {error}"
         click.echo(f"{message}\n    run it again with --debug for the details, and report them", err=True)
         return 1

@@ -13,6 +13,7 @@ import pickle
 import sys
 import traceback
 
+from diel.errors import DielError
 from diel.worker.process import run_bundle
 
 
@@ -30,6 +31,8 @@ def main() -> None:
             report = run_bundle(packed)
             target.write(len(report).to_bytes(8) + report)
             target.flush()
+    except (DielError, OSError):
+        os._exit(os.EX_IOERR)  # its files cannot be written: the controller meets the same, and tells it
     except EOFError:
         os._exit(0)  # at once: a thread that a module left behind must not hold the worker
     except BaseException:

@@ -1,0 +1,43 @@
+"""The command line's last line of defence: what is said where nothing below had words for it."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from diel.cli import main
+from diel.cli.main import cli
+
+
+def run_with(error: Exception, monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "main", broken)
+    with pytest.raises(SystemExit) as exit_:
+        main([*words, "list"])
+    return exit_.value.code
+
+
+def test_a_full_disk_is_told_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "runs/a-1/snapshot.part")
+    assert run_with(full, monkeypatch) == 1
+    said = capsys.readouterr().err
+    assert "No space left on device (runs/a-1/snapshot.part)" in said
+    assert "diel resume" in said
+    assert "Traceback" not in said
+
+
+def test_an_error_that_nobody_expected_shows_no_traceback_but_with_debug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_with(ZeroDivisionError("oh"), monkeypatch) == 1
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError: oh" in said
+    assert "Traceback" not in said
+    with pytest.raises(ZeroDivisionError):
+        main(["--debug", "list"])
