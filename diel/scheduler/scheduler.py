@@ -1,0 +1,46 @@
+"""What every scheduler does for diel. Adding one is one small file that does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from diel.errors import DielError
+from diel.scheduler.job import Job, JobStatus
+
+
+class SchedulerBusy(DielError):
+    """The scheduler does not answer, or not with sense: ask again later. It says nothing of any job."""
+
+
+class SchedulerRefused(DielError):
+    """The scheduler answered, and refuses a job: asking again as before is of no use."""
+
+
+class Scheduler(Protocol):
+    """A scheduler: a script template, a state table and a parser."""
+
+    spread: tuple[str, ...]
+    """Words that start a program once on each node of a job; {nodes} is put in."""
+
+    def script(self, job: Job) -> str:
+        """The whole job script. Pure."""
+
+    def submit(self, script: Path) -> str:
+        """Queues a script; returns the job's id. Raises SchedulerBusy and SchedulerRefused."""
+
+    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
+        """How jobs stand, by one batched question; a job that is not in the answer is gone.
+
+        Raises SchedulerBusy.
+        """
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Ends jobs; those that have ended already are left alone. Raises SchedulerBusy."""
+
+    def find(self, prefix: str) -> Mapping[str, str]:
+        """Ids of this user's jobs that have not ended and whose names begin so, by name.
+
+        Raises SchedulerBusy.
+        """

@@ -1,0 +1,86 @@
+"""Finding a site by its name, and reading its file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from diel.errors import SpecError, UsageError, did_you_mean
+from diel.load import fit, parse, read_text
+from diel.paths import site_folders
+from diel.site.site import Site
+
+
+def find_program(name: str) -> str | None:
+    """A program beside this Python (as pip installs them), or on PATH."""
+    beside = os.path.join(os.path.dirname(sys.executable), name)
+    return beside if os.access(beside, os.X_OK) else shutil.which(name)
+
+
+def find_site(name: str | None, folder: Path) -> Site:
+    """The site of this name: `--site`, else DIEL_SITE, else `local`; DIEL_ACCOUNT beats its account.
+
+    Looked for in the workflow's `schedulers/`, in the user's configuration, in what diel ships.
+    Raises UsageError where there is none, SpecError where its file is wrong.
+    """
+    wanted = name or os.environ.get("DIEL_SITE") or "local"
+    site = read_site(_find(wanted, folder), folder)
+    account = os.environ.get("DIEL_ACCOUNT")
+    return site.model_copy(update={"account": account}) if account else site
+
+
+def _find(wanted: str, folder: Path, beside: Path | None = None) -> Path:
+    """The file of a site; a file that extends another of its own name is not that other."""
+    if wanted.endswith((".yaml", ".yml")):
+        return Path(wanted)
+    known = {path.stem: path for path in _site_files(folder) if path.resolve() != beside}
+    path = known.get(wanted)
+    if path is None:
+        hint = did_you_mean(wanted, known) or f"sites: {', '.join(sorted(known))}"
+        raise UsageError(f"no site '{wanted}'; {hint}")
+    return path
+
+
+def _site_files(folder: Path) -> Iterator[Path]:
+    for place in reversed(site_folders(folder)):  # the first folder wins, so it comes last
+        yield from sorted(place.glob("*.yaml"))
+
+
+def read_site(path: Path, folder: Path = Path()) -> Site:
+    """Reads a site file. Raises SpecError with all that is wrong in it, or in one that it extends."""
+    return _read(path, folder, ())[0]
+
+
+def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[str, Any]]:
+    """A site, and its keys as they are written, those of the site that it extends among them."""
+    source, data, problems = parse(read_text(path), path)
+    if source.root is None:
+        raise SpecError(problems)
+    base = data.get("extends") if isinstance(data, dict) else None
+    if isinstance(base, str):
+        here = path.resolve()
+        if here in seen:
+            raise SpecError([source.problem(("extends",), "sites extend each other in a circle")])
+        try:
+            below = _find(base, folder, here)
+        except UsageError as error:
+            raise SpecError([source.problem(("extends",), str(error))]) from error
+        data = _merged(_read(below, folder, (*seen, here))[1], data)
+    site, misfits = fit(source, data, Site)
+    if site is None or problems or misfits:
+        raise SpecError([*problems, *misfits])
+    return site, data
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """The keys of two site files: mappings are joined, all else is the upper one's."""
+    found = dict(below)
+    for key, value in above.items():
+        known = found.get(key)
+        both = isinstance(known, dict) and isinstance(value, dict)
+        found[key] = _merged(known, value) if both and isinstance(known, dict) else value
+    return found

@@ -1,0 +1,131 @@
+"""A site: a machine or cluster as its site file describes it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from diel.site.pool import Pool, nodes_of
+from diel.spec import Resources
+from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Name, Size, Text
+
+
+class ControllerHome(Model):
+    """Where the controller of a submitted run lives, and what it asks for there."""
+
+    home: Literal["login", "job", "inside"] = Field(
+        default="login",
+        description="`login`: a process of its own, where `diel submit` is typed; `job`: a small job; "
+        "`inside`: one allocation holds the controller and all its workers.",
+    )
+    queue: Text | None = Field(
+        default=None, description="Queue of the controller's job; the pool's where absent."
+    )
+    walltime: Limit = Field(
+        default=24 * 3600.0, description="Walltime of its job; it queues its successor before that ends."
+    )
+    cores: int = Field(default=1, ge=1, description="Cores of its job.")
+    memory: Size | None = Field(default=None, description="Memory of its job.")
+    options: Items[Text] = Field(default=(), description="Further options of the scheduler for its job.")
+
+
+class FileSystem(Model):
+    """A file system of the site: what a run's directory may expect of it."""
+
+    path: Text = Field(min_length=1, description="Where it is; may name variables, as $SCRATCH.")
+    description: str = ""
+    quota: Size | None = Field(default=None, description="Bytes that a user may keep.")
+    files: int | None = Field(default=None, ge=1, description="Files that a user may keep.")
+    purge: Duration | None = Field(
+        default=None, description="Files that nobody reads for so long are deleted."
+    )
+    compute: Literal["write", "read", "none"] = Field(
+        default="write", description="What compute nodes may do there; runs need `write`."
+    )
+
+
+class Site(Model):
+    """A machine or cluster, as its site file describes it."""
+
+    name: Name
+    description: str = ""
+    extends: Name | None = Field(default=None, description="A site whose keys hold where this file has none.")
+    scheduler: Literal["local", "slurm", "pbs", "torque"] = Field(description="What starts allocations.")
+    account: Text | None = Field(default=None, description="Account to charge; DIEL_ACCOUNT beats it.")
+    account_required: bool = Field(
+        default=False, description="Whether the scheduler refuses jobs without one."
+    )
+    launcher: Items[str] = Field(
+        default=("mpiexec", "-n", "{ranks}"),
+        description="Words of the MPI launcher; {ranks}, {nodes}, {ranks_per_node}, {cores_per_rank} and "
+        "{hosts} (the task's nodes, with commas between) are put in.",
+    )
+    spread: Items[str] = Field(
+        default=(),
+        description="Words that start a program once on each node of a block, where the scheduler's own "
+        "are not right; {nodes} is put in.",
+    )
+    setup: Items[Text] = Field(default=(), description="Shell lines at the start of every job.")
+    options: Items[Text] = Field(default=(), description="Further options of the scheduler for every job.")
+    address: Text | None = Field(
+        default=None,
+        description="Address or network interface by which nodes reach the controller; all where absent.",
+    )
+    poll: Limit = Field(default=5.0, description="Time between two questions to the scheduler.")
+    silence: Limit = Field(
+        default=15.0, description="After so long without a word from it, a node counts as lost."
+    )
+    grace: Duration = Field(
+        default=60.0, ge=0, description="How long before a block's end its tasks are told so."
+    )
+    controller: ControllerHome = ControllerHome()
+    filesystems: dict[Name, FileSystem] = Field(default_factory=dict, description="File systems, by name.")
+    pools: dict[Name, Pool] = Field(min_length=1, description="Kinds of node, by name.")
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a scheduler starts allocations; if not, this machine is all there is."""
+        return self.scheduler != "local"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Site:
+        flaws = []
+        if self.scheduled:
+            flaws = [
+                Flaw(
+                    f"pool '{name}' does not say how many cores a node has",
+                    "write cores: 64",
+                    ("pools", name),
+                )
+                for name, pool in self.pools.items()
+                if pool.cores is None
+            ]
+        if not self.launcher or not self.launcher[0]:
+            flaws.append(Flaw("an empty launcher", "write launcher: [mpiexec, -n, '{ranks}']", ("launcher",)))
+        if flaws:
+            raise Flaws(*flaws)
+        return self
+
+
+def launcher_words(site: Site, wanted: Resources) -> tuple[str, ...]:
+    """The words that start a task's ranks; empty for a task without `ranks`.
+
+    {hosts} stays: only the worker knows the nodes that the task was given.
+    """
+    if not wanted.mpi:
+        return ()
+    nodes = nodes_of(wanted)
+    places = {
+        "{ranks}": str(wanted.processes),
+        "{nodes}": str(nodes),
+        "{ranks_per_node}": str(wanted.ranks_per_node or -(-wanted.processes // nodes)),
+        "{cores_per_rank}": str(wanted.cores_per_rank),
+    }
+    return tuple(_filled(word, places) for word in site.launcher)
+
+
+def _filled(word: str, places: dict[str, str]) -> str:
+    for place, value in places.items():
+        word = word.replace(place, value)
+    return word
