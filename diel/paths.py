@@ -3,6 +3,8 @@
 runs/<workflow>-<n>/
     run.json                      what was asked for: workflow file, overrides, versions
     workflow.yaml                 the text as it was when the run began
+    site.json                     the site as it was when the run was made
+    submissions/0001.json         where controllers of the run were asked to live
     lease.json                    which controller drives the run; its mtime is the heartbeat
     snapshot.json                 the folded journal up to some offsets, for a fast status
     journal/controller-0001.jsonl one file a controller, numbered by epoch
@@ -47,8 +49,19 @@ class RunPaths:
         return self.root / "workflow.yaml"
 
     @property
+    def site(self) -> Path:
+        return self.root / "site.json"
+
+    @property
     def lease(self) -> Path:
         return self.root / "lease.json"
+
+    @property
+    def submissions(self) -> Path:
+        return self.root / "submissions"
+
+    def submission(self, number: int) -> Path:
+        return self.submissions / f"{number:04d}.json"
 
     @property
     def snapshot(self) -> Path:
@@ -84,6 +97,21 @@ class RunPaths:
     def captures(self) -> Path:
         """Where workers catch the output of the task that they run."""
         return self.logs / "captures"
+
+    @property
+    def blocks(self) -> Path:
+        """Job scripts of the run's blocks, and what these jobs print."""
+        return self.logs / "blocks"
+
+    @property
+    def controllers(self) -> Path:
+        """Job scripts of the run's controllers, and what these jobs print."""
+        return self.logs / "controllers"
+
+    @property
+    def controller_log(self) -> Path:
+        """What controllers that nobody watches say."""
+        return self.logs / "controller.log"
 
     @property
     def cache_keys(self) -> Path:

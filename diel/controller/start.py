@@ -22,7 +22,7 @@ from diel.plan import Plan, make_plan
 from diel.registry import Hyperparameters
 from diel.run_file import RunFile, read_run_file
 from diel.runs import create_run
-from diel.site import find_program, find_site
+from diel.site import Site, find_program, find_site
 from diel.worker.reaper import kill_marked
 
 
@@ -47,6 +47,28 @@ def start(
     begin_at: str | None = None,
 ) -> Controller:
     """Makes a new run and its controller. Raises UsageError where it cannot run, before it is made."""
+    paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at)
+    try:
+        lease, segment = take(paths)
+    except OSError as error:
+        shutil.rmtree(paths.root, ignore_errors=True)
+        raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
+    return Controller(plan, read_run_file(paths), paths, lease, segment)
+
+
+def create(
+    plan: Plan,
+    runs: Path,
+    settings: Sequence[str] = (),
+    params_files: Sequence[Path] = (),
+    *,
+    use_cache: bool = True,
+    begin_at: str | None = None,
+) -> RunPaths:
+    """Makes a new run that no controller has taken yet.
+
+    Raises UsageError where it cannot run, before anything is made.
+    """
     refuse_unrunnable(plan)
     if begin_at is not None and begin_at not in plan.workflow.stages:
         raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
@@ -54,6 +76,7 @@ def start(
     try:
         document = plan.checked.document
         paths.workflow.write_text(document.text, encoding="utf-8")
+        paths.site.write_text(plan.site.model_dump_json(indent=1), encoding="utf-8")
         run_file = RunFile(
             run=paths.run_id,
             workflow=plan.workflow.name,
@@ -75,11 +98,10 @@ def start(
         part = paths.run_file.with_suffix(".part")
         part.write_text(run_file.model_dump_json(indent=1), encoding="utf-8")
         part.replace(paths.run_file)
-        lease, segment = take(paths)
     except OSError as error:
         shutil.rmtree(paths.root, ignore_errors=True)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
-    return Controller(plan, run_file, paths, lease, segment)
+    return paths
 
 
 def _user() -> str:
@@ -98,11 +120,21 @@ def _origins(hyperparameters: Hyperparameters) -> dict[str, str]:
 
 
 def take_over(paths: RunPaths) -> Controller:
-    """Makes this process the controller of an interrupted or failed run.
+    """Makes this process the controller of a run: its first, or the next one after another is gone.
 
-    What its last controller left running on this host is ended first, so that no two attempts at a
-    task ever run side by side. Raises UsageError where another controller drives the run.
+    What the last controller left running on this host is ended first, but for what runs in blocks:
+    that is adopted. Raises UsageError where another controller drives the run.
     """
+    plan = plan_again(paths)
+    refuse_unrunnable(plan)
+    _user()
+    lease, segment = take(paths)
+    kill_marked("DIEL_RUN_DIR", str(paths.root), without="DIEL_BLOCK")
+    return Controller(plan, read_run_file(paths), paths, lease, segment)
+
+
+def plan_again(paths: RunPaths) -> Plan:
+    """The plan of a run that was made before, from what was kept of its workflow and site."""
     run_file = read_run_file(paths)
     checked = check(
         Path(run_file.source),
@@ -112,12 +144,15 @@ def take_over(paths: RunPaths) -> Controller:
         cwd=Path(run_file.cwd),
         text=_text(paths),
     )
-    plan = make_plan(checked, find_site(run_file.site, run_file.folder))
-    refuse_unrunnable(plan)
-    _user()
-    lease, segment = take(paths)
-    kill_marked("DIEL_RUN_DIR", str(paths.root))
-    return Controller(plan, run_file, paths, lease, segment)
+    return make_plan(checked, read_kept_site(paths))
+
+
+def read_kept_site(paths: RunPaths) -> Site:
+    """The site as it was when the run was made. Raises UsageError where it cannot be read."""
+    try:
+        return Site.model_validate_json(paths.site.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{paths.run_id}: its site cannot be read: {error}") from error
 
 
 def _text(paths: RunPaths) -> str:

@@ -12,6 +12,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    PlainSerializer,
     Strict,
     StringConstraints,
     WithJsonSchema,
@@ -121,6 +122,7 @@ Text = Annotated[str, AfterValidator(_no_nul)]
 Duration = Annotated[
     float,
     BeforeValidator(parse_duration),
+    PlainSerializer(lambda seconds: f"{seconds}s", when_used="json"),
     WithJsonSchema({"type": "string", "examples": ["90s", "10m", "1h30m", "01:30:00"]}),
 ]
 """Seconds, written with a unit."""
@@ -132,6 +134,7 @@ Size = Annotated[
     int,
     BeforeValidator(parse_size),
     AfterValidator(_positive),
+    PlainSerializer(lambda size: f"{size}B", when_used="json"),
     WithJsonSchema({"type": "string", "examples": ["512MiB", "4GiB"]}),
 ]
 """Bytes, written with a unit."""

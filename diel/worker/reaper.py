@@ -24,14 +24,18 @@ def signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def marked(variable: str, value: str) -> Iterator[psutil.Process]:
-    """This user's processes with this environment variable, this process and its ancestors apart."""
+def marked(variable: str, value: str, without: str | None = None) -> Iterator[psutil.Process]:
+    """This user's processes with this environment variable, this process and its ancestors apart.
+
+    `without` names a variable that spares the processes which have it.
+    """
     mine = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     for process in psutil.process_iter():
         if process.pid in mine:
             continue
         with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(variable) == value:
+            environ = process.environ()
+            if environ.get(variable) == value and (without is None or without not in environ):
                 yield process
 
 
@@ -48,11 +52,11 @@ def end_marked(variable: str, value: str, grace: float = GRACE) -> int:
     return len(processes)
 
 
-def kill_marked(variable: str, value: str) -> int:
+def kill_marked(variable: str, value: str, without: str | None = None) -> int:
     """Kills all processes with this environment variable, and those that they start meanwhile."""
     killed = 0
     end = time.monotonic() + 10
-    while (processes := list(marked(variable, value))) and time.monotonic() < end:
+    while (processes := list(marked(variable, value, without))) and time.monotonic() < end:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
