@@ -2,6 +2,10 @@
 
 Taking a run over is making the next controller segment: the file system lets one succeed. Its first
 record says who that was, and so does the lease file, whose modification time is the heartbeat.
+
+Hosts that share a file system need not agree on the time. A heartbeat is stamped by the file system,
+so its age is measured by the file system's clock too. A file is looked at through an open descriptor:
+NFS may answer for a path from what it remembers, but asks its server when a file is opened.
 """
 
 from __future__ import annotations
@@ -41,10 +45,28 @@ class Lease:
 def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
     """The lease and the age of its heartbeat in seconds; None where none was ever taken."""
     try:
-        lease = Lease(**json.loads(paths.lease.read_text()))
-        return lease, max(0.0, time.time() - paths.lease.stat().st_mtime)
+        with open(paths.lease, encoding="utf-8") as file:
+            lease = Lease(**json.load(file))
+            beaten = os.fstat(file.fileno()).st_mtime
+        here = lease.host == socket.gethostname()
+        return lease, max(0.0, (time.time() if here else time_at(paths.root)) - beaten)
     except (OSError, ValueError, TypeError):
         return None
+
+
+def time_at(folder: Path) -> float:
+    """The time by the clock that stamps files in a folder; this host's where nothing can be made there."""
+    probe = folder / f".clock-{socket.gethostname()}-{os.getpid()}"
+    try:
+        number = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    except OSError:
+        return time.time()
+    try:
+        os.utime(number)
+        return os.fstat(number).st_mtime
+    finally:
+        os.close(number)
+        probe.unlink(missing_ok=True)
 
 
 def is_alive(lease: Lease, age: float) -> bool:
@@ -89,7 +111,7 @@ def _winner(paths: RunPaths, epoch: int) -> tuple[Lease, float] | None:
     None where it ended before it could say who it was; raises UsageError where it may yet.
     """
     path = paths.controller_segment(epoch)
-    age = max(0.0, time.time() - path.stat().st_mtime)
+    age = max(0.0, time_at(paths.root) - path.stat().st_mtime)
     for _, _, record in read_segment(path):
         if record is not None and record["event"] == "controller":
             return Lease(epoch, record["host"], record["pid"], record["started"]), age
@@ -100,6 +122,18 @@ def _winner(paths: RunPaths, epoch: int) -> tuple[Lease, float] | None:
 
 def _just_taken(paths: RunPaths) -> UsageError:
     return UsageError(f"{paths.run_id}: another controller took over in this moment")
+
+
+def still_mine(paths: RunPaths, lease: Lease) -> bool:
+    """Whether no later controller has taken the run.
+
+    One whose host slept through its heartbeats must ask before it writes anything: another may have
+    taken its place. A lease that cannot be read in this moment says nothing.
+    """
+    if paths.controller_segment(lease.epoch + 1).exists():
+        return False
+    held = read_lease(paths)
+    return held is None or held[0].epoch <= lease.epoch
 
 
 def beat(paths: RunPaths) -> None:

@@ -11,7 +11,7 @@ from diel.catalogue import Module
 from diel.check import Checked
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
-from diel.site import Pool, Site, cores_of, find_program, lacks, launcher_words
+from diel.site import Pool, Shape, Site, cores_of, find_program, lacks, launcher_words, shape_of
 from diel.spec import Resources, Workflow
 
 SHORT_RUN = 200
@@ -27,13 +27,18 @@ class StagePlan:
     axes: tuple[str, ...]
     tasks: int | None
     """None where only the run will tell."""
-    pool: str
+    shape: Shape
+    """What one task needs of its pool."""
     cores: int
-    """Cores of one task."""
+    """Cores of one task, on all its nodes."""
     gpus: int
     launcher: tuple[str, ...]
     seconds: float | None
     """Longest run time of a task: its walltime, or its timeout."""
+
+    @property
+    def pool(self) -> str:
+        return self.shape.pool
 
     @property
     def core_hours(self) -> float | None:
@@ -50,7 +55,8 @@ class Plan:
     checked: Checked
     site: Site
     stages: Mapping[str, StagePlan]
-    executor: Literal["threads", "htex"]
+    executor: Literal["threads", "htex", "blocks"]
+    """Worker processes at pipes, Parsl's HTEX on this machine, or HTEX in a scheduler's allocations."""
     capacity: int
     """Cores that may be busy at the same time."""
 
@@ -98,6 +104,7 @@ class Plan:
                     "tasks": stage.tasks,
                     "axes": {axis: self.checked.counts[axis] for axis in stage.axes},
                     "pool": stage.pool,
+                    "shape": stage.shape.label,
                     "cores": stage.cores,
                     "gpus": stage.gpus,
                     "launcher": list(stage.launcher),
@@ -119,10 +126,16 @@ def make_plan(checked: Checked, site: Site) -> Plan:
         stages[name] = _stage_plan(checked, site, name, pool)
     if problems:
         raise SpecError(problems)
+    nodes = {name: p.blocks * p.block_nodes if site.scheduled else p.nodes for name, p in site.pools.items()}
+    capacity = sum(nodes[name] * cores_of(pool) for name, pool in site.pools.items())
+    return Plan(checked, site, stages, _executor(site, stages), capacity)
+
+
+def _executor(site: Site, stages: Mapping[str, StagePlan]) -> Literal["threads", "htex", "blocks"]:
+    if site.scheduled:
+        return "blocks"
     counts = [stage.tasks for stage in stages.values()]
-    short = None not in counts and sum(count or 0 for count in counts) <= SHORT_RUN
-    capacity = sum(pool.nodes * cores_of(pool) for pool in site.pools.values())
-    return Plan(checked, site, stages, "threads" if short else "htex", capacity)
+    return "threads" if None not in counts and sum(count or 0 for count in counts) <= SHORT_RUN else "htex"
 
 
 def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems: list[Problem]) -> str:
@@ -135,7 +148,7 @@ def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems
             problems.append(checked.document.problem(("stages", name, "resources", "pool"), message, hint))
             return next(iter(pools))
         pools = {wanted.pool: pools[wanted.pool]}
-    missing = {label: lacks(pool, wanted) for label, pool in pools.items()}
+    missing = {label: lacks(pool, wanted, scheduled=site.scheduled) for label, pool in pools.items()}
     fitting = [label for label, lacking in missing.items() if not lacking]
     if fitting:
         return fitting[0]
@@ -159,7 +172,7 @@ def _stage_plan(checked: Checked, site: Site, name: str, pool: str) -> StagePlan
         kind=checked.kind(name),
         axes=stage.over,
         tasks=None if None in counts else prod(count or 0 for count in counts),
-        pool=pool,
+        shape=shape_of(pool, wanted),
         cores=wanted.cores,
         gpus=wanted.gpus,
         launcher=_launcher(site, wanted),
@@ -169,4 +182,6 @@ def _stage_plan(checked: Checked, site: Site, name: str, pool: str) -> StagePlan
 
 def _launcher(site: Site, wanted: Resources) -> tuple[str, ...]:
     words = launcher_words(site, wanted)
-    return (find_program(words[0]) or words[0], *words[1:]) if words else ()
+    if site.scheduled or not words:
+        return words  # the program is a node's, not this host's
+    return (find_program(words[0]) or words[0], *words[1:])
