@@ -1,7 +1,7 @@
 """diel: workflows for HPC and AI.
 
-The public names: `module` and `Context` for those who write modules, `run` and `open_run` for
-notebooks. They are loaded when first used, so that importing diel costs nothing.
+The public names: `module`, `Context` and `Interrupted` for those who write modules, `run` and
+`open_run` for notebooks. They are loaded when first used, so that importing diel costs nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from diel.api import run as run
     from diel.context import Context as Context
     from diel.decorator import module as module
+    from diel.errors import Interrupted as Interrupted
 
 _PUBLIC = {
     "Context": "diel.context",
+    "Interrupted": "diel.errors",
     "Run": "diel.api",
     "module": "diel.decorator",
     "open_run": "diel.api",
     "run": "diel.api",
 }
 
-__all__ = ["Context", "Run", "__version__", "module", "open_run", "run"]
+__all__ = ["Context", "Interrupted", "Run", "__version__", "module", "open_run", "run"]
 
 
 def __getattr__(name: str) -> Any:

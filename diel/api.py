@@ -1,6 +1,7 @@
 """The Python face: run a workflow from a script or a notebook, and read what it made.
 
 run = diel.run("melt.yaml", set={"hidden": 32})
+run = diel.submit("melt.yaml", site="slurm")      # goes on without this process
 run.state                            # 'succeeded'
 run.table("screen.best")             # a pandas DataFrame, where pandas is installed
 run.artifact("train.model")          # a pathlib.Path
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from diel.controller.home import submit_new
 from diel.controller.results import Artifact, output_of, outputs_of
 from diel.controller.start import prepare, start
 from diel.errors import UsageError, did_you_mean
@@ -22,6 +24,7 @@ from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded, make_table
 from diel.runs import find_run
 from diel.status import read_status
+from diel.submission import Home
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Hyperparameters by name, or settings as on the command line: `["hp.hidden=32"]`."""
@@ -46,7 +49,7 @@ def run(
     KeyboardInterrupt leaves the run interrupted; `diel resume` goes on with it.
     """
     settings = _settings(set)
-    files = [Path(params)] if isinstance(params, str | Path) else [Path(file) for file in params]
+    files = _files(params)
     plan = prepare(Path(path), settings, files, site)
     controller = start(plan, runs_dir(_path(runs)), settings, files, use_cache=cache)
     if not quiet:
@@ -55,6 +58,29 @@ def run(
     if not quiet:
         print(f"{controller.paths.run_id} {state}")  # noqa: T201 - asked for
     return Run(controller.paths)
+
+
+def submit(
+    path: str | Path,
+    set: Settings = (),
+    params: str | Path | Sequence[str | Path] = (),
+    runs: str | Path | None = None,
+    site: str | None = None,
+    home: Home | None = None,
+    cache: bool = True,
+) -> Run:
+    """Leaves a workflow to a controller of its own, as `diel submit` does, and returns the run at once.
+
+    `home` says where that lives (login, job or inside); as the site has it otherwise. `.state` tells how
+    the run stands, whoever asks, now or tomorrow.
+
+    Raises SpecError and UsageError for what is wrong before anything is made, SchedulerRefused and
+    SchedulerBusy where the scheduler does not take its job.
+    """
+    settings = _settings(set)
+    files = _files(params)
+    plan = prepare(Path(path), settings, files, site)
+    return Run(submit_new(plan, runs_dir(_path(runs)), settings, files, home=home, use_cache=cache)[0])
 
 
 def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:
@@ -67,6 +93,10 @@ def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:
 
 def _path(path: str | Path | None) -> Path | None:
     return None if path is None else Path(path)
+
+
+def _files(given: str | Path | Sequence[str | Path]) -> list[Path]:
+    return [Path(given)] if isinstance(given, str | Path) else [Path(file) for file in given]
 
 
 def _settings(given: Settings) -> tuple[str, ...]:

@@ -36,13 +36,26 @@ class Context:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     rank: int = 0
     """MPI rank of this process; 0 without MPI."""
+    checkpoint: bool = False
+    """Whether the stage keeps checkpoints: what lies in `checkpoint_dir` is where to go on."""
+    interrupt_at: float | None = None
+    """When the task should save a checkpoint and stop, in seconds since the epoch; None for never."""
 
     @property
     def checkpoint_dir(self) -> Path:
-        """A directory that the task's attempts share; made when first asked for."""
+        """A directory that the task's attempts share; made when first asked for, kept until `diel clean`."""
         path = self.task_dir.with_name(f"{self.index}.checkpoint")
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the task's time is nearly over: save a checkpoint now, and raise `diel.Interrupted`.
+
+        It costs next to nothing to ask. On MPI ranks the clocks differ a little, so that all should
+        do what one of them found: `comm.bcast(context.interrupted)`.
+        """
+        return self.interrupt_at is not None and time.time() >= self.interrupt_at
 
     @property
     def time_left(self) -> float:

@@ -4,6 +4,7 @@
     ├── UsageError              2: a command line, or a run, that makes no sense
     │   └── SpecError           2: a workflow that is wrong, with all its problems
     ├── ModuleError             a module that broke its contract while running
+    ├── Interrupted             no failure: a module that stopped at a checkpoint, to continue later
     └── JournalError            a run's files cannot be read or written
 
 Each message says what is wrong, where, what was expected and what to do next.
@@ -30,6 +31,14 @@ class UsageError(DielError):
 
 class ModuleError(DielError):
     """A module broke its contract: a wrong return value, a missing output file."""
+
+
+class Interrupted(DielError):
+    """Raised by a module that saved a checkpoint and stopped: the task continues as another attempt.
+
+    For stages with `checkpoint: true`. An MPI rank that raises it ends them all, so that every rank
+    must have saved before any of them raises.
+    """
 
 
 class JournalError(DielError):

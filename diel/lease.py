@@ -10,6 +10,7 @@ NFS may answer for a path from what it remembers, but asks its server when a fil
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -20,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from diel.errors import UsageError
-from diel.journal.segment import SegmentWriter, epoch_of, read_segment, segments
+from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
 from diel.paths import RunPaths
 
 HEARTBEAT = 2.0
@@ -29,6 +30,8 @@ SILENCE = 60.0
 """Seconds without a heartbeat after which a controller on another host counts as gone."""
 TAKING = 5.0
 """Seconds that a controller may need from making its segment to its first record."""
+TAIL = 2**16
+"""Bytes at the end of a segment in which its last line begins."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,26 @@ class Lease:
 
 
 def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
-    """The lease and the age of its heartbeat in seconds; None where none was ever taken."""
+    """The lease and the age of its heartbeat in seconds; None where none was ever taken.
+
+    A controller that took the run and has not written the lease yet is told by its segment.
+    """
+    held = _read(paths)
+    after = paths.controller_segment(1 if held is None else held[0].epoch + 1)
+    if after.exists():
+        held = _newest(paths) or held
+    if held is None:
+        return None
+    lease, beaten = held
+    now = time.time() if lease.host == socket.gethostname() else time_at(paths.root)
+    return lease, max(0.0, now - beaten)
+
+
+def _read(paths: RunPaths) -> tuple[Lease, float] | None:
+    """The lease, and when its heartbeat was last stamped."""
     try:
         with open(paths.lease, encoding="utf-8") as file:
-            lease = Lease(**json.load(file))
-            beaten = os.fstat(file.fileno()).st_mtime
-        here = lease.host == socket.gethostname()
-        return lease, max(0.0, (time.time() if here else time_at(paths.root)) - beaten)
+            return Lease(**json.load(file)), os.fstat(file.fileno()).st_mtime
     except (OSError, ValueError, TypeError):
         return None
 
@@ -57,16 +73,16 @@ def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
 def time_at(folder: Path) -> float:
     """The time by the clock that stamps files in a folder; this host's where nothing can be made there."""
     probe = folder / f".clock-{socket.gethostname()}-{os.getpid()}"
-    try:
+    now = time.time()
+    with contextlib.suppress(OSError):
         number = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    except OSError:
-        return time.time()
-    try:
-        os.utime(number)
-        return os.fstat(number).st_mtime
-    finally:
-        os.close(number)
-        probe.unlink(missing_ok=True)
+        try:
+            os.utime(number)
+            now = os.fstat(number).st_mtime
+        finally:
+            os.close(number)
+            os.unlink(probe)
+    return now
 
 
 def is_alive(lease: Lease, age: float) -> bool:
@@ -80,18 +96,57 @@ def is_alive(lease: Lease, age: float) -> bool:
         return False
 
 
-def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
-    """Makes this process the run's controller. Raises UsageError where another one drives it."""
-    newest = max((epoch_of(n) for n in segments(paths.journal) if n.startswith("controller")), default=0)
+def last_word(paths: RunPaths, epoch: int) -> str:
+    """The record by which a controller let go of the run: `end`, `handover`, or empty where it did not.
+
+    After that it drives the run no more, alive or not.
+    """
+    try:
+        with open(paths.controller_segment(epoch), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            lines = file.read().splitlines(keepends=True)
+    except OSError:
+        return ""
+    record = decode(lines[-1]) if lines and lines[-1].endswith(b"\n") else None
+    event = "" if record is None else str(record["event"])
+    return event if event in ("end", "handover") else ""
+
+
+def driver(paths: RunPaths) -> tuple[Lease, float] | None:
+    """The controller that drives the run, and the age of its heartbeat; None where none does."""
     held = read_lease(paths)
-    if newest > (held[0].epoch if held is not None else 0):
-        held = _winner(paths, newest)
-    if held is not None and is_alive(*held):
+    if held is None or not is_alive(*held) or last_word(paths, held[0].epoch):
+        return None
+    return held
+
+
+def newest_epoch(paths: RunPaths) -> int:
+    """Epoch of the newest controller; 0 where there was none."""
+    return max((epoch_of(n) for n in segments(paths.journal) if n.startswith("controller")), default=0)
+
+
+def refuse_driven(paths: RunPaths) -> int:
+    """Raises UsageError where a controller drives the run, or is taking it in this moment.
+
+    Returns the newest epoch: whoever takes the next one knows that nobody else did.
+    """
+    newest = newest_epoch(paths)
+    if newest and _first_record(paths, newest) is None:
+        made = paths.controller_segment(newest).stat().st_mtime
+        if time_at(paths.root) - made < TAKING:
+            raise _just_taken(paths)
+    held = driver(paths)
+    if held is not None:
         raise UsageError(
             f"{paths.run_id} is driven by process {held[0].pid} on {held[0].host} "
             f"(heartbeat {held[1]:.0f} s ago); `diel cancel {paths.run_id}` stops it"
         )
-    epoch = newest + 1
+    return newest
+
+
+def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
+    """Makes this process the run's controller. Raises UsageError where another one drives it."""
+    epoch = refuse_driven(paths) + 1
     try:
         segment = SegmentWriter(paths.controller_segment(epoch))
     except FileExistsError as error:
@@ -105,18 +160,24 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     return lease, segment
 
 
-def _winner(paths: RunPaths, epoch: int) -> tuple[Lease, float] | None:
-    """The controller that made a segment and had no time for the lease, as `read_lease` tells it.
+def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
+    """The newest controller as its segment tells it, and when that was last written.
 
-    None where it ended before it could say who it was; raises UsageError where it may yet.
+    None where it ended before it could say who it was.
     """
-    path = paths.controller_segment(epoch)
-    age = max(0.0, time_at(paths.root) - path.stat().st_mtime)
-    for _, _, record in read_segment(path):
+    epoch = newest_epoch(paths)
+    record = _first_record(paths, epoch)
+    if record is None:
+        return None
+    lease = Lease(epoch, record["host"], record["pid"], record["started"])
+    return lease, paths.controller_segment(epoch).stat().st_mtime
+
+
+def _first_record(paths: RunPaths, epoch: int) -> Record | None:
+    """What a controller wrote when it took the run."""
+    for _, _, record in read_segment(paths.controller_segment(epoch)):
         if record is not None and record["event"] == "controller":
-            return Lease(epoch, record["host"], record["pid"], record["started"]), age
-    if age < TAKING:
-        raise _just_taken(paths)
+            return record
     return None
 
 
@@ -132,7 +193,7 @@ def still_mine(paths: RunPaths, lease: Lease) -> bool:
     """
     if paths.controller_segment(lease.epoch + 1).exists():
         return False
-    held = read_lease(paths)
+    held = _read(paths)
     return held is None or held[0].epoch <= lease.epoch
 
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from diel.errors import UsageError, did_you_mean
 from diel.journal.history import History, StageHistory, ranges
-from diel.journal.segment import Record
+from diel.journal.segment import Record, decode
 from diel.journal.snapshot import Reader, read_run
-from diel.lease import Lease, is_alive, read_lease
+from diel.lease import Lease, is_alive, last_word, read_lease
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
+from diel.submission import Submission, awaited, newest_submission, submission_of
 
 UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
 
@@ -78,8 +81,17 @@ class Status:
     """The verdicts on failed tasks, in the order of their stages and indices."""
     uses: tuple[str, ...] = ()
     """Earlier runs whose results this one took."""
+    submission: Submission | None = None
+    """How its controller was asked for; None where it was started in the foreground."""
+    awaited: bool = False
+    """Whether that controller is still to come."""
     blocks: tuple[Mapping[str, Any], ...] = field(default=())
-    """Allocations of a scheduler; none on one machine."""
+    """Allocations of a scheduler, the oldest first; none on one machine."""
+    silent: str = ""
+    """Why the scheduler does not answer; empty where it does, or is not asked."""
+    silent_since: float | None = None
+    trouble: str = ""
+    """What last went wrong besides tasks."""
 
     @property
     def elapsed(self) -> float:
@@ -117,12 +129,17 @@ class Status:
                 "host": None if lease is None else lease.host,
                 "pid": None if lease is None else lease.pid,
                 "epoch": None if lease is None else lease.epoch,
+                "home": None if self.submission is None else self.submission.home,
+                "job": None if self.submission is None else self.submission.job,
+                "awaited": self.awaited,
             },
             "tasks": {"total": self.total, **{s.label: self.count(s) for s in TaskState}},
             "stages": {stage.name: stage.document() for stage in self.stages},
             "failures": [failure_document(record) for record in self.failures],
             "uses": list(self.uses),
             "blocks": [dict(block) for block in self.blocks],
+            "scheduler": {"silent": self.silent, "since": self.silent_since},
+            "trouble": self.trouble,
         }
 
 
@@ -174,9 +191,8 @@ def _unreadable(paths: RunPaths, error: Exception) -> UsageError:
 def fold_status(paths: RunPaths, reader: Reader) -> Status:
     """The status that a reader's history adds up to."""
     history = reader.history
-    held = read_lease(paths)
-    alive = held is not None and is_alive(*held)
-    state = run_state(history, alive, taken=held is not None)
+    found = standing(paths, history)
+    held, state = found.held, found.state
     now = time.time()
     age = None if held is None else held[1]
     return Status(
@@ -184,7 +200,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         workflow=workflow_name(paths),
         state=state,
         lease=None if held is None else held[0],
-        alive=alive and state in (RunState.PENDING, RunState.RUNNING),
+        alive=found.alive and state in (RunState.PENDING, RunState.RUNNING),
         heartbeat_age=age,
         began=history.began or None,
         ended=None if state in (RunState.PENDING, RunState.RUNNING) else _ended(history, now, age),
@@ -192,7 +208,74 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         stages=tuple(_stages(paths, reader, state)),
         failures=tuple(sorted(history.failures.values(), key=_place_of(history))),
         uses=tuple(sorted(history.uses)),
+        submission=found.coming or submission_of(paths, 0 if held is None else held[0].epoch),
+        awaited=found.coming is not None,
+        blocks=tuple(blocks_of(history)),
+        silent=history.silent,
+        silent_since=_silent_since(paths, history),
+        trouble=history.trouble,
     )
+
+
+def blocks_of(history: History) -> list[dict[str, Any]]:
+    """The run's allocations, the oldest first, each with how many tasks are known to run in it."""
+    at = {
+        (name, index): attempt.worker
+        for name, stage in history.stages.items()
+        for index, attempt in stage.under_way.items()
+        if attempt.state == TaskState.RUNNING
+    }
+    at |= {task: attempt.worker for task, attempt in history.left.items()}
+    running = Counter(history.workers[worker]["block"] for worker in at.values() if worker in history.workers)
+    return [
+        {**{key: value for key, value in block.items() if key != "time"}, "running": running[name]}
+        for name, block in sorted(history.blocks.items(), key=lambda item: item[1]["asked"])
+    ]
+
+
+def _silent_since(paths: RunPaths, history: History) -> float | None:
+    """When the scheduler ceased to answer, as its controller wrote it; None while it answers."""
+    since = None
+    if history.silent:
+        for record in records_with(paths.controller_segment(history.epoch), b'"event":"scheduler"'):
+            since = (since or record["time"]) if record["message"] else None
+    return since
+
+
+def records_with(segment: Path, needle: bytes) -> Iterator[Record]:
+    """The records of a segment whose lines hold these bytes: no other line is decoded."""
+    try:
+        with open(segment, "rb") as file:
+            for line in file:
+                record = decode(line) if needle in line and line.endswith(b"\n") else None
+                if record is not None:
+                    yield record
+    except FileNotFoundError:
+        return
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A run's state, and who drives it."""
+
+    held: tuple[Lease, float] | None
+    """The lease and the age of its heartbeat in seconds."""
+    alive: bool
+    coming: Submission | None
+    """The controller that was asked for and has not come yet."""
+    state: RunState
+
+
+def standing(paths: RunPaths, history: History) -> Standing:
+    """Who drives a run, as its files tell."""
+    held = read_lease(paths)
+    alive = held is not None and is_alive(*held) and history.ended is None
+    if alive and held is not None and last_word(paths, held[0].epoch) == "handover":
+        alive = False  # on another host its heartbeat is still young
+    coming = None if alive else awaited(paths, history)
+    taken = held is not None or newest_submission(paths) is not None
+    state = RunState.PENDING if coming is not None else run_state(history, alive, taken=taken)
+    return Standing(held, alive, coming, state)
 
 
 def run_state(history: History, alive: bool, *, taken: bool = True) -> RunState:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.cluster import cluster as virtual
 
 # The machines that run the tests are small and shared: no deadlines, and the same examples each time.
 settings.register_profile("diel", deadline=None, derandomize=True, database=None, max_examples=50)
@@ -34,3 +37,19 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty directory that is the current one, so that `runs/` lands in it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[virtual.Cluster]:
+    """A real Slurm with four virtual nodes, for all tests of the session: leave it idle (`clear`)."""
+    reason = virtual.missing()
+    if reason:
+        pytest.skip(reason)
+    virtual.clean_up()
+    slurm = virtual.Cluster(virtual.new_folder())
+    virtual.own(slurm.folder)
+    try:
+        slurm.up()
+        yield slurm
+    finally:
+        slurm.down()

@@ -16,7 +16,20 @@ import pytest
 
 from diel.errors import UsageError
 from diel.journal.segment import SegmentWriter, read_segment
-from diel.lease import SILENCE, TAKING, Lease, beat, is_alive, read_lease, take
+from diel.lease import (
+    SILENCE,
+    TAIL,
+    TAKING,
+    Lease,
+    beat,
+    driver,
+    is_alive,
+    last_word,
+    read_lease,
+    still_mine,
+    take,
+    time_at,
+)
 from diel.paths import RunPaths
 
 
@@ -216,3 +229,62 @@ def test_of_many_that_take_a_run_at_once_exactly_one_gets_it(tmp_path: Path, roo
 def test_a_run_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="w-1: cannot write there: No such file"):
         take(RunPaths(tmp_path / "w-1"))
+
+
+# --- clocks, and who is late --------------------------------------------------------------------
+
+
+def test_the_age_of_a_heartbeat_is_measured_by_the_file_systems_clock(
+    paths: RunPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This host's clock is an hour ahead: a controller elsewhere does not look dead for it."""
+    leave(paths, replace(me(), host="elsewhere"))
+    monkeypatch.setattr("diel.lease.time.time", lambda: real() + 3600)
+    held = read_lease(paths)
+    assert held is not None
+    assert held[1] < 10
+    assert not list(paths.root.glob(".clock-*"))
+
+
+real = time.time
+
+
+def test_where_nothing_can_be_made_the_hosts_clock_has_to_do(tmp_path: Path) -> None:
+    assert time_at(tmp_path / "not there") == pytest.approx(time.time(), abs=10)
+
+
+def test_a_controller_that_let_go_drives_the_run_no_more_though_its_process_lives(paths: RunPaths) -> None:
+    for number, word in enumerate(("end", "handover")):
+        lease, segment = take(paths)
+        assert driver(paths) is not None
+        segment.append({"event": "queued", "stage": "a" * TAIL, "time": 1.0})
+        assert last_word(paths, lease.epoch) == ""
+        segment.append({"event": word, "time": 1.0})
+        assert last_word(paths, lease.epoch) == word
+        assert driver(paths) is None
+        assert lease.epoch == number + 1
+
+
+def test_one_that_has_just_taken_the_run_is_told_by_its_segment(paths: RunPaths) -> None:
+    leave(paths, ended())
+    writer = SegmentWriter(paths.controller_segment(2))
+    writer.append({"event": "controller", **asdict(replace(me(), epoch=2)), "time": 1.0})
+    assert read_lease(paths)[0] == replace(me(), epoch=2)  # type: ignore[index]
+
+
+def test_a_controller_whose_host_slept_finds_that_another_has_the_run(paths: RunPaths) -> None:
+    lease, _ = take(paths)
+    assert still_mine(paths, lease)
+    far = replace(lease, epoch=2, host="elsewhere")
+    SegmentWriter(paths.controller_segment(2))
+    assert not still_mine(paths, lease)
+    paths.controller_segment(2).unlink()
+    paths.lease.write_text(json.dumps(asdict(far)))
+    assert not still_mine(paths, lease)
+    assert still_mine(paths, far)
+
+
+def test_a_lease_that_cannot_be_read_in_a_moment_takes_the_run_from_nobody(paths: RunPaths) -> None:
+    lease, _ = take(paths)
+    paths.lease.unlink()
+    assert still_mine(paths, lease)

@@ -34,17 +34,20 @@ class Bars:
 
     def look(self, history: History, meter: Meter, *, last: bool) -> None:
         rows = meter.rows(history)
+        blocks = "" if last else meter.blocks_text(history)
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(self._console.width // 3, 12))
         table.add_column(width=BAR if self._console.width >= 72 else 10)
         table.add_column(justify="right", no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis")
-        shown, hidden = _fitting(rows, self._console.height - OTHERS)
+        shown, hidden = _fitting(rows, self._console.height - OTHERS - bool(blocks))
         for row in shown:
             table.add_row(*_cells(row, last=last))
         parts: list[RenderableType] = [table]
         if hidden:
             parts.append(Text(f"… {hidden} more stages", style="dim"))
+        if blocks:
+            parts.append(Text(blocks, no_wrap=True, overflow="ellipsis"))
         if not last:
             left = meter.time_left_text(history)
             elapsed = format_duration(time.monotonic() - self._began)

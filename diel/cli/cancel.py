@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from diel.cli.complete import complete_target
+from diel.cli.hints import here
 from diel.cli.options import run_argument, runs_option
 from diel.errors import UsageError
 from diel.journal.history import ranges
 from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import Reader
-from diel.lease import take
+from diel.lease import beat, take
 from diel.paths import RunPaths, runs_dir
 from diel.requests import ask_cancel
 from diel.runs import find_run
 from diel.states import RunState, TaskState
 from diel.status import Status, find_stage, find_task, fold_status, open_reader, read_status
 
+if TYPE_CHECKING:
+    from diel.controller.leftovers import Leftovers
+
 WAIT = 60.0
 """Seconds that a controller gets to stop what runs."""
+CLEAR = 20.0
+"""Seconds that the scheduler gets for what a run which is over may have left."""
 PAUSE = 0.1
 
 
@@ -32,7 +39,7 @@ PAUSE = 0.1
 @click.argument("targets", nargs=-1, metavar="[STAGE|TASK]...", shell_complete=complete_target)
 @runs_option
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has stopped.")
-def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool) -> None:
+def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool) -> int:
     """Stop a run, or some of its stages and tasks: `diel cancel melt-3 train simulate/17`.
 
     What has a result keeps it; `diel resume` goes on with the rest.
@@ -41,18 +48,18 @@ def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool
     reader = open_reader(paths)
     status = fold_status(paths, reader)
     if status.state.ended:
-        raise UsageError(f"{paths.run_id} has ended already ({status.state}); there is nothing to cancel")
+        return _clear(paths, reader, status)
     wanted = _check(reader, targets)
     if status.alive:
         _ask(paths, reader, wanted, no_wait=no_wait)
-    elif wanted:
+        return 0
+    if wanted:
+        word = "has not come yet" if status.awaited else "is gone"
         raise UsageError(
-            f"the controller of {paths.run_id} is gone, so nothing of it runs; `diel cancel {paths.run_id}` "
+            f"the controller of {paths.run_id} {word}, so nothing of it runs; `diel cancel {paths.run_id}` "
             f"cancels it as a whole, `diel resume {paths.run_id}` goes on with it"
         )
-    else:
-        _close(paths, status)
-        click.echo(f"{paths.run_id} cancelled; its controller was gone")
+    return _close(paths, reader, status)
 
 
 def _check(reader: Reader, targets: Sequence[str]) -> list[str]:
@@ -117,20 +124,72 @@ def _ended(reader: Reader, targets: list[str]) -> bool:
     return True
 
 
-def _close(paths: RunPaths, status: Status) -> None:
-    """Does what a controller would have done: ends what runs on this host, and writes the verdicts."""
+def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
+    """Ends jobs that a run which is over left behind. Raises UsageError where there are none."""
+    over = f"{paths.run_id} has ended already ({status.state})"
+    found = _end_jobs(paths, reader, patience=CLEAR)
+    if found is None or not (found.ended or found.left):
+        raise UsageError(f"{over}; there is nothing to cancel")
+    if found.ended:
+        click.echo(f"{over}; ended jobs that it had left: {', '.join(found.ended)}")
+    return _tell_left(paths, found)
+
+
+def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
+    """Does what a controller would have done: ends what runs, and writes the verdicts.
+
+    The lease comes first: a controller that is only just coming then finds the run taken.
+    """
     from diel.worker.reaper import kill_marked  # needed only where a controller is gone
 
     _, segment = take(paths)
-    kill_marked("DIEL_RUN_DIR", str(paths.root))
-    if status.lease is not None and status.lease.host != socket.gethostname():
-        click.echo(f"what may still run on {status.lease.host} ends by itself", err=True)
+    found = None
     try:
+        kill_marked("DIEL_RUN_DIR", str(paths.root))
+        found = _end_jobs(paths, reader, tend=lambda: beat(paths))
+        if status.lease is not None and status.lease.host != socket.gethostname():
+            click.echo(f"what may still run on {status.lease.host} itself ends by itself", err=True)
         _verdicts(paths, status, segment)
     finally:
         segment.close()
-    reader = open_reader(paths)
-    reader.save()
+    open_reader(paths).save()
+    coming = status.submission if status.awaited else None
+    word = (
+        "was gone" if coming is None else "had not come yet" + (f" (job {coming.job})" if coming.job else "")
+    )
+    click.echo(f"{paths.run_id} cancelled; its controller {word}")
+    return 0 if found is None else _tell_left(paths, found)
+
+
+def _end_jobs(
+    paths: RunPaths,
+    reader: Reader,
+    *,
+    patience: float | None = None,
+    tend: Callable[[], None] = lambda: None,
+) -> Leftovers | None:
+    """Ends the jobs of a run on a site with a scheduler; None where there is none."""
+    if not paths.site.exists():
+        return None
+    # Needed only where a controller is gone.
+    from diel.controller.leftovers import PATIENCE, end_jobs
+    from diel.controller.start import read_kept_site
+
+    site = read_kept_site(paths)
+    if not site.scheduled:
+        return None
+    return end_jobs(paths, site, reader.history, patience=patience or PATIENCE, tend=tend)
+
+
+def _tell_left(paths: RunPaths, found: Leftovers) -> int:
+    """Says which jobs may still be there; returns the exit code."""
+    if not found.left and not found.why:
+        return 0
+    why = f"the scheduler does not answer ({found.why})" if found.why else "they have not ended yet"
+    jobs = f"jobs {', '.join(found.left)}" if found.left else "jobs that the run's files do not name"
+    again = f"`diel cancel {paths.run_id}{here(paths)}` tries again"
+    click.echo(f"{jobs} may still be there: {why}\n    {again}", err=True)
+    return 1
 
 
 def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:

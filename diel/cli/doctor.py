@@ -1,16 +1,23 @@
-"""`diel doctor`: checks that this machine can run workflows."""
+"""`diel doctor`: checks that this machine, or a site, can run workflows."""
 
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 
-from diel.cli.checkup import Finding, examine
+from diel.cli.checkup import Finding, examine, try_jobs
 from diel.cli.columns import paint, printable
 from diel.cli.options import json_option, runs_option
+from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import runs_dir
+from diel.site import Site, find_site, missing
+from diel.values import parse_duration
 
 WIDTH = 13
 
@@ -18,18 +25,42 @@ WIDTH = 13
 @click.command("doctor")
 @runs_option
 @json_option
-@click.option("--site", metavar="NAME", help="Check this site's file; `local` where it is not given.")
+@click.option("--site", metavar="NAME", help="Check this site, too; `local` where it is not given.")
 @click.option("--deep", is_flag=True, help="Run a small workflow through Parsl, too: some seconds.")
-def command(runs: Path | None, as_json: bool, site: str | None, deep: bool) -> int:
-    """Check that this machine can run workflows, and tell what to do where it cannot.
+@click.option("--job", is_flag=True, help="Submit a tiny job to each pool of the site, which reports back.")
+@click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool alone.")
+@click.option("--wait", metavar="TIME", default="5m", help="How long to wait for the jobs: 5m.")
+def command(
+    runs: Path | None,
+    as_json: bool,
+    site: str | None,
+    deep: bool,
+    job: bool,
+    pools: tuple[str, ...],
+    wait: str,
+) -> int:
+    """Check that this machine, or a site, can run workflows, and tell what to do where it cannot.
 
     Exits with 0 where all that is needed is there, with 1 otherwise; extras may be missing.
     """
-    findings = []
-    for finding in examine(runs_dir(runs), site, deep=deep):
+    if pools and not job:
+        raise UsageError("--pool says where the trial job goes; add --job")
+    patience = _seconds(wait)
+    folder = runs_dir(runs)
+    findings: list[Finding] = []
+
+    def show(finding: Finding) -> None:
         findings.append(finding)
         if not as_json:
             click.echo("\n".join(_lines(finding)))
+
+    tried = _trial_site(site, pools) if job else None
+    for finding in examine(folder, site, deep=deep):
+        show(finding)
+    if tried is not None:
+        with _ended_by_signals():
+            for finding in _tried(*tried, folder, patience, findings):
+                show(finding)
     wrong = [finding.name for finding in findings if finding.required and not finding.ok]
     if as_json:
         document = {"ok": not wrong, "checks": [finding.document() for finding in findings]}
@@ -37,6 +68,64 @@ def command(runs: Path | None, as_json: bool, site: str | None, deep: bool) -> i
     else:
         click.echo(_verdict(wrong, findings))
     return 1 if wrong else 0
+
+
+def _seconds(wait: str) -> float:
+    try:
+        return parse_duration(int(wait) if wait.isdigit() else wait)
+    except ValueError as error:
+        raise UsageError(f"--wait: {error}") from error
+
+
+def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[str]] | None:
+    """The site and the pools that get a job; None where the site file is wrong, which the checks tell.
+
+    Raises UsageError where there is nothing to submit to.
+    """
+    try:
+        site = find_site(name, Path())
+    except DielError:
+        return None
+    if not site.scheduled:
+        raise UsageError(f"site '{site.name}' has no scheduler to take a job; choose one with --site")
+    for pool in pools:
+        if pool not in site.pools:
+            hint = did_you_mean(pool, site.pools) or f"pools: {', '.join(site.pools)}"
+            raise UsageError(f"site '{site.name}' has no pool '{pool}'; {hint}")
+    return site, list(dict.fromkeys(pools)) or list(site.pools)
+
+
+def _tried(
+    site: Site, pools: list[str], folder: Path, patience: float, findings: list[Finding]
+) -> Iterator[Finding]:
+    """The trial jobs, where what was found so far lets them be submitted."""
+    needed = ("commands", "scheduler", "runs")
+    bad = [each.name for each in findings if each.name in needed and not each.ok]
+    lacking = ["account"] if missing(site) else []
+    if bad or lacking:
+        yield Finding("job", False, "not submitted", f"first correct: {', '.join([*bad, *lacking])}")
+        return
+    yield from try_jobs(site, pools, folder, patience, _tell)
+
+
+def _tell(text: str) -> None:
+    """What happens while one waits: beside the document, not in it."""
+    click.echo(f"… {printable(text)}", err=True)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end this as Ctrl-C does, so that no job is left behind."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _lines(finding: Finding) -> list[str]:

@@ -21,6 +21,7 @@ COMMANDS = {
     "validate": "Check a workflow file, and tell all that is wrong.",
     "plan": "Show what would run where, and what it may cost.",
     "run": "Run a workflow here, and watch it.",
+    "submit": "Submit a workflow, and log off.",
     "status": "Show how a run stands.",
     "logs": "Show what a task printed.",
     "explain": "Tell why a task waits, failed, or ran again.",

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from diel.cli.blocks import is_hopeless, is_live, one_line
 from diel.controller.controller import Controller
 from diel.journal.history import History, StageHistory
+from diel.plan import Plan
+from diel.site import cores_of
 from diel.states import TaskState
 from diel.values import format_duration
 
@@ -55,7 +60,7 @@ class Meter:
     def rows(self, history: History) -> list[Row]:
         """A row a stage, in the order of the graph."""
         now = time.monotonic()
-        running = self._running()
+        running = self._running(history)
         return [
             self._row(name, history.stage(name), running.get(name, 0), now)
             for name in self._controller.plan.graph.order
@@ -79,18 +84,22 @@ class Meter:
             complete=run is not None and run.complete,
         )
 
-    def _running(self) -> dict[str, int]:
+    def _running(self, history: History) -> dict[str, int]:
         """Tasks that run now: one for each of the oldest bundles that the workers have room for.
 
         Workers tell their controller what they began only now and then, but they run a bundle's
-        tasks one after the other, and bundles in the order in which they were handed out.
+        tasks one after the other, and bundles in the order in which they were handed out. What has begun
+        in blocks, of which nobody knows when they begin, only the journal knows.
         """
+        if self._controller.plan.executor == "blocks":
+            return {n: stage.states.count(TaskState.RUNNING) for n, stage in history.stages.items()}
         room = self._controller.plan.capacity
         found: dict[str, int] = {}
         for sent in self._controller.sent.values():
-            if sent.cores > room:
+            cores = self._controller.plan.stages[sent.stage.name].cores
+            if cores > room:
                 break
-            room -= sent.cores
+            room -= cores
             found[sent.stage.name] = found.get(sent.stage.name, 0) + 1
         return found
 
@@ -131,6 +140,10 @@ class Meter:
             return None
         return (time.monotonic() - self._began) * left / done, sure
 
+    def blocks_text(self, history: History) -> str:
+        """What blocks there are, in a line: those that run, or what is waited for; empty on one machine."""
+        return blocks_text(self._controller.plan, history)
+
     def time_left_text(self, history: History) -> str:
         """`2m05s left`, `~ 2m05s left` where that is a guess, nothing where nobody knows."""
         left = self.time_left(history)
@@ -147,3 +160,33 @@ class Meter:
         if run is None or run.domain is None:
             return self._controller.plan.stages[name].tasks
         return max(0, run.size - run.ended)
+
+
+def blocks_text(plan: Plan, history: History) -> str:
+    """What blocks a run has: `2 blocks, 16 cores`, `waiting for a block: job 123 pending (Priority)`."""
+    live = [block for block in history.blocks.values() if is_live(block) and not block["ending"]]
+    pending = [block for block in live if block["state"] == "pending"]
+    held = [block for block in live if block["state"] != "pending"]
+    parts = []
+    if held:
+        cores = sum(_cores(plan, block) for block in held)
+        parts.append(f"{len(held):,} {'block' if len(held) == 1 else 'blocks'}, {cores:,} cores")
+    if pending:
+        first = min(pending, key=lambda block: not is_hopeless(block))
+        reason = f" ({one_line(first['reason'])})" if first["reason"] else ""
+        more = f" and {len(pending) - 1:,} more" if len(pending) > 1 else ""
+        waiting = f"job {first['job']} pending{reason}{more}"
+        parts.append(waiting if held else f"waiting for a block: {waiting}")
+    if history.silent:
+        parts.append(f"the scheduler does not answer: {one_line(history.silent)}")
+    return ", ".join(parts)
+
+
+def _cores(plan: Plan, block: Mapping[str, Any]) -> int:
+    """Cores of a block, by its shape; one that only retries have is taken to be as large as its pool's."""
+    pool = plan.site.pools.get(block["pool"])
+    if pool is None:
+        return 0
+    shapes = {stage.shape.label: stage.shape for stage in plan.stages.values()}
+    shape = shapes.get(block["shape"])
+    return (shape.block_nodes(pool) if shape is not None else pool.block_nodes) * cores_of(pool)

@@ -4,41 +4,84 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from diel.check import check
-from diel.cli.options import json_option, settings_options
+from diel.cli.options import plan_options
 from diel.cli.validate import tasks_text
+from diel.paths import runs_dir
 from diel.plan import Plan, StagePlan, make_plan
-from diel.site import find_site
+from diel.site import Pool, Shape, cores_of, find_site, missing
 from diel.table import Table, render
 from diel.values import format_duration, format_size
 
 EXECUTORS = {
     "threads": "a few worker processes, which start at once",
     "htex": "Parsl's high-throughput executor, in warm workers",
+    "blocks": "Parsl's high-throughput executor, in blocks of the scheduler",
 }
+HOMES = {
+    "login": "a process of its own on the host where `diel submit` is typed",
+    "job": "a small job of its own",
+    "inside": "one allocation, with all workers",
+}
+WIDTH = 72
 
 
 @click.command("plan")
-@click.argument("file", type=click.Path(path_type=Path))
-@settings_options
+@plan_options
 @click.option(
-    "--site", metavar="NAME", help="Where it would run; `local` where neither this nor DIEL_SITE is given."
+    "--scripts", "with_scripts", is_flag=True, help="Print the job scripts that a run there would submit."
 )
-@json_option
 def command(
-    file: Path, settings: tuple[str, ...], params_files: tuple[Path, ...], site: str | None, as_json: bool
+    file: Path,
+    settings: tuple[str, ...],
+    params_files: tuple[Path, ...],
+    site: str | None,
+    as_json: bool,
+    with_scripts: bool,
 ) -> int:
     """Show what would run where, and what it may cost. Nothing is run.
 
     Core-hours are a bound: every task at its longest, by `walltime` or `timeout`.
     """
     plan = make_plan(check(file, settings, params_files), find_site(site, file.parent))
-    click.echo(json.dumps(plan.document()) if as_json else "\n".join(_lines(plan)))
+    if as_json:
+        click.echo(json.dumps(_document(plan, with_scripts=with_scripts)))
+    else:
+        click.echo("\n".join(_script_lines(plan) if with_scripts else _lines(plan)))
     return 0
+
+
+def _document(plan: Plan, *, with_scripts: bool) -> dict[str, Any]:
+    document = plan.document()
+    document["home"] = plan.site.controller.home if plan.site.scheduled else "login"
+    document["blocks"] = [block.document() for block in blocks_of(plan)]
+    if with_scripts:
+        from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
+
+        document["scripts"] = [script.document() for script in scripts_of(plan, runs_dir())]
+    return document
+
+
+def _script_lines(plan: Plan) -> Iterator[str]:
+    """The scripts, each under its file's name."""
+    from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
+
+    scripts = scripts_of(plan, runs_dir())
+    if not scripts:
+        yield f"site '{plan.site.name}' has no scheduler: nothing is submitted there, and there are no scripts"
+        return
+    name = f"{plan.workflow.name}-N"
+    yield f"{name} stands for the run: its number, and the names of its jobs, are known when it is made."
+    for script in scripts:
+        yield ""
+        yield f"=== {script.file}: {script.about}"
+        yield script.text.rstrip("\n")
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -47,16 +90,79 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield ""
     rows = [_row(plan, stage) for stage in plan.stages.values()]
     columns = ("stage", "kind", "tasks", "axes", "pool", "each task", "at most", "core-hours")
-    yield from render(Table(columns, rows, {}), width=72)
+    yield from render(Table(columns, rows, {}), width=WIDTH)
     yield ""
+    if plan.site.scheduled:
+        yield from _block_lines(plan)
+        yield ""
     rest = "" if plan.tasks is not None else ": the run will tell the rest"
     yield f"tasks          {tasks_text(plan)}{rest}"
     yield f"core-hours     {_cost(plan)}"
     yield f"longest chain  {' → '.join(plan.critical_path)}"
     yield f"runs on        site '{plan.site.name}', {plan.capacity} cores, through {EXECUTORS[plan.executor]}"
+    if plan.site.scheduled:
+        home = plan.site.controller.home
+        yield f"controller     {home}: {HOMES[home]}"
     for stage in plan.stages.values():
         if stage.launcher:
             yield f"launcher       {stage.name}: {' '.join(stage.launcher)}"
+    for lack in missing(plan.site):
+        yield f"still needed   {lack}"
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """The blocks of one resource shape."""
+
+    shape: Shape
+    pool: Pool
+    stages: tuple[str, ...]
+    walltime: float
+    """Seconds."""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape.label,
+            "pool": self.shape.pool,
+            "stages": list(self.stages),
+            "tasks": self.shape.slots(self.pool),
+            "nodes": self.shape.block_nodes(self.pool),
+            "cores": cores_of(self.pool),
+            "gpus": self.pool.gpus if self.shape.gpus else 0,
+            "walltime_s": self.walltime,
+            "most": self.pool.blocks,
+        }
+
+
+def blocks_of(plan: Plan) -> list[BlockPlan]:
+    """The blocks that a run may ask for, by shape; none without a scheduler."""
+    if not plan.site.scheduled:
+        return []
+    found = []
+    for shape in dict.fromkeys(stage.shape for stage in plan.stages.values()):
+        pool = plan.site.pools[shape.pool]
+        stages = tuple(name for name, stage in plan.stages.items() if stage.shape == shape)
+        found.append(BlockPlan(shape, pool, stages, shape.block_walltime(pool, plan.site.grace)))
+    return found
+
+
+def _block_lines(plan: Plan) -> Iterator[str]:
+    columns = ("shape", "pool", "stages", "tasks a block", "block", "walltime", "most blocks")
+    rows = []
+    for block in blocks_of(plan):
+        told = block.document()
+        size = f"{_count(told['nodes'], 'node')} × {_count(told['cores'], 'core')}"
+        size += f", {_count(told['gpus'], 'GPU')}" if told["gpus"] else ""
+        walltime = format_duration(block.walltime)
+        stages = ", ".join(block.stages)
+        rows.append((told["shape"], told["pool"], stages, told["tasks"], size, walltime, told["most"]))
+    yield from render(Table(columns, rows, {}), width=WIDTH)
+
+
+# --- stages ---------------------------------------------------------------------------------------
 
 
 def _row(plan: Plan, stage: StagePlan) -> tuple[object, ...]:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 import click
 
+from diel.cli.blocks import one_line
 from diel.cli.columns import paint
 from diel.cli.hints import here
 from diel.cli.meter import Meter, Row
@@ -94,6 +95,7 @@ class Watch:
         self._meter = Meter(controller)
         self._told: set[tuple[str, int]] = set()
         self._known_failures = 0
+        self._known_trouble = ""
         self._next = 0.0
         self._run = controller.paths.run_id
         self._here = here(controller.paths)
@@ -117,6 +119,9 @@ class Watch:
     def _look(self, history: History, *, last: bool) -> None:
         if len(history.failures) != self._known_failures:
             self._tell_failures(history)
+        if history.trouble != self._known_trouble:
+            self._known_trouble = history.trouble
+            self._say([paint(f"trouble: {one_line(history.trouble)}", fg="yellow")] if history.trouble else [])
         try:
             self._display.look(history, self._meter, last=last)
         except OSError:
@@ -220,7 +225,7 @@ class Plain:
             self._news = min(2 * self._news, MAX_NEWS)
             under_way = [f"{r.name} {r.good:,}/{r.total_text}" for r in rows if not r.complete and r.good]
             left = meter.time_left_text(history)
-            told_ = ", ".join(under_way) or "running"
+            told_ = ", ".join(filter(None, [*under_way, meter.blocks_text(history)])) or "running"
             _echo([f"{format_duration(now - self._began):>6}  {told_}{left and f', {left}'}"])
 
     def say(self, lines: list[str]) -> None:

@@ -6,20 +6,87 @@ from pathlib import Path
 
 import click
 
-from diel.cli.options import run_argument, runs_option
+from diel.cli.options import json_option, run_argument, runs_option
 from diel.cli.progress import drive
-from diel.controller.start import take_over
-from diel.paths import runs_dir
+from diel.cli.submit import HOMES, tell
+from diel.controller.home import choose_home, persist, submit
+from diel.controller.start import plan_again, read_kept_site, refuse_unrunnable, take_over
+from diel.errors import UsageError
+from diel.journal.snapshot import read_run
+from diel.lease import refuse_driven
+from diel.paths import RunPaths, runs_dir
 from diel.runs import find_run
+from diel.scheduler import scheduler_named
+from diel.submission import Home, Submission, awaited, newest_submission, withdraw
 
 
 @click.command("resume")
 @run_argument
 @runs_option
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress; failures and the end alone.")
-def command(run: str, runs: Path | None, quiet: bool) -> int:
+@click.option(
+    "--here", "in_foreground", is_flag=True, help="In the foreground, though the run was submitted."
+)
+@click.option(
+    "--home",
+    type=click.Choice(HOMES),
+    help="Leave it to a controller of its own there, as `diel submit` does.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="In the foreground: failures and the end alone.")
+@json_option
+def command(
+    run: str, runs: Path | None, in_foreground: bool, home: Home | None, quiet: bool, as_json: bool
+) -> int:
     """Go on with a run that was interrupted, cancelled or failed.
 
-    What has a result is not run again; what failed or was skipped is tried anew.
+    What has a result is not run again; what failed or was skipped is tried anew. A run that was
+    submitted is submitted again, one that was run in the foreground goes on there.
     """
-    return drive(take_over(find_run(runs_dir(runs), run)), quiet=quiet)
+    if in_foreground and home is not None:
+        raise UsageError("--here is in the foreground, --home is not: give one of them")
+    paths = find_run(runs_dir(runs), run)
+    last = newest_submission(paths)
+    if in_foreground or (last is None and home is None):
+        if as_json:
+            raise UsageError("--json tells how a run was submitted: give --home, or leave --json out")
+        _take_back(paths, forced=in_foreground)
+        return drive(take_over(paths), quiet=quiet)
+    refuse_driven(paths)
+    plan = plan_again(paths)
+    refuse_unrunnable(plan)
+    _take_back(paths, forced=False)
+    wanted = choose_home(plan.site, home or (last.home if last is not None else None))
+    return tell(paths, plan, submit(paths, plan, wanted), as_json=as_json)
+
+
+def _take_back(paths: RunPaths, *, forced: bool) -> None:
+    """Takes back a controller that was asked for and has not come.
+
+    Raises UsageError where it is still to come and this is not `forced`.
+    """
+    coming = awaited(paths, read_run(paths).history)
+    if coming is None:
+        return
+    if coming.home == "login":
+        raise UsageError(f"the controller of {paths.run_id} is just starting (process {coming.pid})")
+    told = _told(paths, coming)
+    if told and not forced:
+        raise UsageError(
+            f"{paths.run_id} waits for its controller, job {coming.job} ({told}): it goes on by itself then; "
+            f"`diel resume {paths.run_id} --here` goes on at once, in the foreground"
+        )
+    if told and coming.job is not None:
+        job = coming.job
+        persist(lambda: scheduler_named(read_kept_site(paths).scheduler).cancel([job]))
+    withdraw(paths, coming)
+
+
+def _told(paths: RunPaths, coming: Submission) -> str:
+    """How a controller's job stands in the scheduler's words; empty where it has ended."""
+    scheduler = scheduler_named(read_kept_site(paths).scheduler)
+    if coming.job is None:
+        return ""
+    job = coming.job
+    status = persist(lambda: scheduler.query([job])).get(job)
+    if status is None or status.state.ended:
+        return ""
+    return f"{status.state}{f': {status.reason}' if status.reason else ''}"

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import click
 
+from diel.cli.blocks import WIDE, block_lines
 from diel.cli.columns import (
     bar,
     columns,
@@ -81,7 +82,7 @@ def _interval(context: click.Context, parameter: click.Parameter, value: str) ->
     type=click.Choice([state.label for state in TaskState]),
     help="With STAGE: only the tasks in this state.",
 )
-@click.option("--all", "show_all", is_flag=True, help=f"Show all failures, not the first {SHOWN_FAILURES}.")
+@click.option("--all", "show_all", is_flag=True, help=f"Show all blocks and failures, not the first {SHOWN_FAILURES}.")
 @click.option("--watch", is_flag=True, help="Show it anew until the run ends.")
 @click.option("--interval", default="2s", callback=_interval, help="With --watch: how often (2s).")
 @click.option(
@@ -111,10 +112,12 @@ def command(
         raise UsageError(f"--state needs a stage: `diel status {paths.run_id} STAGE --state {state}`")
     reader = open_reader(paths)
 
-    def view(status: Status, rows: int | None = None) -> str:
+    def view(status: Status, rows: int | None = None, *, brief: bool = False) -> str:
         if stage is not None:
             return _stage_view(status, reader, stage, state, as_json, show_all)
-        return json.dumps(status.document()) if as_json else _run_view(status, here(paths), show_all, rows)
+        if as_json:
+            return json.dumps(status.document())
+        return _run_view(status, here(paths), show_all, rows, brief=brief)
 
     def read() -> Status:
         return read_status(paths, reader)
@@ -128,9 +131,9 @@ def command(
 
 
 class View(Protocol):
-    """A status as text, with so many rows of stages at most."""
+    """A status as text, with so many rows of stages at most, and its blocks in one where `brief`."""
 
-    def __call__(self, status: Status, rows: int | None = None) -> str: ...
+    def __call__(self, status: Status, rows: int | None = None, *, brief: bool = False) -> str: ...
 
 
 def _watch(read: Callable[[], Status], view: View, interval: float, *, redraw: bool) -> Status:
@@ -139,7 +142,8 @@ def _watch(read: Callable[[], Status], view: View, interval: float, *, redraw: b
     lines = 0
     while True:
         status = read()
-        now = (status.state, [stage.counts for stage in status.stages])
+        blocks = [(block["block"], block["state"], block["reason"]) for block in status.blocks]
+        now = (status.state, [stage.counts for stage in status.stages], blocks, status.silent, status.trouble)
         if redraw:
             width, height = shutil.get_terminal_size()
             text = _fit(view, status, height)
@@ -155,12 +159,14 @@ def _watch(read: Callable[[], Status], view: View, interval: float, *, redraw: b
 
 def _fit(view: View, status: Status, height: int) -> str:
     """As many lines as the terminal has, for what scrolled out could not be drawn over."""
-    text = view(status)
     room = max(height - 2, 1)
-    over = text.count("\n") + 1 - room
-    if over <= 0:
-        return text
-    lines = view(status, max(len(status.stages) - over - 1, 1)).splitlines()
+    over = 0
+    for brief in (False, True):
+        text = view(status, brief=brief)
+        over = text.count("\n") + 1 - room
+        if over <= 0:
+            return text
+    lines = view(status, max(len(status.stages) - over - 1, 1), brief=True).splitlines()
     rest = len(lines) - room
     return "\n".join(lines if rest <= 0 else [*lines[: room - 1], f"… {rest + 1} lines more"])
 
@@ -168,9 +174,11 @@ def _fit(view: View, status: Status, height: int) -> str:
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def _run_view(status: Status, where: str, show_all: bool, rows: int | None) -> str:
+def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, brief: bool = False) -> str:
     lines = [*_head(status), "", *_table(status, rows)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+    lines += block_lines(status, width, brief=brief, show_all=show_all)
     lines += _failures(status, where, show_all)
     lines += _next_step(status, where)
     return "\n".join(lines)
@@ -190,10 +198,16 @@ def _head(status: Status) -> list[str]:
     parts.append(format_duration(status.elapsed))
     lines = [" · ".join(parts)]
     lease = status.lease
-    if lease is not None and status.state in (RunState.PENDING, RunState.RUNNING, RunState.INTERRUPTED):
+    states = (RunState.PENDING, RunState.RUNNING, RunState.INTERRUPTED)
+    if lease is not None and status.state in states and not status.awaited:
         age = format_duration(status.heartbeat_age or 0.0)
         word = "alive" if status.alive else "gone"
         lines.append(f"controller {word}: process {lease.pid} on {lease.host}, heartbeat {age} ago")
+    coming = status.submission
+    if status.awaited and coming is not None:
+        ago = format_duration(max(0.0, status.now - coming.made))
+        what = f"as job {coming.job}" if coming.job else f"on {coming.host}"
+        lines.append(f"waits for its controller, asked for {what} {ago} ago")
     if status.uses:
         lines.append(f"uses results of {', '.join(status.uses)}")
     return lines

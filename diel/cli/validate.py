@@ -10,19 +10,14 @@ from typing import Any
 import click
 
 from diel.check import check
-from diel.cli.options import json_option, settings_options
+from diel.cli.options import plan_options
 from diel.errors import Problem, SpecError, UsageError
 from diel.plan import Plan, make_plan
 from diel.site import find_site
 
 
 @click.command("validate")
-@click.argument("file", type=click.Path(path_type=Path))
-@settings_options
-@click.option(
-    "--site", metavar="NAME", help="Where it would run; `local` where neither this nor DIEL_SITE is given."
-)
-@json_option
+@plan_options
 def command(
     file: Path, settings: tuple[str, ...], params_files: tuple[Path, ...], site: str | None, as_json: bool
 ) -> int:

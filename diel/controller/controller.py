@@ -9,24 +9,32 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from queue import Empty
 
 from diel.cache import Cache
+from diel.controller.adoption import adopt
+from diel.controller.backend import Backend
+from diel.controller.block import Block
+from diel.controller.blocks import Blocks
 from diel.controller.dispatcher import Dispatcher, Sent
 from diel.controller.finder import Finder
 from diel.controller.intake import Intake
 from diel.controller.ledger import Ledger
+from diel.controller.local import Local
 from diel.controller.results import Results
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.errors import DielError
 from diel.journal.history import History, ranges
-from diel.journal.segment import SegmentWriter, segments
-from diel.lease import HEARTBEAT, Lease, beat
+from diel.journal.segment import SegmentWriter
+from diel.lease import HEARTBEAT, Lease, beat, still_mine
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.requests import changed, read_cancels
 from diel.run_file import RunFile
+from diel.scheduler import scheduler_named
+from diel.scheduler.inside import inside_here
 from diel.states import RunState, TaskState
 from diel.worker.reaper import kill_marked
 
@@ -37,14 +45,16 @@ POLL = 0.5
 SLOW = 1.5
 """Seconds after which a bundle counts as slow to report."""
 SNAPSHOT_EVERY = 5.0
-START_SECONDS = 60.0
-"""How long the first worker may take to start."""
-STUCK_SECONDS = 10.0
-"""How long bundles may be out without any worker at a task, before workers are started anew."""
+LIMBO = 30.0
+"""Seconds that a lost bundle waits for a scheduler that does not answer."""
 STOP_SECONDS = 10.0
 """How long cancelled tasks may take to end."""
 
 Watch = Callable[[History], None]
+
+
+class Superseded(DielError):
+    """Another controller has taken the run: this one, maybe asleep for long, must write no more."""
 
 
 class Controller:
@@ -64,14 +74,25 @@ class Controller:
         cache = Cache(paths.root.parent, paths) if run_file.use_cache else None
         anew = plan.graph.after(run_file.begin_at) if run_file.begin_at else frozenset()
         self._finder = Finder(self._stages, self._ledger, cache, anew)
-        self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch)
+        self._epoch = lease.epoch
+        self._lease = lease
+        self._backend = self._make_backend()
+        self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
         self._intake = Intake(self._stages, self._ledger, self._dispatcher)
+        self._limbo: list[tuple[int, Future[bytes], float]] = []
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
-        self._epoch = lease.epoch
-        self._workers_seen = False
-        self._workers_before = 0
+        self._until: float | None = None
         self._last_beat = self._last_poll = self._last_snapshot = self._last_progress = time.monotonic()
+
+    def _make_backend(self) -> Backend:
+        if self.plan.executor != "blocks":
+            return Local(self.plan, self._ledger, self._epoch)
+        name = self.plan.site.scheduler
+        scheduler = inside_here(name) or scheduler_named(name)
+        return Blocks(
+            self.plan, self._ledger, self._epoch, scheduler, self._note_block_end, self._busy_blocks
+        )
 
     @property
     def stages(self) -> Mapping[str, StageRun]:
@@ -88,29 +109,86 @@ class Controller:
         """The committed results, for those who watch."""
         return self._ledger.results
 
-    def drive(self, watch: Watch) -> RunState:
-        """Runs to the end; returns the run's state. KeyboardInterrupt leaves the run interrupted."""
+    def drive(self, watch: Watch, until: float | None = None) -> RunState:
+        """Runs to the end; returns the run's state. KeyboardInterrupt leaves the run interrupted.
+
+        At `until` (seconds since the epoch) it lets go of the run and of what runs in blocks, for the
+        next controller to go on with, and returns `interrupted`.
+        """
         before = os.environ.get("DIEL_RUN_DIR")
         os.environ["DIEL_RUN_DIR"] = str(self.paths.root)  # marks every process of the run
+        self._until = until
         state = RunState.INTERRUPTED
+        leave: Callable[[RunState], None] = self._end
         try:
+            self._adopt()
             self._stages.open()
             while not self._is_over():
+                if self._is_to_hand_over():
+                    leave = self._hand_over
+                    break
                 self._fill()
                 self._take_finished()
                 watch(self.history)
                 self._poll()
-            state = self._end_state()
+            else:
+                state = self._end_state()
+        except Superseded:
+            leave = self._let_go
+            raise
         finally:
-            self._dispatcher.stop()
-            kill_marked("DIEL_RUN_DIR", str(self.paths.root))
-            self._ledger.close(state)
+            leave(state)
             watch(self.history)
             if before is None:
                 del os.environ["DIEL_RUN_DIR"]
             else:
                 os.environ["DIEL_RUN_DIR"] = before
         return state
+
+    def _end(self, state: RunState) -> None:
+        self._backend.stop()
+        kill_marked("DIEL_RUN_DIR", str(self.paths.root))
+        self._ledger.close(state)
+
+    def _is_to_hand_over(self) -> bool:
+        return self._until is not None and time.time() > self._until and self._cancelling_since is None
+
+    def _let_go(self, _: RunState) -> None:
+        """Leaves the run as it is: what runs in blocks goes on."""
+        self._backend.detach()
+        kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
+
+    def _hand_over(self, state: RunState) -> None:
+        """Leaves the run to the next controller, which adopts what runs in blocks."""
+        self._let_go(state)
+        self._intake.read_news()
+        self._ledger.hand_over()
+
+    def _adopt(self) -> None:
+        if isinstance(self._backend, Blocks):
+            adopt(self._backend, self._ledger, self._dispatcher)
+
+    def _busy_blocks(self) -> set[str]:
+        """The blocks in which a task is known to run."""
+        found = set()
+        for name, index in self._dispatcher.in_flight:
+            one = self.history.stage(name).under_way.get(index)
+            if one is not None and one.state == TaskState.RUNNING:
+                worker = self.history.workers.get(one.worker)
+                if worker is not None:
+                    found.add(worker["block"])
+        return found
+
+    def _note_block_end(self, block: Block) -> None:
+        """A block ended: what is known to run there is lost; what had not begun waits for Parsl's word."""
+        self._intake.read_news()
+        for name, index in list(self._dispatcher.in_flight):
+            one = self.history.stage(name).under_way.get(index)
+            if one is None or one.state != TaskState.RUNNING:
+                continue
+            worker = self.history.workers.get(one.worker)
+            if worker is not None and worker["block"] == block.name:
+                self._intake.lose(self._stages.runs[name], index, block.blame, block.told, worker["node"])
 
     def _is_over(self) -> bool:
         in_flight = bool(self._dispatcher.in_flight)
@@ -135,19 +213,26 @@ class Controller:
         self._finder.flush()
 
     def _hand_out_one(self, until: float) -> bool:
-        """Hands out one bundle of the first stage that has ready tasks; False where that has no room.
+        """Hands out one bundle of the first stage that has ready tasks and room; False where none has.
 
-        Nothing of a later stage in line goes before it, so that a task with many cores gets its turn.
+        Nothing of a later stage in the same line goes before it, so that a task with many cores gets
+        its turn.
         """
+        full: set[str] = set()
         for stage in self._stages.deepest_first:
             if self._finder.has_work(stage):
-                tasks = self._finder.ready_tasks(stage, self._dispatcher.bundle_size(stage), until)
-                if tasks and self._dispatcher.has_room(stage):
-                    self._dispatcher.send(stage, self._stages.recipes[stage.name].job, tasks)
+                size = self._dispatcher.bundle_size(stage, self._dispatcher.shape(stage))
+                tasks = self._finder.ready_tasks(stage, size, until)
+                if not tasks:
+                    continue
+                shape = self._dispatcher.shape(stage, tasks[0][0])
+                alike = [task for task in tasks if self._dispatcher.shape(stage, task[0]) == shape]
+                if self._dispatcher.line(shape) not in full and self._dispatcher.has_room(stage, shape):
+                    self._finder.hold(stage, [task for task in tasks if task not in alike])
+                    self._dispatcher.send(stage, shape, self._stages.recipes[stage.name].job, alike)
                     return True
-                if tasks:
-                    self._finder.hold(stage, tasks)
-                    return False
+                self._finder.hold(stage, tasks)
+                full.add(self._dispatcher.line(shape))
         return False
 
     def _take_finished(self) -> None:
@@ -157,10 +242,34 @@ class Controller:
             item = finished.get(timeout=self._patience())
             while True:
                 self._last_progress = time.monotonic()
-                self._intake.take(*item)
+                if self._is_known_end(*item):
+                    self._intake.take(*item)
                 item = finished.get_nowait()
         except Empty:
             pass
+
+    def _is_known_end(self, number: int, future: Future[bytes]) -> bool:
+        """Whether it can be told now what became of a bundle.
+
+        One whose worker was lost in a block waits for the scheduler's word: the block may have ended,
+        and why makes a difference.
+        """
+        if not isinstance(self._backend, Blocks) or future.exception() is None:
+            return True
+        self._limbo.append((number, future, time.monotonic()))
+        self._backend.look_now()
+        return False
+
+    def _settle(self, now: float) -> None:
+        """Takes in bundles that were lost, once the scheduler has told how their blocks are."""
+        if not isinstance(self._backend, Blocks):
+            return
+        waiting, self._limbo = self._limbo, []
+        for number, future, since in waiting:
+            if self._backend.heard > since or now - since > LIMBO:
+                self._intake.take(number, future)
+            else:
+                self._limbo.append((number, future, since))
 
     def _patience(self) -> float:
         """Seconds to wait for something to finish."""
@@ -171,33 +280,50 @@ class Controller:
         return max(0.0, min([POLL / 5, *(wake - time.monotonic() for wake in wakes)]))
 
     def _can_do_more(self, stage: StageRun) -> bool:
-        return self._finder.has_work_now(stage) and self._dispatcher.has_room(stage)
+        shape = self._dispatcher.shape(stage)
+        return self._finder.has_work_now(stage) and self._dispatcher.has_room(stage, shape)
 
     def _poll(self) -> None:
         """What has to be done now and then: heartbeat, requests, slow workers, snapshot."""
         now = time.monotonic()
         if now - self._last_beat > HEARTBEAT:
             self._last_beat = now
+            if not still_mine(self.paths, self._lease):
+                raise Superseded(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)
         if now - self._last_poll > POLL:
             self._last_poll = now
             self._read_requests()
-            self._expect_workers(now)
-            if any(now - sent.since > SLOW for sent in self._dispatcher.sent.values()):
-                self._look_after_slow(now)
+            self._look_after_slow(now)
+            self._tend(now)
+            self._settle(now)
         if now - self._last_snapshot > SNAPSHOT_EVERY:
             self._last_snapshot = now
             self._ledger.save()
 
     def _look_after_slow(self, now: float) -> None:
-        """Reads what slow workers wrote; starts others in place of workers that do nothing at all."""
-        if self._intake.read_news():
+        """Reads what slow workers wrote, and those of an earlier controller, which report to nobody."""
+        slow = any(now - sent.since > SLOW for sent in self._dispatcher.sent.values())
+        if slow or any(task.bundle == 0 for task in self._dispatcher.in_flight.values()):
+            if self._intake.read_news():
+                self._last_progress = now
+            self._dispatcher.drop_settled()
+
+    def _tend(self, now: float) -> None:
+        if isinstance(self._backend, Blocks):
+            self._backend.backlog = self._backlog()
+        if self._backend.tend(now - self._last_progress, self._is_running_any()):
+            self._dispatcher.take_back_all()
             self._last_progress = now
-        self._dispatcher.drop_settled()
-        if self._workers_seen and now - self._last_progress > STUCK_SECONDS and not self._is_running_any():
-            self._dispatcher.restart()
-            self._last_progress, self._workers_seen = now, False
-            self._workers_before = len(self._own_workers())
+
+    def _backlog(self) -> dict[str, float]:
+        """Seconds of work in line, by the shape of its tasks, as far as their run time is known."""
+        found: dict[str, float] = {}
+        for stage in self._stages.runs.values():
+            if stage.mean_seconds is not None and self._finder.has_work(stage):
+                label = self._dispatcher.shape(stage).label
+                found[label] = found.get(label, 0.0) + (stage.size - stage.ended) * stage.mean_seconds
+        return found
 
     def _is_running_any(self) -> bool:
         """Whether a worker is known to be at a task."""
@@ -205,22 +331,6 @@ class Controller:
             self._stages.runs[name].history.under_way.get(index) for name, index in self._dispatcher.in_flight
         )
         return any(one is not None and one.state == TaskState.RUNNING for one in under_way)
-
-    def _expect_workers(self, now: float) -> None:
-        """Raises DielError where tasks wait and no worker has shown up: they would wait for ever."""
-        sent = self._dispatcher.sent.values()
-        if self._workers_seen or not sent:
-            return
-        self._workers_seen = len(self._own_workers()) > self._workers_before
-        if not self._workers_seen and now - min(one.since for one in sent) > START_SECONDS:
-            raise DielError(
-                f"no worker started within {START_SECONDS:.0f} s; "
-                f"what Parsl says of it is below {self.paths.logs}; `diel doctor` checks this machine"
-            )
-
-    def _own_workers(self) -> list[str]:
-        began = f"worker-{self._epoch:04d}-"
-        return [name for name in segments(self.paths.journal) if name.startswith(began)]
 
     def _read_requests(self) -> None:
         now = changed(self.paths)

@@ -1,4 +1,4 @@
-"""Handing tasks to Parsl in bundles, as many as the site has room for."""
+"""Handing out tasks in bundles, as many as the backend has room for."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import Any
 
+from diel.controller.backend import Backend
 from diel.controller.ledger import Ledger
 from diel.controller.recipe import Resolved
 from diel.controller.stage_run import StageRun
-from diel.executors.pipes import Pipes
 from diel.plan import Plan
+from diel.site import Shape, shape_of
+from diel.spec import changed_resources
 from diel.states import TaskState
 from diel.worker.bundle import Bundle, Job, Request
-from diel.worker.reaper import kill_marked
-
-if TYPE_CHECKING:
-    from diel.executors.parsl import Engine
 
 BUNDLE_SECONDS = 0.25
 """Run time that a bundle of short tasks aims at."""
@@ -35,79 +33,89 @@ class InFlight:
     """A task that was handed out."""
 
     bundle: int
+    """0 where an earlier controller handed it out."""
     attempt: int
 
 
 @dataclass
 class Sent:
-    """A bundle that was handed to Parsl."""
+    """A bundle that was handed to the backend."""
 
     stage: StageRun
     requests: tuple[Request, ...]
-    cores: int
     since: float
 
 
 class Dispatcher:
     """Knows what is in flight, and whether more fits."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, epoch: int) -> None:
+    def __init__(self, plan: Plan, ledger: Ledger, epoch: int, backend: Backend) -> None:
         self._plan = plan
         self._ledger = ledger
         self._epoch = epoch
-        self._engine: Engine | None = None
+        self._backend = backend
         self._bundles = 0
-        self._load = 0
         self.in_flight: dict[tuple[str, int], InFlight] = {}
         self.sent: dict[int, Sent] = {}
         self.finished: SimpleQueue[tuple[int, Future[bytes]]] = SimpleQueue()
         """Bundles that ended, told by Parsl's threads."""
 
-    def has_room(self, stage: StageRun) -> bool:
-        """Whether a task of a stage may be handed out.
+    def shape(self, stage: StageRun, index: int | None = None) -> Shape:
+        """What a task needs; the stage's tasks as they begin where none is named."""
+        shape = self._plan.stages[stage.name].shape
+        if index is None or not stage.escalated:
+            return shape
+        return shape_of(shape.pool, stage.resources_of(index))
 
-        Bundles of one-core tasks wait in twos for each core, so that no worker idles between them;
-        tasks with several cores are never started beside what would share these.
-        """
-        cores = self._plan.stages[stage.name].cores
-        capacity = self._plan.capacity
-        small = cores == 1 and all(sent.cores == 1 for sent in self.sent.values())
-        return self._load + cores <= (2 * capacity if small else capacity)
+    def has_room(self, stage: StageRun, shape: Shape) -> bool:
+        """Whether a task of a stage may be handed out."""
+        return self._backend.has_room(shape, self._plan.stages[stage.name].cores)
 
-    def bundle_size(self, stage: StageRun) -> int:
+    def line(self, shape: Shape) -> str:
+        """The line that tasks of a shape stand in."""
+        return self._backend.line(shape)
+
+    def bundle_size(self, stage: StageRun, shape: Shape) -> int:
         """How many tasks to hand out at once: a fraction of a second's work, and a fair share."""
-        if self._plan.stages[stage.name].cores > 1:
+        if not self._backend.bundles(shape):
             return 1
-        fair = max(1, (stage.size - stage.ended) // (2 * self._plan.capacity))
+        fair = max(1, (stage.size - stage.ended) // (2 * self._backend.width(shape)))
         if stage.mean_seconds is None:
             return min(FIRST_BUNDLE, fair)
         return max(1, min(int(BUNDLE_SECONDS / (stage.mean_seconds + OVERHEAD)), fair, MAX_BUNDLE))
 
-    def send(self, stage: StageRun, job: Job, tasks: list[tuple[int, Resolved]]) -> None:
+    def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[tuple[int, Resolved]]) -> None:
         """Hands out a bundle, written down first: an attempt's number is never given twice."""
         self._bundles += 1
         number = self._bundles
         before = stage.history.attempts
         requests = tuple(resolved.request(i, before.get(i, 0) + 1) for i, resolved in tasks)
         again = any(request.attempt > 1 for request in requests)
-        more = {"attempts": [request.attempt for request in requests]} if again else {}
+        more: dict[str, Any] = {"attempts": [request.attempt for request in requests]} if again else {}
+        if stage.escalated:
+            resources = stage.resources_of(requests[0].index)  # all have the same: their shape tells
+            job = job.within(resources)
+            if changed := changed_resources(stage.spec, resources):
+                more["resources"] = changed
         indices = [request.index for request in requests]
         self._ledger.append("queued", stage=stage.name, bundle=number, tasks=indices, **more)
         for request in requests:
             self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
-        cores = self._plan.stages[stage.name].cores
-        self.sent[number] = Sent(stage, requests, cores, time.monotonic())
-        self._load += cores
+        self.sent[number] = Sent(stage, requests, time.monotonic())
         root = str(self._ledger.paths.root)
         bundle = Bundle(number, root, self._epoch, job, requests, 2 * BUNDLE_SECONDS)
-        future = self._start_engine().submit(bundle)
+        future = self._backend.submit(shape, self._plan.stages[stage.name].cores, bundle)
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 
+    def adopt(self, stage: str, index: int, attempt: int) -> None:
+        """Takes a task that an earlier controller handed out, and that still runs, for handed out."""
+        self.in_flight[(stage, index)] = InFlight(0, attempt)
+
     def pop(self, number: int) -> Sent | None:
-        """A bundle ended: its cores are free."""
+        """A bundle ended: its room is free."""
         sent = self.sent.pop(number, None)
         if sent is not None:
-            self._load -= sent.cores
+            self._backend.ended(number)
         return sent
 
     def take_back(self, stage: StageRun, bundle: int, indices: Iterable[int]) -> None:
@@ -122,38 +130,17 @@ class Dispatcher:
         if back:
             stage.look_at(back)
 
+    def take_back_all(self) -> None:
+        """Puts all that was handed out back in line: the workers that had it are gone."""
+        for number, sent in list(self.sent.items()):
+            self.pop(number)
+            self.take_back(sent.stage, number, [request.index for request in sent.requests])
+
     def drop_settled(self) -> None:
         """Forgets bundles whose tasks are all settled by what workers wrote, though no report came."""
         out = {task.bundle for task in self.in_flight.values()}
         for number in [number for number in self.sent if number not in out]:
             self.pop(number)
-
-    def restart(self) -> None:
-        """Ends workers that answer no more, and puts what they had back in line.
-
-        A worker that is killed while it waits takes the lock of Parsl's task queue with it, and then
-        no other worker of its pool ever gets a task again.
-        """
-        self.stop()
-        self._engine = None
-        kill_marked("DIEL_RUN_DIR", str(self._ledger.paths.root))
-        for number, sent in list(self.sent.items()):
-            self.pop(number)
-            self.take_back(sent.stage, number, [request.index for request in sent.requests])
-
-    def _start_engine(self) -> Engine:
-        if self._engine is None:
-            workers = self._plan.capacity
-            pipes = Pipes(workers) if self._plan.executor == "threads" else None
-            from diel.executors.parsl import Engine  # slow: not where all is cached, and after the pipes
-
-            self._engine = Engine(workers, self._ledger.paths.logs, pipes)
-        return self._engine
-
-    def stop(self) -> None:
-        """Ends the workers."""
-        if self._engine is not None:
-            self._engine.stop()
 
 
 def reset(stage: StageRun, index: int) -> None:

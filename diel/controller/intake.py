@@ -7,27 +7,41 @@ import time
 from concurrent.futures import Future
 
 from diel.controller.dispatcher import Dispatcher, Sent, reset
+from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
 from diel.controller.ledger import Ledger
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.journal.history import Attempt
 from diel.journal.segment import Record
+from diel.spec import rule_of
 from diel.states import FailureClass, TaskState
 from diel.worker.bundle import Report
+from diel.worker.oom import RecentOomKills
 from diel.worker.reaper import kill_marked
 
-MAX_LOST = 5
-"""Workers that a task may lose before it counts as failed."""
 MAX_BACKOFF = 300.0
+SHARED = "retries"
+"""What failures are counted under that the stage's `retries` is for."""
+HASTE = 1.0
+"""Seconds: an attempt that is interrupted sooner did no work."""
+MAX_HASTY = 20
+"""Such attempts in a row after which a task counts as failed."""
 
 
 class Intake:
     """Decides whether a task is done, tried again, or failed for good."""
 
-    def __init__(self, stages: Stages, ledger: Ledger, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, stages: Stages, ledger: Ledger, dispatcher: Dispatcher, fits: Fits = anything_fits
+    ) -> None:
+        """`fits` bounds what a retry may ask for."""
         self._stages = stages
         self._ledger = ledger
         self._dispatcher = dispatcher
+        self._fits = fits
+        self._kills = RecentOomKills()
+        self.excluded: set[str] = set()
+        """Nodes that further blocks should not have: tasks were lost on them."""
 
     def take(self, number: int, future: Future[bytes]) -> None:
         """Takes in a bundle that ended, or whose worker was lost."""
@@ -48,6 +62,7 @@ class Intake:
 
     def read_news(self) -> bool:
         """Takes in what workers wrote and did not report yet; says whether there was anything."""
+        self._kills.look()
         news = self._ledger.read_news()
         for segment, offset, record in news:
             self._take_record(segment, offset, record)
@@ -74,7 +89,7 @@ class Intake:
             self._stages.note_end(stage, index)
         else:
             self._ledger.history.apply(record, segment)
-            self._retry_or_fail(stage, index, record)
+            self._retry_or_fail(stage, index, record, self._node(segment))
 
     def _take_lost(self, number: int, sent: Sent, error: BaseException) -> None:
         """A worker was lost: its segment tells which tasks were done and which one it was at."""
@@ -87,49 +102,89 @@ class Intake:
                 continue
             attempt = stage.history.under_way.get(index)
             if attempt is not None and attempt.state == TaskState.RUNNING:
-                del self._dispatcher.in_flight[(stage.name, index)]
                 left = self._ledger.paths.task_dir(stage.name, index, attempt.number)
                 kill_marked("DIEL_TASK_DIR", str(left))  # a command outlives its worker
-                if not self._ran_out_of_time(stage, index, attempt):
-                    self._lose(stage, index, f"its worker was lost: {_first_line(error)}")
+                kind, message = self._blame(stage, attempt, error)
+                self.lose(stage, index, kind, message, self._node(attempt.worker))
             else:
                 self._dispatcher.take_back(stage, number, [index])
 
-    def _ran_out_of_time(self, stage: StageRun, index: int, attempt: Attempt) -> bool:
-        """Takes a worker that ended with a task beyond its timeout as ended by that."""
+    def _blame(self, stage: StageRun, attempt: Attempt, error: BaseException) -> tuple[FailureClass, str]:
+        """Why a worker was lost under a task, as far as it can be told from here."""
         limit = stage.spec.timeout
-        if limit is None or time.time() - attempt.time < limit:
-            return False
-        message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"
-        record = {"class": FailureClass.TIMEOUT, "message": message, "attempt": attempt.number}
-        self._retry_or_fail(stage, index, record)
-        return True
+        if limit is not None and time.time() - attempt.time >= limit:
+            message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"
+            return FailureClass.TIMEOUT, message
+        lost = f"its worker was lost: {_first_line(error)}"
+        if attempt.worker not in self._ledger.history.workers and self._kills.grew():
+            self._kills.forget()
+            return FailureClass.OOM, f"out of memory: the system killed for want of it ({lost})"
+        return FailureClass.NODE, lost
 
-    def _lose(self, stage: StageRun, index: int, message: str) -> None:
-        """A worker ended under a task: not the task's fault, but not for ever."""
-        lost = stage.lost[index] = stage.lost.get(index, 0) + 1
-        if lost > MAX_LOST:
-            self._fail(stage, index, {"class": FailureClass.NODE, "message": message})
-        else:
-            reset(stage, index)
-            stage.later(index, time.monotonic() + 0.1 * 2**lost)
+    def lose(
+        self, stage: StageRun, index: int, kind: FailureClass, message: str, node: str | None = None
+    ) -> None:
+        """Takes in that a running task was lost with its worker or block, which cannot say so any more.
 
-    def _retry_or_fail(self, stage: StageRun, index: int, record: Record) -> None:
-        kind = record["class"]
-        if kind == FailureClass.CANCELLED:
+        What is not in flight is left alone. `node` is where it ran, as its scheduler calls that.
+        """
+        task = self._dispatcher.in_flight.pop((stage.name, index), None)
+        if task is None:
+            return
+        _, record = self._ledger.append(
+            "fail",
+            stage=stage.name,
+            index=index,
+            attempt=task.attempt,
+            **{"class": kind, "message": message},
+        )
+        self._retry_or_fail(stage, index, record, node)
+
+    def _node(self, segment: str) -> str | None:
+        """The node of a worker in a block, by its segment."""
+        node: str | None = self._ledger.history.workers.get(segment, {}).get("node")
+        return node
+
+    def _retry_or_fail(self, stage: StageRun, index: int, record: Record, node: str | None) -> None:
+        kind = FailureClass(record["class"])
+        if kind is FailureClass.CANCELLED:
             self._ledger.verdict("cancelled", stage, [[index, index]])
             self._stages.note_end(stage, index)
             return
-        if kind == FailureClass.NODE:
-            self._lose(stage, index, record["message"])
+        if kind is FailureClass.INTERRUPTED:
+            self._continue(stage, index, record)
             return
-        retries = stage.spec.retries
-        charged = stage.charged[index] = stage.charged.get(index, 0) + 1
-        if charged > retries.limit:
+        rule = rule_of(stage.spec, kind)
+        if rule.exclude and node:
+            self.excluded.add(node)
+        count = stage.count_failure(index, SHARED if rule.shared else kind)
+        if count > rule.retries:
             self._fail(stage, index, record)
             return
+        before = stage.resources_of(index)
+        after = escalated(stage.name, before, rule, self._fits)
+        hopeless = exhausted(before, after, rule)
+        if hopeless and not (kind is FailureClass.WALLTIME and stage.spec.checkpoint):
+            self._fail(stage, index, {**record, "message": f"{record['message']}; {hopeless}"})
+            return
+        if after != before:
+            stage.granted[index] = after
         reset(stage, index)
-        stage.later(index, time.monotonic() + min(retries.backoff * 2 ** (charged - 1), MAX_BACKOFF))
+        stage.later(index, time.monotonic() + min(rule.backoff * 2.0 ** min(count - 1, 32), MAX_BACKOFF))
+
+    def _continue(self, stage: StageRun, index: int, record: Record) -> None:
+        """An interrupted task goes on at once, as another attempt, unless it gets nowhere."""
+        hasty = stage.hasty.get(index, 0) + 1 if record.get("seconds", HASTE) < HASTE else 0
+        stage.hasty[index] = hasty
+        if hasty >= MAX_HASTY:
+            message = (
+                f"interrupted {hasty} times in a row within {HASTE:g} s of its start: it gets nowhere; "
+                "give it more `resources.walltime`, or let it work before it stops"
+            )
+            self._fail(stage, index, {**record, "class": FailureClass.APP, "message": message})
+            return
+        reset(stage, index)
+        stage.look_at([index])
 
     def _fail(self, stage: StageRun, index: int, record: Record) -> None:
         self._ledger.fail(stage, index, record)

@@ -76,6 +76,13 @@ class Ledger:
         """Writes a snapshot."""
         self.reader.save()
 
+    def hand_over(self) -> None:
+        """Leaves the run to the next controller: tasks that run in blocks stay as they are."""
+        self.append("handover")
+        self.reader.catch_up()
+        self.reader.save()
+        self.segment.close()
+
     def close(self, state: RunState) -> None:
         """Leaves the run so that others read it fast."""
         self.append("end", state=state)

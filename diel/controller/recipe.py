@@ -73,6 +73,7 @@ class Recipe:
         folder: Path,
         paths: RunPaths,
         launcher: tuple[str, ...],
+        grace: float = 60.0,
     ) -> None:
         stage = run.spec
         self.run = run
@@ -95,6 +96,10 @@ class Recipe:
             timeout=stage.timeout,
             launcher=launcher,
             threads=stage.resources.cores_per_rank,
+            memory=stage.resources.memory,
+            walltime=stage.resources.walltime,
+            checkpoint=stage.checkpoint,
+            grace=grace if stage.grace is None else stage.grace,
         )
         self.inputs = {link.edge.name: link for link in links if link.edge.name is not None}
         self.data = {(link.edge.upstream, link.edge.output): link for link in links if not link.edge.axis}

@@ -11,7 +11,7 @@ from typing import Any
 from diel.domain import Domain
 from diel.journal.history import StageHistory
 from diel.points import Points
-from diel.spec import Stage
+from diel.spec import Resources, Stage, resources_with
 from diel.states import TaskState
 
 
@@ -31,10 +31,12 @@ class StageRun:
     ended: int = 0
     mean_seconds: float | None = None
     """Run time of its tasks, as measured so far."""
-    charged: dict[int, int] = field(default_factory=dict)
-    """Attempts that count against `retries`, by task."""
-    lost: dict[int, int] = field(default_factory=dict)
-    """Workers lost under a task, by task."""
+    failures: dict[tuple[int, str], int] = field(default_factory=dict)
+    """Failed attempts by task and class; those that the stage's `retries` is for are counted as one class."""
+    hasty: dict[int, int] = field(default_factory=dict)
+    """Interruptions in a row right after an attempt's begin, by task."""
+    granted: dict[int, Resources] = field(default_factory=dict)
+    """What a task's next attempt gets where that differs from what the stage asks for."""
     omitted: set[int] = field(default_factory=set)
     """Tasks that `when` left out: not a failure of theirs."""
     _pending: deque[Iterator[int]] = field(default_factory=deque)
@@ -49,6 +51,24 @@ class StageRun:
     def complete(self) -> bool:
         """Whether every task has ended."""
         return self.void or (self.domain is not None and self.ended >= self.domain.size)
+
+    def resources_of(self, index: int) -> Resources:
+        """What a task's next attempt asks for: as its stage says, or more after a failure."""
+        granted = self.granted.get(index)
+        if granted is not None:
+            return granted
+        changed = self.history.resources.get(index)
+        return self.spec.resources if changed is None else resources_with(self.spec, changed)
+
+    @property
+    def escalated(self) -> bool:
+        """Whether any task may ask for more than the stage says."""
+        return bool(self.granted or self.history.resources)
+
+    def count_failure(self, index: int, kind: str) -> int:
+        """Counts a failed attempt of a task; says how many of its class there were."""
+        count = self.failures[(index, kind)] = self.failures.get((index, kind), 0) + 1
+        return count
 
     def measure(self, seconds: float) -> None:
         """Takes in the run time of one task: the latest count most."""

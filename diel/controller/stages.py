@@ -44,6 +44,7 @@ class Stages:
                 run_file.folder,
                 ledger.paths,
                 plan.stages[name].launcher,
+                plan.site.grace,
             )
             for name, stage in self.runs.items()
         }

@@ -1,10 +1,14 @@
 """Parsl: the only file that imports it.
 
-Parsl sees one function, `run_bundle`. Two of its executors are used on one machine, because starting
+Parsl sees one function, `run_bundle`. On one machine two of its executors are used, because starting
 the second takes longer than a short run lasts (docs/decisions/002):
 
 - `threads`: ThreadPoolExecutor; each thread hands bundles to a warm worker process of its own.
-- `htex`: HighThroughputExecutor with warm worker processes, as in a cluster's allocation.
+- `htex`: HighThroughputExecutor with warm worker processes.
+
+In a scheduler's allocations each resource shape has one HighThroughputExecutor, or an MPIExecutor where
+its tasks span whole nodes. Parsl owns blocks, workers and transport; when to ask for a block and when to
+give it back is diel's decision, and how to ask is its schedulers' (docs/decisions/015).
 """
 
 from __future__ import annotations
@@ -15,25 +19,36 @@ import shlex
 import shutil
 import sys
 import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from parsl.config import Config
 from parsl.dataflow.dflow import DataFlowKernel
 from parsl.errors import ParslError
-from parsl.executors import HighThroughputExecutor, ThreadPoolExecutor
+from parsl.executors import HighThroughputExecutor, MPIExecutor, ThreadPoolExecutor
 from parsl.executors.base import ParslExecutor
 from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
+from parsl.jobs.states import JobStatus
+from parsl.launchers import SimpleLauncher
 from parsl.providers import LocalProvider
+from parsl.providers.base import ExecutionProvider
 
 from diel.errors import DielError
 from diel.executors.pipes import Pipes
+from diel.executors.workers import Load, Workers
 from diel.worker.bundle import Bundle
 from diel.worker.process import run_bundle
 
 STRATEGY_PERIOD = 0.1
 """Seconds; Parsl starts the first block only after one period, five seconds by default."""
+TETHER = (sys.executable, "-m", "diel.executors.tether", "parsl.executors.high_throughput.interchange")
+POOL = DEFAULT_LAUNCH_CMD.replace(
+    "process_worker_pool.py",
+    f"{shlex.quote(sys.executable)} -m parsl.executors.high_throughput.process_worker_pool",
+)
 
 
 class Engine:
@@ -48,15 +63,7 @@ class Engine:
         folder = logs / "parsl"
         if shlex.quote(str(folder)) != str(folder):  # Parsl writes its paths into shell commands as they are
             folder = self._aside = Path(tempfile.mkdtemp(prefix="diel-parsl-"))
-        config = Config(
-            executors=[executor],
-            run_dir=str(folder),
-            strategy="none",
-            strategy_period=STRATEGY_PERIOD,
-            initialize_logging=False,
-            usage_tracking=0,
-        )
-        self._kernel = DataFlowKernel(config)
+        self._kernel = _kernel(executor, folder)
 
     def submit(self, bundle: Bundle) -> Future[bytes]:
         """Queues a bundle; the result is a packed report.
@@ -82,12 +89,19 @@ def _threads(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(label="threads", max_threads=workers)
 
 
-def _htex(workers: int) -> HighThroughputExecutor:
-    tether = [sys.executable, "-m", "diel.executors.tether"]
-    pool = DEFAULT_LAUNCH_CMD.replace(
-        "process_worker_pool.py",
-        f"{shlex.quote(sys.executable)} -m parsl.executors.high_throughput.process_worker_pool",
+def _kernel(executor: ParslExecutor, folder: Path) -> DataFlowKernel:
+    config = Config(
+        executors=[executor],
+        run_dir=str(folder),
+        strategy="none",
+        strategy_period=STRATEGY_PERIOD,
+        initialize_logging=False,
+        usage_tracking=0,
     )
+    return DataFlowKernel(config)
+
+
+def _htex(workers: int) -> HighThroughputExecutor:
     return HighThroughputExecutor(
         label="htex",
         address="127.0.0.1",
@@ -98,7 +112,154 @@ def _htex(workers: int) -> HighThroughputExecutor:
         prefetch_capacity=workers,  # the next bundle waits beside the worker, not a round trip away
         poll_period=10,
         encrypted=True,
-        interchange_launch_cmd=[*tether, "parsl.executors.high_throughput.interchange"],
-        launch_cmd=pool,
+        interchange_launch_cmd=TETHER,
+        launch_cmd=POOL,
         provider=LocalProvider(init_blocks=1, min_blocks=1, max_blocks=1),  # type: ignore[no-untyped-call]
+    )
+
+
+Ask = Callable[[str, str, str], str]
+"""Asks the scheduler for a block: executor's label, block's number, the command for its nodes -> job id."""
+
+
+class BlockEngine:
+    """Parsl's executors for one run on a scheduled site: one for each resource shape."""
+
+    def __init__(self, logs: Path, addresses: Sequence[str], ask: Ask) -> None:
+        logging.getLogger("parsl").setLevel(logging.ERROR)
+        folder = logs / "parsl"
+        if shlex.quote(str(folder)) != str(folder):  # Parsl writes its paths into shell commands as they are
+            folder = Path(tempfile.mkdtemp(prefix=".diel-parsl-", dir=Path.home()))
+            self._aside: Path | None = folder
+        else:
+            self._aside = None
+        self._addresses = tuple(addresses)
+        self._ask = ask
+        self._executors: dict[str, HighThroughputExecutor] = {}
+        self._kernel = _kernel(_threads(1), folder)  # Parsl wants one at the start; it is never used
+
+    def open(self, label: str, workers: Workers) -> None:
+        """Makes the executor of a shape: its workers connect to it as their blocks start."""
+        provider = _Provider(lambda number, command: self._ask(label, number, command))
+        executor = _mpi(label, workers, provider) if workers.mpi_nodes else _packed(label, workers, provider)
+        executor.interchange_launch_cmd = TETHER
+        # Nodes must outlive the controller's silence longer than it puts up with theirs: what they run
+        # when it is killed ends and is committed.
+        orphan = f"--hb_threshold={workers.orphan}"
+        executor.launch_cmd = POOL.replace("--hb_threshold={heartbeat_threshold}", orphan)
+        executor.all_addresses = set(self._addresses)
+        self._kernel.add_executors([executor])
+        self._executors[label] = executor
+
+    def is_open(self, label: str) -> bool:
+        return label in self._executors
+
+    def submit(self, label: str, bundle: Bundle, ranks: int) -> Future[bytes]:
+        """Queues a bundle for the workers of a shape. The future raises where the worker was lost."""
+        executor = self._executors[label]
+        wanted: dict[str, Any] = {}
+        if isinstance(executor, MPIExecutor):
+            nodes = cast("_Provider", executor.provider).nodes
+            wanted = {"num_nodes": nodes, "ranks_per_node": -(-ranks // nodes), "num_ranks": ranks}
+        try:
+            return cast("Future[bytes]", executor.submit(run_bundle, wanted, pickle.dumps(bundle)))
+        except ParslError as error:
+            raise DielError(f"Parsl takes no more tasks: {error}") from error
+
+    def grow(self, label: str) -> None:
+        """Asks for one more block. May take as long as the scheduler does; raises what `ask` raised."""
+        executor = self._executors[label]
+        provider = cast("_Provider", executor.provider)
+        provider.error = None
+        executor.scale_out_facade(1)
+        if provider.error is not None:
+            raise provider.error
+
+    def hold(self, label: str, number: str) -> None:
+        """Gives a block no more tasks."""
+        self._executors[label]._hold_block(number)  # type: ignore[no-untyped-call]
+
+    def loads(self, label: str) -> dict[str, Load]:
+        """What the connected blocks of a shape have to do, by number."""
+        found: dict[str, Load] = defaultdict(lambda: Load(0, 0, float("inf")))
+        for manager in self._executors[label].connected_managers():
+            known = found[manager["block_id"]]
+            found[manager["block_id"]] = Load(
+                known.nodes + 1,
+                known.bundles + manager["tasks"],
+                min(known.idle, 0.0 if manager["tasks"] else manager["idle_duration"]),
+            )
+        return dict(found)
+
+    def stop(self) -> None:
+        """Ends Parsl here. Blocks are left alone: their pools end when they miss the controller."""
+        self._kernel.cleanup()
+        if self._aside is not None:
+            shutil.rmtree(self._aside, ignore_errors=True)
+
+
+class _Provider(ExecutionProvider):
+    """What Parsl asks for blocks. It polls nothing and cancels nothing: diel does both."""
+
+    def __init__(self, ask: Callable[[str, str], str], nodes: int = 1) -> None:
+        self._ask = ask
+        self.nodes = nodes
+        self.error: BaseException | None = None
+        self.nodes_per_block = nodes
+        self.init_blocks = self.min_blocks = 0
+        self.max_blocks = 1_000_000
+        self.parallelism = 1.0
+        self.launcher = SimpleLauncher()
+
+    def submit(self, command: str, tasks_per_node: int, job_name: str = "") -> object:
+        try:
+            return self._ask(job_name.rpartition("-")[2], command)
+        except Exception as error:  # Parsl would turn it into a text
+            self.error = error
+            raise
+
+    def status(self, job_ids: Sequence[object]) -> Sequence[JobStatus]:
+        return []
+
+    def cancel(self, job_ids: Sequence[object]) -> Sequence[bool]:
+        return [True for _ in job_ids]
+
+    @property
+    def label(self) -> str:
+        return "diel"
+
+    @property
+    def status_polling_interval(self) -> int:
+        return 0
+
+
+def _packed(label: str, workers: Workers, provider: _Provider) -> HighThroughputExecutor:
+    return HighThroughputExecutor(
+        label=label,
+        provider=provider,
+        max_workers_per_node=workers.slots,
+        cores_per_worker=1e-6,  # how many fit is worked out by the plan
+        available_accelerators=list(workers.gpus),
+        prefetch_capacity=0,  # a bundle must not wait behind a long one while another node is idle
+        heartbeat_period=workers.beat,
+        heartbeat_threshold=workers.silence,
+        drain_period=workers.drain,
+        poll_period=10,
+        block_error_handler=False,
+        encrypted=True,
+    )
+
+
+def _mpi(label: str, workers: Workers, provider: _Provider) -> HighThroughputExecutor:
+    provider.nodes = workers.mpi_nodes
+    return MPIExecutor(
+        label=label,
+        provider=provider,
+        max_workers_per_block=workers.slots,
+        heartbeat_period=workers.beat,
+        heartbeat_threshold=workers.silence,
+        drain_period=workers.drain,
+        poll_period=10,
+        block_error_handler=False,
+        encrypted=True,
     )

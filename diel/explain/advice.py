@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diel.results import Recorded
 from diel.states import FailureClass
-from diel.values import format_duration
+from diel.values import format_duration, format_size
 
 _KILLED = 137
 """The exit code of a process that SIGKILL ended: most often the system, for want of memory."""
@@ -25,6 +25,22 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
             limit = run.workflow.stages[stage].timeout
             now = f" (now {format_duration(limit)})" if limit is not None else ""
             return f"raise `timeout` of '{stage}'{now} or give a task less to do, {again}"
+        case FailureClass.OOM:
+            memory = run.workflow.stages[stage].resources.memory
+            now = f" (now {format_size(memory)})" if memory is not None else ""
+            return (
+                f"raise `resources.memory` of '{stage}'{now}, or let retries ask for more: "
+                f"`on: {{oom: {{memory: x2, retries: 2}}}}`; {again}"
+            )
+        case FailureClass.WALLTIME:
+            walltime = run.workflow.stages[stage].resources.walltime
+            now = f" (now {format_duration(walltime)})" if walltime is not None else ""
+            return (
+                f"raise `resources.walltime` of '{stage}'{now}, or let it save and continue with "
+                f"`checkpoint: true`; {again}"
+            )
+        case FailureClass.PREEMPTED:
+            return f"other jobs took its place again and again: choose another queue, {again}"
         case FailureClass.LAUNCH:
             return f"it could not be started: install the program or module where tasks run, {again}"
         case FailureClass.NODE:

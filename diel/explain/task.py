@@ -14,7 +14,7 @@ from diel.explain.view import View
 from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
 from diel.journal.segment import Record
 from diel.results import Recorded
-from diel.states import RunState, TaskState
+from diel.states import FailureClass, RunState, TaskState
 from diel.values import format_duration
 
 
@@ -232,24 +232,25 @@ def _attempts(run: Recorded, stage: str, index: int) -> list[dict[str, Any]]:
                 "stderr_tail": "",
             },
         )
-        _add(attempt, record)
+        _add(attempt, record, segment)
     attempts = [found[number] for number in sorted(found)]
     if attempts and attempts[-1]["state"] == "lost" and run.state == RunState.RUNNING:
         attempts[-1]["state"] = "running"
     return attempts
 
 
-def _add(attempt: dict[str, Any], record: Mapping[str, Any]) -> None:
+def _add(attempt: dict[str, Any], record: Mapping[str, Any], segment: str) -> None:
     match record["event"]:
         case "start":
-            attempt["began"] = record["time"]
+            attempt.update(began=record["time"], worker=segment.removesuffix(".jsonl"))
         case "done":
             attempt.update(state="done", ended=record["time"], seconds=record.get("seconds"))
         case "fail":
             told = {
                 name: record.get(name) for name in ("class", "exit_code", "message", "stderr_tail", "seconds")
             }
-            attempt.update(told, state="failed", ended=record["time"])
+            continues = record["class"] == FailureClass.INTERRUPTED
+            attempt.update(told, state="interrupted" if continues else "failed", ended=record["time"])
 
 
 def attempt_text(attempt: Mapping[str, Any]) -> str:
@@ -257,4 +258,6 @@ def attempt_text(attempt: Mapping[str, Any]) -> str:
     seconds = attempt["seconds"]
     took = f" after {format_duration(seconds)}" if seconds is not None else ""
     reason = f" ({attempt['class']}): {attempt['message']}" if attempt["state"] == "failed" else ""
+    if attempt["state"] == "interrupted":
+        reason = f": {attempt['message']}"
     return f"attempt {attempt['attempt']}: {attempt['state']}{took}{reason}"

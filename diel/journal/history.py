@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from diel.journal.segment import Record, epoch_of
 from diel.states import RunState, TaskState
@@ -42,6 +43,8 @@ class StageHistory:
     under_way: dict[int, Attempt] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     """The latest attempt of the tasks that were handed out and have no result, or needed several."""
+    resources: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What the latest attempt of a task asked for beyond its stage, for those that have no result."""
     seconds: float = 0.0
     """Time of all committed attempts together."""
     timed: int = 0
@@ -86,6 +89,16 @@ class History:
     ended: float | None = None
     uses: set[str] = field(default_factory=set)
     """Earlier runs whose results this one took from the cache."""
+    blocks: dict[str, Record] = field(default_factory=dict)
+    """Allocations of a scheduler, by name: the latest record of each."""
+    workers: dict[str, Record] = field(default_factory=dict)
+    """The workers in blocks, by segment."""
+    left: dict[tuple[str, int], Attempt] = field(default_factory=dict)
+    """What workers in blocks were at when their controller went: it may still go on."""
+    silent: str = ""
+    """Why the scheduler does not answer; empty where it does."""
+    trouble: str = ""
+    """What last went wrong besides tasks."""
 
     def apply(self, record: Record, worker: str = "") -> None:
         """Folds one record in; unknown events are left alone (a newer diel may have written them)."""
@@ -106,8 +119,42 @@ class History:
     def _reopen(self) -> None:
         """A new controller tries again what its predecessor gave up."""
         self.failures.clear()
-        for stage in self.stages.values():
+        self.silent = self.trouble = ""
+        for name, stage in self.stages.items():
+            for index, attempt in stage.under_way.items():
+                if attempt.state == TaskState.RUNNING:
+                    self._leave(name, index, attempt)
             stage.let_go(verdicts=True)
+
+    def _leave(self, stage: str, index: int, attempt: Attempt) -> None:
+        """Keeps an attempt whose controller is gone, where its worker does not end with that."""
+        if attempt.worker in self.workers and attempt.number >= self.stage(stage).attempts.get(index, 0):
+            self.left[(stage, index)] = attempt
+
+    def _forget_left(self, stage: str, index: int, number: int) -> None:
+        known = self.left.get((stage, index))
+        if known is not None and known.number <= number:
+            del self.left[(stage, index)]
+
+    def _worker(self, record: Record, worker: str) -> None:
+        if record.get("block"):
+            self.workers[worker] = {key: record.get(key) for key in ("block", "node", "host", "pid")}
+
+    def _block(self, record: Record, worker: str) -> None:
+        self.blocks[record["block"]] = {k: v for k, v in record.items() if k != "event"}
+
+    def _scheduler(self, record: Record, worker: str) -> None:
+        self.silent = record["message"]
+
+    def _trouble(self, record: Record, worker: str) -> None:
+        self.trouble = record["message"]
+
+    def _adopted(self, record: Record, worker: str) -> None:
+        for name, index, number, segment in record["tasks"]:
+            stage = self.stage(name)
+            if not stage.state(index).ended:
+                stage.under_way[index] = Attempt(number, TaskState.RUNNING, record["time"], segment)
+                stage.set(index, TaskState.RUNNING)
 
     def _stage(self, record: Record, worker: str) -> None:
         stage = self.stage(record["stage"])
@@ -116,19 +163,20 @@ class History:
         stage.void = record.get("void", "")
 
     def _queued(self, record: Record, worker: str) -> None:
-        stage = self.stage(record["stage"])
         attempts = record.get("attempts") or [1] * len(record["tasks"])
         for index, attempt in zip(record["tasks"], attempts, strict=True):
             queued = Attempt(attempt, TaskState.QUEUED, record["time"], bundle=record.get("bundle", 0))
-            self._advance(stage, index, queued)
+            self._advance(record["stage"], index, queued)
+            if "resources" in record:
+                self.stage(record["stage"]).resources[index] = record["resources"]
 
     def _start(self, record: Record, worker: str) -> None:
         attempt = Attempt(record["attempt"], TaskState.RUNNING, record["time"], worker)
-        self._advance(self.stage(record["stage"]), record["index"], attempt, worker)
+        self._advance(record["stage"], record["index"], attempt, worker)
 
     def _fail(self, record: Record, worker: str) -> None:
         attempt = Attempt(record["attempt"], TaskState.READY, record["time"], worker)
-        self._advance(self.stage(record["stage"]), record["index"], attempt, worker)
+        self._advance(record["stage"], record["index"], attempt, worker)
 
     def _release(self, record: Record, worker: str) -> None:
         if self._is_late(worker):
@@ -140,15 +188,24 @@ class History:
                 stage.under_way[index] = replace(known, state=TaskState.READY)
                 stage.set(index, TaskState.READY)
 
-    def _advance(self, stage: StageHistory, index: int, attempt: Attempt, worker: str = "") -> None:
+    def _advance(self, name: str, index: int, attempt: Attempt, worker: str = "") -> None:
         """Takes a later attempt, or a later step of the same one; a verdict stays.
 
         What a worker began and did not commit counts as an attempt, no more, once its controller is gone.
         """
+        stage = self.stage(name)
         if stage.state(index).good:
             return
-        stage.attempts[index] = max(attempt.number, stage.attempts.get(index, 0))
-        if stage.state(index).ended or self._is_late(worker):
+        before = stage.attempts.get(index, 0)
+        stage.attempts[index] = max(attempt.number, before)
+        running = attempt.state == TaskState.RUNNING
+        if not running or attempt.number > before:
+            self._forget_left(name, index, attempt.number - (0 if attempt.state == TaskState.READY else 1))
+        if stage.state(index).ended:
+            return
+        if self._is_late(worker):
+            if running and self.ended is None:
+                self._leave(name, index, attempt)
             return
         known = stage.under_way.get(index)
         if known is None or (attempt.number, _STEP[attempt.state]) >= (known.number, _STEP[known.state]):
@@ -176,8 +233,10 @@ class History:
         if not stage.state(index).good:
             stage.set(index, state)
         stage.under_way.pop(index, None)
+        stage.resources.pop(index, None)
         if stage.attempts.get(index) == 1:
             del stage.attempts[index]
+        self.left.pop((record["stage"], index), None)
         self.failures.pop((record["stage"], index), None)
 
     def _verdict(self, record: Record, worker: str) -> None:
@@ -194,6 +253,7 @@ class History:
     def _end(self, record: Record, worker: str) -> None:
         self.state = RunState(record["state"])
         self.ended = record["time"]
+        self.left.clear()
         for stage in self.stages.values():
             stage.let_go(verdicts=False)
 
@@ -202,6 +262,11 @@ _STEP = {TaskState.QUEUED: 0, TaskState.RUNNING: 1, TaskState.READY: 2}
 _VERDICTS = {"failed": TaskState.FAILED, "skipped": TaskState.SKIPPED, "cancelled": TaskState.CANCELLED}
 _HANDLERS = {
     "controller": History._controller,
+    "worker": History._worker,
+    "block": History._block,
+    "scheduler": History._scheduler,
+    "trouble": History._trouble,
+    "adopted": History._adopted,
     "stage": History._stage,
     "queued": History._queued,
     "start": History._start,

@@ -19,7 +19,7 @@ from diel.journal.segment import Record, read_segment, segments
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass
@@ -60,6 +60,11 @@ class Reader:
             "uses": sorted(self.history.uses),
             "stages": {name: _pack(stage) for name, stage in self.history.stages.items()},
             "failures": list(self.history.failures.values()),
+            "blocks": self.history.blocks,
+            "workers": self.history.workers,
+            "left": [[name, index, asdict(attempt)] for (name, index), attempt in self.history.left.items()],
+            "silent": self.history.silent,
+            "trouble": self.history.trouble,
         }
         temporary = self.paths.snapshot.with_suffix(".part")
         temporary.write_text(json.dumps(document), encoding="utf-8", errors="surrogateescape")
@@ -86,6 +91,11 @@ def _load(paths: RunPaths) -> Reader | None:
             began=document["began"],
             ended=document["ended"],
             uses=set(document["uses"]),
+            blocks=document["blocks"],
+            workers=document["workers"],
+            left={(name, index): _attempt(attempt) for name, index, attempt in document["left"]},
+            silent=document["silent"],
+            trouble=document["trouble"],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
         return None  # a shortcut that is not there is not an error
@@ -101,6 +111,7 @@ def _pack(stage: StageHistory) -> dict[str, Any]:
         "void": stage.void,
         "under_way": {str(index): asdict(attempt) for index, attempt in stage.under_way.items()},
         "attempts": {str(index): number for index, number in stage.attempts.items()},
+        "resources": {str(index): changed for index, changed in stage.resources.items()},
         "seconds": stage.seconds,
         "timed": stage.timed,
     }
@@ -113,11 +124,14 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
         states=bytearray(zlib.decompress(base64.b64decode(packed["states"]))),
         parts=packed["parts"],
         void=packed["void"],
-        under_way={
-            int(index): Attempt(a["number"], TaskState(a["state"]), a["time"], a["worker"], a["bundle"])
-            for index, a in packed["under_way"].items()
-        },
+        under_way={int(index): _attempt(attempt) for index, attempt in packed["under_way"].items()},
         attempts={int(index): number for index, number in packed["attempts"].items()},
+        resources={int(index): changed for index, changed in packed["resources"].items()},
         seconds=packed["seconds"],
         timed=packed["timed"],
     )
+
+
+def _attempt(packed: dict[str, Any]) -> Attempt:
+    state = TaskState(packed["state"])
+    return Attempt(packed["number"], state, packed["time"], packed["worker"], packed["bundle"])

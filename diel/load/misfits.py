@@ -38,10 +38,14 @@ _KINDS = {
 }
 _SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _FIRST_LINES = {
-    "diel": "begin the file with `diel: 1`",
-    "name": "write `name: NAME`; it names the runs",
-    "stages": "write `stages: {NAME: {command: [echo, hello]}}`",
+    ("Workflow", "diel"): "begin the file with `diel: 1`",
+    ("Workflow", "name"): "write `name: NAME`; it names the runs",
+    ("Workflow", "stages"): "write `stages: {NAME: {command: [echo, hello]}}`",
+    ("Site", "name"): "write `name: NAME`, the file's own",
+    ("Site", "scheduler"): "write `scheduler: slurm` (or pbs, torque, local), or `extends: SITE`",
+    ("Site", "pools"): "write `pools: {NAME: {queue: QUEUE, cores: 64}}`, or `extends: SITE`",
 }
+"""What to write for a key of a whole file that is missing, by the file's model."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +175,8 @@ def _said(key: Key, error: Any, data: Any, root: type[Model]) -> Iterator[Misfit
         yield Misfit(key, "unknown key", unknown_hint(key, root), at_key=True)
     elif kind == "missing":
         word = str(key[-1])
-        hint = _FIRST_LINES.get(word, "") if len(key) == 1 else description(key, root)
+        first = _FIRST_LINES.get((root.__name__, word), "") if len(key) == 1 else ""
+        hint = first or description(key, root)
         yield Misfit(key[:-1], f"the key '{word}' is missing", hint)
     elif kind == "literal_error":
         yield _wrong_choice(key, error["input"], str(context["expected"]))

@@ -21,14 +21,21 @@ class SchedulerRefused(DielError):
 class Scheduler(Protocol):
     """A scheduler: a script template, a state table and a parser."""
 
-    spread: tuple[str, ...]
-    """Words that start a program once on each node of a job; {nodes} is put in."""
+    @property
+    def spread(self) -> tuple[str, ...]:
+        """Words that start a program once on each node of a job; {nodes} is put in.
+
+        Only Slurm's hands on the job's environment and folder: the program sets what it needs.
+        """
 
     def script(self, job: Job) -> str:
-        """The whole job script. Pure."""
+        """The whole job script. Pure. Raises SchedulerRefused for a path that none can hold."""
 
     def submit(self, script: Path) -> str:
-        """Queues a script; returns the job's id. Raises SchedulerBusy and SchedulerRefused."""
+        """Queues a script from its folder; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
+
+        After SchedulerBusy the job may be queued all the same: `find` by its name tells.
+        """
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """How jobs stand, by one batched question; a job that is not in the answer is gone.

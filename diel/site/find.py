@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import SpecError, UsageError, did_you_mean
-from diel.load import fit, parse, read_text
+from diel.load import Source, fit, parse, read_text
 from diel.paths import site_folders
 from diel.site.site import Site
+
+SUFFIXES = (".yaml", ".yml")
 
 
 def find_program(name: str) -> str | None:
@@ -24,8 +27,8 @@ def find_program(name: str) -> str | None:
 def find_site(name: str | None, folder: Path) -> Site:
     """The site of this name: `--site`, else DIEL_SITE, else `local`; DIEL_ACCOUNT beats its account.
 
-    Looked for in the workflow's `schedulers/`, in the user's configuration, in what diel ships.
-    Raises UsageError where there is none, SpecError where its file is wrong.
+    Looked for in the workflow's `schedulers/`, the current directory's, the user's configuration, in what
+    diel ships. Raises UsageError where there is none, SpecError where its file is wrong.
     """
     wanted = name or os.environ.get("DIEL_SITE") or "local"
     site = read_site(_find(wanted, folder), folder)
@@ -33,16 +36,20 @@ def find_site(name: str | None, folder: Path) -> Site:
     return site.model_copy(update={"account": account}) if account else site
 
 
-def _find(wanted: str, folder: Path, beside: Path | None = None) -> Path:
-    """The file of a site; a file that extends another of its own name is not that other."""
-    if wanted.endswith((".yaml", ".yml")):
-        return Path(wanted)
-    known = {path.stem: path for path in _site_files(folder) if path.resolve() != beside}
-    path = known.get(wanted)
-    if path is None:
+def _find(wanted: str, folder: Path, but: frozenset[Path] = frozenset()) -> Path:
+    """The file of a site, other than some files. Raises UsageError where there is none."""
+    known = {path.stem: path for path in _site_files(folder) if path.resolve() not in but}
+    if wanted.endswith(SUFFIXES):
+        path = Path(wanted)
+        if path.exists():
+            return path
+        hint = did_you_mean(path.stem, known) or f"sites: {', '.join(sorted(known))}"
+        raise UsageError(f"no site file '{wanted}'; check its path, or name a site ({hint})")
+    found = known.get(wanted)
+    if found is None:
         hint = did_you_mean(wanted, known) or f"sites: {', '.join(sorted(known))}"
         raise UsageError(f"no site '{wanted}'; {hint}")
-    return path
+    return found
 
 
 def _site_files(folder: Path) -> Iterator[Path]:
@@ -62,18 +69,33 @@ def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[
         raise SpecError(problems)
     base = data.get("extends") if isinstance(data, dict) else None
     if isinstance(base, str):
-        here = path.resolve()
-        if here in seen:
-            raise SpecError([source.problem(("extends",), "sites extend each other in a circle")])
-        try:
-            below = _find(base, folder, here)
-        except UsageError as error:
-            raise SpecError([source.problem(("extends",), str(error))]) from error
-        data = _merged(_read(below, folder, (*seen, here))[1], data)
+        data = _extended(source, data, base, folder, (*seen, path.resolve()))
     site, misfits = fit(source, data, Site)
     if site is None or problems or misfits:
         raise SpecError([*problems, *misfits])
     return site, data
+
+
+def _extended(
+    source: Source, data: dict[str, Any], base: str, folder: Path, seen: tuple[Path, ...]
+) -> dict[str, Any]:
+    """The keys of a file and of the site that it extends.
+
+    A file may extend another of its own name: it is then the next one of that name, so that a project's
+    `slurm.yaml` can extend the user's, and that one what diel ships.
+    """
+    same = base == seen[-1].stem
+    try:
+        found = _find(base, folder, frozenset(seen) if same else frozenset())
+    except UsageError as error:
+        raise SpecError([source.problem(("extends",), str(error))]) from error
+    if found.resolve() in seen:
+        circle = " → ".join(path.name for path in (*seen, found))
+        hint = f"{circle}; drop one of the `extends`"
+        raise SpecError([source.problem(("extends",), "sites extend each other in a circle", hint)])
+    below = _read(found, folder, seen)[1]
+    # The site is the file's own: it does not pass for the one that it extends.
+    return _merged({**below, "name": re.sub(r"\W", "_", seen[-1].stem)}, data)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

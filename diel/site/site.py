@@ -56,6 +56,7 @@ class Site(Model):
     account_required: bool = Field(
         default=False, description="Whether the scheduler refuses jobs without one."
     )
+    pools: dict[Name, Pool] = Field(min_length=1, description="Kinds of node, by name.")
     launcher: Items[str] = Field(
         default=("mpiexec", "-n", "{ranks}"),
         description="Words of the MPI launcher; {ranks}, {nodes}, {ranks_per_node}, {cores_per_rank} and "
@@ -81,7 +82,6 @@ class Site(Model):
     )
     controller: ControllerHome = ControllerHome()
     filesystems: dict[Name, FileSystem] = Field(default_factory=dict, description="File systems, by name.")
-    pools: dict[Name, Pool] = Field(min_length=1, description="Kinds of node, by name.")
 
     @property
     def scheduled(self) -> bool:
@@ -106,6 +106,20 @@ class Site(Model):
         if flaws:
             raise Flaws(*flaws)
         return self
+
+
+def missing(site: Site) -> list[str]:
+    """What a user must still give before anything can be submitted to a site: each with how to give it."""
+    if not site.account_required or site.account is not None:
+        return []
+    without = [name for name, pool in site.pools.items() if pool.account is None]
+    if not without:
+        return []
+    charged = "its jobs are charged" if len(without) == len(site.pools) else f"pools {', '.join(without)}"
+    return [
+        f"site '{site.name}' needs an account ({charged}): set DIEL_ACCOUNT=NAME, or write a file of your "
+        f"own, schedulers/mine.yaml, with `extends: {site.name}` and `account: NAME`, and use --site mine"
+    ]
 
 
 def launcher_words(site: Site, wanted: Resources) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.input import Input
 from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
 from diel.spec.output import Output
+from diel.spec.policy import Policies, Policy, Rule, changed_resources, resources_with, rule_of
 from diel.spec.resources import Resources
 from diel.spec.stage import Kind, Retries, Stage
 from diel.spec.workflow import Workflow
@@ -21,12 +22,18 @@ __all__ = [
     "Loop",
     "Model",
     "Output",
+    "Policies",
+    "Policy",
     "Resources",
     "Retries",
+    "Rule",
     "Sample",
     "SampleRange",
     "Search",
     "Stage",
     "StaticForm",
     "Workflow",
+    "changed_resources",
+    "resources_with",
+    "rule_of",
 ]

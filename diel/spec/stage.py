@@ -23,7 +23,9 @@ from diel.spec.model import (
     refuse,
 )
 from diel.spec.output import Output
+from diel.spec.policy import Policies, policy_flaws
 from diel.spec.resources import Resources
+from diel.values import format_duration
 
 Kind = Literal["simulation", "training", "inference", "analysis"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -121,7 +123,17 @@ class Stage(Model):
     retries: Annotated[Retries, BeforeValidator(_count_to_retries)] = Field(
         default=Retries(), description="Attempts after the first: a number, or limit and backoff."
     )
+    on: Policies = Field(
+        default=Policies(), description="What happens after each class of failure: retries, more memory."
+    )
     timeout: Limit | None = Field(default=None, description="Longest run time; the task is killed after it.")
+    checkpoint: bool = Field(
+        default=False, description="Whether a task that is interrupted continues from what it saved."
+    )
+    grace: Limit | None = Field(
+        default=None,
+        description="How long before the end such a task is told to save; the site's where absent.",
+    )
     when: str | bool | None = Field(
         default=None, description="Expression: the task is skipped where it is false."
     )
@@ -146,9 +158,24 @@ class Stage(Model):
         if isinstance(self.when, str) and not self.when.strip():
             flaws.append(Flaw("an empty condition", "write an expression, or drop `when`", ("when",)))
         flaws += _shared_paths(self.outputs)
+        flaws += policy_flaws(self.on, self.resources, self.timeout)
+        flaws += self._grace_flaws()
         if flaws:
             raise Flaws(*flaws)
         return self
+
+    def _grace_flaws(self) -> list[Flaw]:
+        if self.grace is None:
+            return []
+        if not self.checkpoint:
+            hint = "write checkpoint: true, where it saves and continues; or drop `grace`"
+            return [Flaw("a grace to save in, but no `checkpoint: true`", hint, ("grace",))]
+        walltime = self.resources.walltime
+        if walltime is None or self.grace < walltime:
+            return []
+        grace, whole = format_duration(self.grace), format_duration(walltime)
+        hint = "take a shorter grace, or a longer walltime"
+        return [Flaw(f"a grace of {grace} leaves nothing of a walltime of {whole}", hint, ("grace",))]
 
 
 def _shared_paths(outputs: dict[str, Output]) -> list[Flaw]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from diel.catalogue import Module
 from diel.journal.segment import Record
+from diel.spec import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,20 @@ class Job:
     """The MPI launcher's words, put before the command; empty without `ranks`."""
     threads: int
     """Cores of each process, told to OpenMP."""
+    memory: int | None = None
+    """Bytes that a task may take on each node; it is ended beyond them."""
+    walltime: float | None = None
+    """Seconds that a task may run in a block."""
+    checkpoint: bool = False
+    """Whether a task that is interrupted continues as another attempt."""
+    grace: float = 60.0
+    """Seconds before its end at which such a task is told so."""
+
+    def within(self, resources: Resources) -> Job:
+        """The same with what one attempt asked for: a retry may get more than its stage says."""
+        if (self.memory, self.walltime) == (resources.memory, resources.walltime):
+            return self
+        return replace(self, memory=resources.memory, walltime=resources.walltime)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from diel.artifacts import Artifacts, Values, collect_files, collect_result
 from diel.errors import ModuleError
 from diel.states import FailureClass
+from diel.worker.block import with_hosts
 from diel.worker.bundle import Failure, Job, Request
 from diel.worker.reaper import signal_group
 from diel.worker.watchdog import Watchdog, Watched
@@ -38,13 +40,49 @@ def run_command(
     for path in request.outputs.values():
         if "/" in path:
             os.makedirs(os.path.dirname(os.path.join(task_dir, path)), exist_ok=True)
-    spawn((*job.launcher, *request.command), env, dog, w)
+    words = request.command
+    if job.launcher:
+        words = (*with_hosts(job.launcher), *_told_in_time(w, env), *words)
+    try:
+        spawn(words, env, dog, w)
+    except Failure as failure:
+        raise _interrupted(job, failure, w) from failure
     try:
         values = collect_result(env["DIEL_RESULT"], job.values)
         artifacts = collect_files(request.outputs, Path(task_dir), Path(run_dir)) if request.outputs else {}
         return values, artifacts
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error), 0) from error
+
+
+def _told_in_time(watched: Watched, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Words in front of each MPI rank's command that send it SIGTERM when it is to save.
+
+    Launchers pass no SIGTERM on: mpiexec and srun kill their ranks when they get one, and the ranks
+    may be on other nodes.
+    """
+    interrupt = watched.limits.interrupt
+    program = None if interrupt is None else _find("timeout", env.get("PATH", os.defpath))
+    if program is None or interrupt is None:
+        return ()
+    seconds = max(0.1, interrupt - time.time())
+    return (program, "--foreground", "--preserve-status", "--signal=TERM", f"{seconds:.1f}")
+
+
+def _interrupted(job: Job, failure: Failure, watched: Watched) -> Failure:
+    """The failure of a command, which may be none: it saved and stopped, or was stopped with its block."""
+    if failure.kind != FailureClass.APP:
+        return failure
+    code = failure.exit_code
+    if code == os.EX_TEMPFAIL:
+        if job.checkpoint:
+            return Failure(FailureClass.INTERRUPTED, "it saved a checkpoint and stopped", code)
+        message = f"{failure.message} (EX_TEMPFAIL) asks to continue later: that takes `checkpoint: true`"
+        return Failure(FailureClass.APP, message, code)
+    if job.checkpoint and watched.interrupted:
+        message = f"{failure.message}, not {os.EX_TEMPFAIL}, when it was told that its end comes"
+        return Failure(FailureClass.WALLTIME, message, code)
+    return failure
 
 
 def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched: Watched) -> None:

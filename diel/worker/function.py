@@ -14,8 +14,9 @@ from typing import Any
 from diel.artifacts import Artifacts, Values, collect_returned
 from diel.catalogue import Module, load_function
 from diel.context import Context
-from diel.errors import DielError, ModuleError
+from diel.errors import DielError, Interrupted, ModuleError
 from diel.states import FailureClass
+from diel.worker.block import with_hosts
 from diel.worker.bundle import Failure, Job, Request
 from diel.worker.command import spawn
 from diel.worker.watchdog import Watchdog, Watched
@@ -46,9 +47,16 @@ def call(module: Module, request: Request, context: Context, communicator: Any) 
     except ModuleError as error:
         _stay_one(worker)
         raise Failure(FailureClass.APP, str(error)) from error
+    except Interrupted as error:
+        _stay_one(worker)
+        raise Failure(FailureClass.INTERRUPTED, str(error), os.EX_TEMPFAIL) from error
     except BaseException as error:  # whatever it is, the worker goes on
         _stay_one(worker)
-        raise _failure(FailureClass.APP, "", error) from error
+        raise _failure(_class_of(error), "", error) from error
+
+
+def _class_of(error: BaseException) -> FailureClass:
+    return FailureClass.OOM if isinstance(error, MemoryError) else FailureClass.APP
 
 
 def _stay_one(worker: int) -> None:
@@ -104,7 +112,8 @@ def call_on_ranks(
     call_file, return_file = context.task_dir / CALL_FILE, context.task_dir / RETURN_FILE
     call_file.write_bytes(pickle.dumps((job.module, request, context)))
     try:
-        spawn((*job.launcher, sys.executable, "-m", "diel.worker.ranks", str(call_file)), env, dog, watched)
+        words = (*with_hosts(job.launcher), sys.executable, "-m", "diel.worker.ranks", str(call_file))
+        spawn(words, env, dog, watched)
         values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
     except Failure as failure:
         raise _told_by_rank(return_file, failure) from failure
@@ -118,12 +127,14 @@ def call_on_ranks(
 
 def _told_by_rank(path: Path, failure: Failure) -> Failure:
     """The failure that a rank wrote down before it ended, where that says more than an exit code."""
-    if failure.kind != FailureClass.APP:
+    if failure.kind not in (FailureClass.APP, FailureClass.INTERRUPTED):
         return failure
     told = sorted(path.parent.glob(f"{RETURN_FILE}.failure.*"))
     if not told:
         return failure
-    kind, message = json.loads(told[0].read_text(encoding="utf-8"))
+    said = [json.loads(file.read_text(encoding="utf-8")) for file in told]
     for file in told:
         file.unlink(missing_ok=True)
+    # One rank's error beats the interruption that others met.
+    kind, message = min(said, key=lambda one: bool(one[0] == FailureClass.INTERRUPTED))
     return Failure(kind, message, failure.exit_code)

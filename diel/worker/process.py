@@ -22,11 +22,17 @@ from diel.errors import JournalError
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
 from diel.states import FailureClass
+from diel.worker.block import own_block, own_node, pin_gpus
 from diel.worker.bundle import Bundle, Failure, Job, Report, Request
 from diel.worker.capture import Capture
 from diel.worker.command import run_command
 from diel.worker.function import call_function, call_on_ranks
-from diel.worker.watchdog import Watchdog, Watched
+from diel.worker.limits import Limits, limits_of
+from diel.worker.oom import OomKills
+from diel.worker.watchdog import Watchdog, Watched, watched_of
+
+LAST = 1.0
+"""Seconds for which a worker waits that has no time left for what it was given: others may have."""
 
 
 class Worker:
@@ -38,15 +44,17 @@ class Worker:
         process = psutil.Process()
         name = worker_segment_name(epoch, socket.gethostname(), process.pid)
         self.segment = SegmentWriter(self.paths.journal / name)
-        self.segment.append(
-            {
-                "event": "worker",
-                "host": socket.gethostname(),
-                "pid": process.pid,
-                "started": process.create_time(),
-                "time": time.time(),
-            }
-        )
+        self.block = own_block(os.environ)
+        record: Record = {
+            "event": "worker",
+            "host": socket.gethostname(),
+            "pid": process.pid,
+            "started": process.create_time(),
+            "time": time.time(),
+        }
+        if "DIEL_BLOCK" in os.environ:
+            record |= {"block": os.environ["DIEL_BLOCK"], "node": own_node(os.environ)}
+        self.segment.append(record)
         self.capture = Capture(self.paths.captures, name.removesuffix(".jsonl"))
         nothing = self.paths.captures / "nothing.json"
         nothing.write_text("{}")
@@ -56,11 +64,13 @@ class Worker:
         self._successor = str(self.paths.controller_segment(epoch + 1))
         self._spare: tuple[str, int] | None = None
         os.environ["PATH"] = search_path()
+        pin_gpus(os.environ)
         self.environ = dict(os.environ)
         self._stage_made = ""
         self._rest: deque[Request] = deque()
         self._bundle: Bundle | None = None
         self._attempt: tuple[Job, Request, float] | None = None
+        self._kills = OomKills()
         self.dog = Watchdog(self.paths, self._release_rest, self._give_up)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self.dog.end_now)
@@ -70,9 +80,14 @@ class Worker:
         self._rest = deque(bundle.requests)
         self._bundle = bundle
         self.dog.look_again()
+        self._kills.mark()
         end = time.monotonic() + bundle.slice
         records: list[tuple[int, Record]] = []
         while not os.path.exists(self._successor):
+            if self.block is not None and not self.block.has_room(bundle.job, time.time()):
+                self._release_rest()
+                time.sleep(LAST)
+                break
             with self.dog.lock:
                 if not self._rest or (records and time.monotonic() > end):
                     break
@@ -101,8 +116,8 @@ class Worker:
     def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record]:
         began = time.time()
         task_dir = self._task_dir(job, request)
-        in_process = job.module is not None and not job.launcher
-        watched = Watched(job.stage, request.index, task_dir, time.monotonic(), job.timeout, in_process)
+        limits = limits_of(job, began, self.block)
+        watched = watched_of(job, request.index, task_dir, limits)
         self.segment.append(
             {
                 "event": "start",
@@ -117,8 +132,10 @@ class Worker:
         record: Record
         try:
             self._make(job.stage, task_dir)
+            if job.checkpoint:
+                os.makedirs(f"{self._tasks}/{job.stage}/{request.index}.checkpoint", exist_ok=True)
             self.dog.begin(watched)
-            values, artifacts = self._execute(job, request, task_dir, began, watched)
+            values, artifacts = self._execute(job, request, task_dir, watched)
             with self.dog.lock:
                 self.dog.end()
                 record = self._done(job, request, began)
@@ -132,7 +149,7 @@ class Worker:
         except Failure as failure:
             with self.dog.lock:
                 self.dog.end()
-                return self._fail(job, request, began, failure)
+                return self._fail(job, request, began, _continued(job, failure))
         except (OSError, JournalError) as error:
             with self.dog.lock:
                 self.dog.end()
@@ -165,19 +182,19 @@ class Worker:
             self._spare = None
 
     def _execute(
-        self, job: Job, request: Request, task_dir: str, began: float, watched: Watched
+        self, job: Job, request: Request, task_dir: str, watched: Watched
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        own = self._own_environment(job, request, task_dir, began)
+        own = self._own_environment(job, request, task_dir, watched.limits)
         if job.module is None or job.launcher:
             env = {**self.environ, "OMP_NUM_THREADS": str(job.threads), **own, **request.env}
             if job.module is None:
                 return run_command(job, request, task_dir, self._root, env, self.dog, watched)
-            context = self._context(job, request, task_dir, began)
+            context = self._context(job, request, task_dir, watched.limits)
             return call_on_ranks(job, request, context, env, self.dog, watched)
         os.environ.update(own)
         os.environ.update(request.env)
         try:
-            context = self._context(job, request, task_dir, began)
+            context = self._context(job, request, task_dir, watched.limits)
             return call_function(job, request, context)
         finally:
             os.chdir(self._root)
@@ -192,8 +209,8 @@ class Worker:
             if now.get(name) != value and name not in own:
                 os.environ[name] = value
 
-    def _own_environment(self, job: Job, request: Request, base: str, began: float) -> dict[str, str]:
-        deadline = "" if job.timeout is None else f"{began + job.timeout:.3f}"
+    def _own_environment(self, job: Job, request: Request, base: str, limits: Limits) -> dict[str, str]:
+        deadline = "" if limits.deadline is None else f"{limits.deadline:.3f}"
         return {
             "DIEL_RUN_ID": self.paths.run_id,
             "DIEL_RUN_DIR": self._root,
@@ -209,7 +226,7 @@ class Worker:
             "DIEL_DEADLINE": deadline,
         }
 
-    def _context(self, job: Job, request: Request, task_dir: str, began: float) -> Context:
+    def _context(self, job: Job, request: Request, task_dir: str, limits: Limits) -> Context:
         return Context(
             task_dir=Path(task_dir),
             run_id=self.paths.run_id,
@@ -218,7 +235,9 @@ class Worker:
             task_id=f"{job.stage}/{request.index}",
             index=request.index,
             attempt=request.attempt,
-            deadline=None if job.timeout is None else began + job.timeout,
+            deadline=limits.deadline,
+            checkpoint=job.checkpoint,
+            interrupt_at=limits.interrupt,
             params=request.params,
             inputs=request.inputs,
         )
@@ -238,6 +257,8 @@ class Worker:
 
     def _fail(self, job: Job, request: Request, began: float, failure: Failure) -> tuple[int, Record]:
         now = time.time()
+        tail = self.capture.tail()
+        kind, message = self._diagnose(job, failure, tail)
         record: Record = {
             "event": "fail",
             "stage": job.stage,
@@ -245,16 +266,28 @@ class Worker:
             "attempt": request.attempt,
             "time": now,
             "seconds": round(now - began, 6),
-            "class": failure.kind,
-            "message": failure.message,
+            "class": kind,
+            "message": message,
             "exit_code": failure.exit_code,
-            "stderr_tail": self.capture.tail(),
+            "stderr_tail": tail,
         }
         try:
             self._tidy(job, self._task_dir(job, request))
         except OSError as error:
             record["message"] += f" (and its output could not be kept: {error.strerror})"
         return self.segment.append(record), record
+
+    def _diagnose(self, job: Job, failure: Failure, tail: str) -> tuple[str, str]:
+        """The class and message of a failure: what a program died of may not show in its exit code."""
+        if failure.kind != FailureClass.APP or failure.exit_code == 0:
+            return failure.kind, failure.message
+        why = self._kills.evidence(failure.exit_code, tail, launched=bool(job.launcher))
+        self._kills.mark()
+        return (
+            (FailureClass.OOM, f"out of memory: {why} ({failure.message})")
+            if why
+            else (failure.kind, failure.message)
+        )
 
     def _tidy(self, job: Job, task_dir: str) -> bool:
         """Moves the output to the task; keeps the empty directory of a function for the next one."""
@@ -270,6 +303,14 @@ class Worker:
         """Commits the failure of a Python function; this process ends right after."""
         if self._attempt is not None:
             self._fail(*self._attempt, failure)
+
+
+def _continued(job: Job, failure: Failure) -> Failure:
+    """A function's interruption; a failure where its stage keeps no checkpoints."""
+    if failure.kind != FailureClass.INTERRUPTED or job.checkpoint:
+        return failure
+    message = f"diel.Interrupted: {failure.message}; to continue takes `checkpoint: true`"
+    return Failure(FailureClass.APP, message, failure.exit_code)
 
 
 def search_path() -> str:

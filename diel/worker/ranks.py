@@ -9,6 +9,7 @@ import pickle
 import sys
 from pathlib import Path
 
+from diel.states import FailureClass
 from diel.worker.bundle import Failure
 from diel.worker.function import RETURN_FILE, call
 
@@ -27,6 +28,8 @@ def main() -> None:
         told.write_text(json.dumps([failure.kind, failure.message]), encoding="utf-8")
         sys.stdout.flush()
         sys.stderr.flush()
+        if failure.kind == FailureClass.INTERRUPTED:  # MPI's end waits for the ranks that still save
+            sys.exit(os.EX_TEMPFAIL)
         communicator.Abort(1)
     if context.rank == 0:
         path = context.task_dir / RETURN_FILE

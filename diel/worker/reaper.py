@@ -24,6 +24,33 @@ def signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
+def ask_group(group: int) -> None:
+    """Sends SIGTERM to those of a process group that handle it; to all, where none does.
+
+    A shell or script that only waits for the program which will save its state must not die before.
+    """
+    members = []
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):
+            if os.getpgid(pid) == group:
+                members.append(pid)
+    handling = [pid for pid in members if _handles(pid, signal.SIGTERM)]
+    if not handling:
+        signal_group(group, signal.SIGTERM)
+    for pid in handling:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def _handles(pid: int, number: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    except OSError:
+        return False
+    return bool(masks and int(masks[0], 16) >> (number - 1) & 1)
+
+
 def marked(variable: str, value: str, without: str | None = None) -> Iterator[psutil.Process]:
     """This user's processes with this environment variable, this process and its ancestors apart.
 

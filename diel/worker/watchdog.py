@@ -2,6 +2,10 @@
 
 A command is ended by signals to its process group. A Python function shares the worker's process, so
 the worker ends with it: the failure is committed first, and Parsl starts another worker.
+
+A command that keeps checkpoints gets SIGTERM some time before the end of its walltime or its block;
+a function asks `context.interrupted`. MPI launchers kill their ranks when they get SIGTERM, so that
+theirs comes from `timeout` in front of each rank (`diel/worker/command.py`).
 """
 
 from __future__ import annotations
@@ -12,14 +16,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from diel.journal.segment import read_segment, segments
 from diel.paths import RunPaths
 from diel.requests import changed, read_cancels
 from diel.states import FailureClass
-from diel.worker.bundle import Failure
-from diel.worker.reaper import GRACE, end_marked, kill_children, signal_group
+from diel.values import format_duration, format_size
+from diel.worker.bundle import Failure, Job
+from diel.worker.limits import Limits
+from diel.worker.memory import Meter
+from diel.worker.reaper import GRACE, ask_group, end_marked, kill_children, signal_group
 
 TICK = 0.2
 """Seconds between two looks."""
@@ -43,10 +50,40 @@ class Watched:
     timeout: float | None
     in_process: bool = False
     """Whether it is a Python function in the worker's own process."""
+    limits: Limits = field(default_factory=Limits)
+    memory: int | None = None
+    """Bytes that it may take; None where nothing was said."""
+    walltime: float | None = None
     group: int | None = None
     """Process group of its command, once it began."""
+    ranks: bool = False
+    """Whether an MPI launcher leads that group."""
+    told: bool = False
+    """Whether its command was told that its end comes."""
     verdict: Failure | None = None
     """Why it was ended, once it was."""
+    meter: Meter = field(default_factory=Meter)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the time has come to save a checkpoint and stop."""
+        return self.limits.interrupt is not None and time.time() >= self.limits.interrupt
+
+
+def watched_of(job: Job, index: int, task_dir: str, limits: Limits) -> Watched:
+    """What the watchdog has to know of an attempt that begins now."""
+    return Watched(
+        job.stage,
+        index,
+        task_dir,
+        time.monotonic(),
+        job.timeout,
+        job.module is not None and not job.launcher,
+        limits,
+        job.memory,
+        job.walltime,
+        ranks=bool(job.launcher),
+    )
 
 
 class Watchdog:
@@ -97,12 +134,23 @@ class Watchdog:
             self._release()
         if watched.verdict is not None:
             return
-        if watched.timeout is not None and age > watched.timeout:
-            message = f"ran longer than its timeout of {watched.timeout:g} s"
-            self._stop(watched, Failure(FailureClass.TIMEOUT, message))
-        elif self._is_cancelled(watched):
+        if self._is_cancelled(watched):
             self._release()  # the rest of the bundle may be cancelled too
             self._stop(watched, Failure(FailureClass.CANCELLED, "cancelled"))
+            return
+        verdict = _out_of_time(watched, age) or _out_of_memory(watched)
+        if verdict is not None:
+            self._stop(watched, verdict)
+        elif watched.interrupted and not watched.told:
+            self._tell(watched)
+
+    def _tell(self, watched: Watched) -> None:
+        """Tells a command that keeps checkpoints that its end comes."""
+        with self.lock:
+            if self._watched is watched and watched.group is not None:
+                watched.told = True
+                if not watched.ranks:
+                    ask_group(watched.group)
 
     def _is_cancelled(self, watched: Watched) -> bool:
         now = changed(self._paths)
@@ -135,6 +183,34 @@ class Watchdog:
             if self._watched is watched:
                 signal_group(watched.group, signal.SIGKILL)
         end_marked("DIEL_TASK_DIR", watched.task_dir)
+
+
+def _out_of_time(watched: Watched, age: float) -> Failure | None:
+    """Why an attempt must not run any longer; None where it may."""
+    if watched.timeout is not None and age > watched.timeout:
+        message = f"ran longer than its timeout of {watched.timeout:g} s"
+        return Failure(FailureClass.TIMEOUT, message)
+    now, limits = time.time(), watched.limits
+    if limits.walltime is not None and now > limits.walltime:
+        message = f"ran longer than its walltime of {format_duration(watched.walltime or 0.0)}"
+    elif limits.block is not None and now > limits.block:
+        message = "its block ended before it did"
+    else:
+        return None
+    ignored = "; it was told so before, and went on" if watched.interrupted else ""
+    return Failure(FailureClass.WALLTIME, message + ignored)
+
+
+def _out_of_memory(watched: Watched) -> Failure | None:
+    root = os.getpid() if watched.in_process else watched.group
+    if watched.memory is None or root is None:
+        return None
+    used = watched.meter.exceeds(root, watched.memory)
+    if not used:
+        return None
+    took, limit = format_size(used), format_size(watched.memory)
+    own = ", its worker's own included" if watched.in_process else ""
+    return Failure(FailureClass.OOM, f"took {took} of memory{own}: more than its {limit}")
 
 
 def _controller_began(paths: RunPaths) -> float:

@@ -7,8 +7,10 @@ J/k_B and energies in J; the lattice orders below T_c = 2 / ln(1 + √2) = 2.269
 
 from __future__ import annotations
 
+import pickle
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
@@ -27,6 +29,8 @@ Spins = NDArray[np.int8]
 
 BLOCKS = 10
 """Blocks that each replica's series is cut into for the standard error."""
+SAVE_EVERY = 30.0
+"""Seconds between two checkpoints, where the stage keeps them."""
 
 
 class Ising(TypedDict):
@@ -45,14 +49,25 @@ class Ising(TypedDict):
     """Last spins of each replica: int8, shape (replicas, size, size), as .npy."""
 
 
-@dataclass(frozen=True)
-class Series:
-    """One replica, measured after each sweep: energy and magnetisation per site, shape (sweeps,)."""
+@dataclass
+class Replica:
+    """One simulation on its way: what its next sweep depends on, and what was measured so far."""
 
+    spins: Any
+    """Shape (size²,): int8 for Metropolis, a plain list for Wolff."""
+    rng: Any
     energy: NDArray[np.float64]
+    """Per site after each sweep, shape (sweeps,); so is the magnetisation."""
     magnetisation: NDArray[np.float64]
-    flips: int
-    spins: Spins
+    sweep: int = 0
+    """Sweeps so far, those of the equilibration among them."""
+    clusters: int = 0
+    """Clusters that Wolff's equilibration flipped."""
+    flips: int = 0
+
+
+Sweep = Callable[[Replica], int]
+"""One sweep of a replica; says how many spins flipped in it."""
 
 
 @diel.module(kind="simulation")
@@ -78,16 +93,27 @@ def ising(
     replicas: independent simulations, shared out among the MPI ranks
     seed: with it, results are the same on any number of ranks
 
+    With `checkpoint: true` a task that is interrupted goes on from where it was, with the same result as
+    if it had never stopped.
+
     Heat capacity and susceptibility come from fluctuations: C = N (<e²> - <e>²) / T² and
     χ = N (<m²> - <|m|>²) / T, for N = size² sites. Raises ValueError for an odd size with Metropolis
     and for a temperature or counts outside their bounds.
     """
     _check(temperature, size, sweeps, equilibration, algorithm, replicas)
     rank, ranks = (comm.Get_rank(), comm.Get_size()) if comm is not None else (0, 1)
-    mine = [
-        _simulate(temperature, size, sweeps, equilibration, algorithm, (seed, replica))
-        for replica in range(rank, replicas, ranks)
-    ]
+    sweep = _sweep(algorithm, temperature, size, equilibration)
+    mine: list[Replica] = []
+    numbers = range(rank, replicas, ranks)
+    for number in numbers:
+        start = _restored(context, number) or _start(algorithm, size, sweeps, (seed, number))
+        mine.append(start)
+        if not _simulate(start, sweep, equilibration, size, context, number):
+            break
+    # A rank that stopped must not leave the others waiting for its share.
+    stopped = len(mine) < len(numbers) or any(one.sweep < equilibration + sweeps for one in mine)
+    if any(comm.allgather(stopped)) if comm is not None else stopped:
+        raise diel.Interrupted(f"{sum(one.sweep for one in mine)} sweeps of rank {rank}'s replicas are done")
     shares = comm.gather(mine, root=0) if comm is not None else [mine]
     if shares is None:  # only rank 0 has the result
         return {}  # type: ignore[typeddict-item]
@@ -119,24 +145,63 @@ def _check(
         )
 
 
-def _simulate(
-    temperature: float, size: int, sweeps: int, equilibration: int, algorithm: str, seed: tuple[int, int]
-) -> Series:
-    """One replica, from all spins up."""
-    neighbours = _neighbours(size)
+def _start(algorithm: str, size: int, sweeps: int, seed: tuple[int, int]) -> Replica:
+    """One replica, all spins up."""
     rng = np.random.default_rng(seed)
-    if algorithm == "metropolis":
-        states = _metropolis(temperature, neighbours, equilibration, rng)
-    else:
-        states = _wolff(temperature, neighbours, equilibration, rng)
     energy, magnetisation = np.empty(sweeps), np.empty(sweeps)
-    flips = 0
-    for sweep in range(sweeps):
-        spins, flipped = next(states)
-        flips += flipped
-        energy[sweep] = -np.mean(spins * (spins[neighbours[:, 0]] + spins[neighbours[:, 1]]))
-        magnetisation[sweep] = np.mean(spins)
-    return Series(energy, magnetisation, flips, spins.copy())
+    if algorithm == "metropolis":
+        return Replica(np.ones(size * size, dtype=np.int8), rng, energy, magnetisation)
+    return Replica([1] * (size * size), random.Random(int(rng.integers(2**63))), energy, magnetisation)
+
+
+def _simulate(
+    replica: Replica, sweep: Sweep, equilibration: int, size: int, context: diel.Context, number: int
+) -> bool:
+    """Takes a replica on to its end; False where it was interrupted, with all that it did saved."""
+    neighbours = _neighbours(size)
+    right, below = neighbours[:, 0], neighbours[:, 1]
+    end = equilibration + len(replica.energy)
+    saved = time.monotonic()
+    while replica.sweep < end:
+        flipped = sweep(replica)
+        place = replica.sweep - equilibration
+        replica.sweep += 1
+        if place >= 0:
+            spins = np.asarray(replica.spins, dtype=np.int8)
+            replica.flips += flipped
+            replica.energy[place] = -np.mean(spins * (spins[right] + spins[below]))
+            replica.magnetisation[place] = np.mean(spins)
+        if not context.checkpoint:
+            continue
+        if context.interrupted or time.monotonic() - saved > SAVE_EVERY or replica.sweep == end:
+            _save(replica, context, number)
+            saved = time.monotonic()
+            if context.interrupted:
+                return False
+    return True
+
+
+def _save(replica: Replica, context: diel.Context, number: int) -> None:
+    path = context.checkpoint_dir / f"replica-{number}.pickle"
+    part = path.with_suffix(".part")
+    part.write_bytes(pickle.dumps(replica))
+    part.replace(path)
+
+
+def _restored(context: diel.Context, number: int) -> Replica | None:
+    """A replica where an earlier attempt at this task left it; None where there was none."""
+    path = context.checkpoint_dir / f"replica-{number}.pickle" if context.checkpoint else None
+    if path is None or not path.exists():
+        return None
+    replica: Replica = pickle.loads(path.read_bytes())  # noqa: S301 - from this task's own directory
+    return replica
+
+
+def _sweep(algorithm: str, temperature: float, size: int, equilibration: int) -> Sweep:
+    neighbours = _neighbours(size)
+    if algorithm == "metropolis":
+        return _metropolis(temperature, neighbours)
+    return _wolff(temperature, neighbours, equilibration)
 
 
 def _neighbours(size: int) -> NDArray[np.intp]:
@@ -146,58 +211,52 @@ def _neighbours(size: int) -> NDArray[np.intp]:
     return np.stack([np.roll(sites, shift, axis).ravel() for shift, axis in shifts], axis=1)
 
 
-def _metropolis(
-    temperature: float, neighbours: NDArray[np.intp], equilibration: int, rng: np.random.Generator
-) -> Iterator[tuple[Spins, int]]:
-    """The spins after each sweep, and how many flipped in it.
+def _metropolis(temperature: float, neighbours: NDArray[np.intp]) -> Sweep:
+    """Sweeps that propose to flip each spin once.
 
     The sites of one colour of the checkerboard have no neighbours of their own colour, so they are
     updated at once; flipping costs 2 s h for the sum h of the neighbours.
     """
-    count = len(neighbours)
-    size = round(count**0.5)
+    size = round(len(neighbours) ** 0.5)
     colour = np.add.outer(np.arange(size), np.arange(size)).ravel() % 2
     halves = [(sites, neighbours[sites]) for sites in (np.flatnonzero(colour == c) for c in (0, 1))]
     # by s h = -4, -2, 0, 2, 4
     acceptance = np.exp(np.minimum(0.0, -2.0 / temperature * np.arange(-4, 5, 2)))
-    spins = np.ones(count, dtype=np.int8)
-    sweep = 0
-    while True:
-        flipped = 0
+
+    def sweep(replica: Replica) -> int:
+        spins, flipped = replica.spins, 0
         for sites, around in halves:
             here = spins[sites]
             aligned = here * spins[around].sum(axis=1, dtype=np.int8)
-            flip = rng.random(len(sites)) < acceptance[(aligned + 4) >> 1]
+            flip = replica.rng.random(len(sites)) < acceptance[(aligned + 4) >> 1]
             spins[sites] = np.where(flip, -here, here)
             flipped += int(np.count_nonzero(flip))
-        sweep += 1
-        if sweep > equilibration:
-            yield spins, flipped
+        return flipped
+
+    return sweep
 
 
-def _wolff(
-    temperature: float, neighbours: NDArray[np.intp], equilibration: int, rng: np.random.Generator
-) -> Iterator[tuple[Spins, int]]:
-    """The spins after each sweep, and how many flipped in it.
+def _wolff(temperature: float, neighbours: NDArray[np.intp], equilibration: int) -> Sweep:
+    """Sweeps that flip clusters.
 
     A sweep is a fixed number of clusters: as many as flip size² spins on average, counted during
     equilibration. (To stop once size² spins have flipped would favour states with large clusters.)
     """
-    count = len(neighbours)
-    spins = [1] * count
     around = [tuple(row) for row in neighbours.tolist()]
     join = 1.0 - float(np.exp(-2.0 / temperature))
-    draw = random.Random(int(rng.integers(2**63))).random
-    clusters = 0
-    for _ in range(equilibration):
+
+    def sweep(replica: Replica) -> int:
+        spins, draw = replica.spins, replica.rng.random
+        if replica.sweep >= equilibration:
+            clusters = max(1, round(replica.clusters / equilibration))
+            return sum(_flip_cluster(spins, around, join, draw) for _ in range(clusters))
         flipped = 0
-        while flipped < count:
+        while flipped < len(spins):
             flipped += _flip_cluster(spins, around, join, draw)
-            clusters += 1
-    clusters = max(1, round(clusters / equilibration))
-    while True:
-        flipped = sum(_flip_cluster(spins, around, join, draw) for _ in range(clusters))
-        yield np.array(spins, dtype=np.int8), flipped
+            replica.clusters += 1
+        return flipped
+
+    return sweep
 
 
 def _flip_cluster(spins: list[int], around: list[tuple[int, ...]], join: float, draw: Any) -> int:
@@ -221,10 +280,10 @@ def _flip_cluster(spins: list[int], around: list[tuple[int, ...]], join: float, 
     return size
 
 
-def _average(replicas: list[Series], temperature: float, context: diel.Context) -> Ising:
+def _average(replicas: list[Replica], temperature: float, context: diel.Context) -> Ising:
     energy = np.stack([replica.energy for replica in replicas])
     magnetisation = np.abs(np.stack([replica.magnetisation for replica in replicas]))
-    spins = np.stack([replica.spins for replica in replicas])
+    spins = np.stack([np.asarray(replica.spins, dtype=np.int8) for replica in replicas])
     count = spins.shape[1]
     size = round(count**0.5)
     blocks = np.array([block.mean() for row in energy for block in np.array_split(row, BLOCKS)])

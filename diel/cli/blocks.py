@@ -1,0 +1,162 @@
+"""Blocks as people read them: what is held, why it waits, and how the last ones ended badly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from diel.cli.columns import columns, last_line, paint, printable, shorten, width_of
+from diel.states import RunState
+from diel.status import Status
+from diel.values import format_duration
+
+Block = Mapping[str, Any]
+BAD = ("failed", "oom", "timeout", "node_failed", "preempted", "gone", "cancelled")
+"""How a job may end that nobody at diel asked to end."""
+SHOWN = 8
+"""Blocks that are shown one by one; the rest are counted."""
+SHOWN_BAD = 3
+LEAST = 16
+"""Columns of a terminal that the scheduler's reason gets, before other cells give way to it."""
+WIDE = 300
+
+
+def is_live(block: Block) -> bool:
+    """Whether a block has not ended, as far as its controller knew."""
+    return block["ended"] is None
+
+
+def ended_badly(block: Block) -> bool:
+    """Whether a block ended otherwise than by diel's own wish."""
+    return not is_live(block) and not block["ending"] and block["state"] in BAD
+
+
+def is_hopeless(block: Block) -> bool:
+    """Whether a block waits for what will never be."""
+    if block["state"] != "pending" or not block["reason"]:
+        return False
+    from diel.scheduler.hopeless import is_hopeless  # 20 ms, which the status of a run without blocks saves
+
+    return is_hopeless(block["reason"])
+
+
+def block_lines(
+    status: Status, width: int = WIDE, *, brief: bool = False, show_all: bool = False
+) -> list[str]:
+    """The blocks of a run, what its scheduler says, and what went wrong; in few lines where `brief`."""
+    live = [block for block in status.blocks if is_live(block)]
+    bad = [block for block in status.blocks if ended_badly(block)]
+    lines = _summary(live) if brief else _live(status, live, width, show_all=show_all)
+    lines += _badly_ended(status, bad, width, SHOWN_BAD if not show_all else len(bad), brief=brief)
+    lines += _trouble(status, width)
+    return ["", *lines] if lines else []
+
+
+def _summary(live: Sequence[Block]) -> list[str]:
+    """All blocks that are held, in one line: `blocks: 3 running, 1 pending (Resources)`."""
+    if not live:
+        return []
+    states = Counter(_state(block) for block in live)
+    return [f"blocks: {', '.join(f'{number:,} {state}' for state, number in states.items())}"]
+
+
+def _live(status: Status, live: Sequence[Block], width: int, *, show_all: bool) -> list[str]:
+    ended = len(status.blocks) - len(live)
+    count = paint(f"{ended:,} {'block' if ended == 1 else 'blocks'} ended", dim=True)
+    told = [count] if ended else []
+    if not live:
+        return told
+    shown = live if show_all else sorted(live, key=_rank)[:SHOWN]
+    hidden = [block for block in live if block not in shown]
+    lines = [] if status.alive else [paint("blocks as their controller last knew them:", dim=True)]
+    lines += _table([block for block in live if block in shown], status.now, width)
+    lines += [f"… {len(hidden):,} more {_summary(hidden)[0]}"] if hidden else []
+    return lines + told
+
+
+def _rank(block: Block) -> int:
+    """What a reader wants to see first: what can never run, what runs, what waits."""
+    return 0 if is_hopeless(block) else 2 if block["state"] == "pending" else 1
+
+
+def _table(blocks: Sequence[Block], now: float, width: int) -> list[str]:
+    """A row a block, the scheduler's words last. Cells are left out where the terminal is narrow."""
+    header = ("block", "job", "shape", "nodes", "time", "tasks", "state")
+    rows = [[paint(cell, dim=True) for cell in header], *(_row(block, now) for block in blocks)]
+    for drop in ((), ("nodes",), ("nodes", "shape"), ("nodes", "shape", "job")):
+        kept = [place for place, cell in enumerate(header) if cell not in drop]
+        cut = [[row[place] for place in kept] for row in rows]
+        room = width - sum(max(width_of(row[place]) for row in cut) + 2 for place in range(len(kept) - 1))
+        if room >= LEAST:
+            break
+    words = [cut[0][-1], *(_state_words(block, max(room, 1)) for block in blocks)]
+    return columns([[*row[:-1], word] for row, word in zip(cut, words, strict=True)])
+
+
+def _row(block: Block, now: float) -> list[str]:
+    running = f"{block['running']:,}" if block["running"] else ""
+    nodes = shorten(printable(block["nodes"]), 24)
+    return [block["block"], block["job"] or "…", block["shape"], nodes, _time(block, now), running, ""]
+
+
+def _time(block: Block, now: float) -> str:
+    """How long it waits, or how old it is and how much of it is left."""
+    began = block["began"]
+    if began is None:
+        return f"waits {format_duration(max(0.0, now - block['asked']))}"
+    left = began + block["walltime"] - now
+    age = format_duration(max(0.0, now - began))
+    return f"{age}, {format_duration(left)} left" if left > 0 else age
+
+
+def _state(block: Block) -> str:
+    """Where it is, in the words of a table: a running block that diel gives back is ending."""
+    return "ending" if block["ending"] else str(block["state"])
+
+
+def _state_words(block: Block, room: int) -> str:
+    reason = printable(str(block["reason"]).strip())
+    words = shorten(f"{_state(block)}: {reason}" if reason else _state(block), room)
+    if is_hopeless(block):
+        return paint(words, fg="red", bold=True)
+    return paint(words, fg="blue" if _state(block) == "running" else "yellow")
+
+
+def _badly_ended(status: Status, bad: Sequence[Block], width: int, most: int, *, brief: bool) -> list[str]:
+    """How the last blocks ended that nobody asked to end, each with the last words of its job."""
+    if brief:
+        return [paint(f"{len(bad):,} ended badly", fg="red")] if bad else []
+    lines = [paint(f"{len(bad) - most:,} earlier ones ended badly", dim=True)] if len(bad) > most else []
+    for block in sorted(bad, key=lambda block: block["ended"])[len(bad) - min(most, len(bad)) :]:
+        ago = format_duration(max(0.0, status.now - block["ended"]))
+        named = f"block {block['block']} (job {block['job'] or 'unknown'})"
+        reason = printable(str(block["reason"]).strip())
+        told = f" {block['state']} {ago} ago" + (f": {reason}" if reason else "")
+        lines.append(paint(named, fg="red") + shorten(told, max(width - len(named), 1)))
+        if tail := last_line(block["stderr_tail"]):
+            lines.append(paint(shorten(f"    {tail}", width), dim=True))
+    return lines
+
+
+def _trouble(status: Status, width: int) -> list[str]:
+    """A scheduler that does not answer, and what else went wrong, as long as it matters."""
+    lines = []
+    if status.silent and not status.state.ended:
+        since = "" if status.silent_since is None else f" since {clock(status.silent_since)}"
+        lines.append(f"the scheduler does not answer{since}: {one_line(status.silent)}")
+    if status.trouble and status.state is not RunState.SUCCEEDED:
+        lines.append(f"trouble: {one_line(status.trouble)}")
+    return [paint(shorten(line, width), fg="yellow") for line in lines]
+
+
+def one_line(text: str) -> str:
+    return printable(" ".join(text.split()))
+
+
+def clock(seconds: float) -> str:
+    """A time of today as such, another with its day."""
+    then = datetime.fromtimestamp(seconds).astimezone()
+    today = then.date() == datetime.now(then.tzinfo).date()
+    return then.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")

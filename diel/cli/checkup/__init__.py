@@ -1,0 +1,68 @@
+"""What a machine, or a site, needs to run workflows, checked one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from diel.cli.checkup.finding import Finding as Finding
+from diel.cli.checkup.folder import check_clock, check_runs, check_shared
+from diel.cli.checkup.machine import (
+    CORE,
+    EXTRAS,
+    check_account,
+    check_machine,
+    check_package,
+    check_python,
+    check_site,
+)
+from diel.cli.checkup.network import check_addresses, check_loopback
+from diel.cli.checkup.programs import check_deep, check_dot, check_lammps, check_launcher, check_ranks
+from diel.errors import DielError
+from diel.site import Site, find_site
+
+
+def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
+    """All checks, one after the other; some start a program and take a second."""
+    yield check_python()
+    yield from (check_package(package, "", required=True) for package in CORE)
+    known = None
+    try:
+        known = find_site(site, Path())
+    except DielError as error:
+        yield Finding("site", False, str(error), "correct the site file, or choose another with --site")
+    else:
+        yield check_site(known)
+    yield check_machine()
+    yield check_runs(runs)
+    yield check_clock(runs)
+    yield check_loopback()
+    if known is not None and known.scheduled:
+        yield from _examine_site(known, runs)
+    for extra, packages in EXTRAS.items():
+        yield from (check_package(package, extra, required=False) for package in packages)
+    if known is not None:
+        yield check_launcher(known) if known.scheduled else check_ranks(known)
+    yield check_lammps()
+    yield check_dot()
+    if deep:
+        yield check_deep()
+
+
+def _examine_site(site: Site, runs: Path) -> Iterator[Finding]:
+    """What a site with a scheduler needs besides."""
+    from diel.cli.checkup.scheduler import check_scheduler  # without a scheduler it need not be loaded
+
+    yield check_account(site)
+    yield from check_scheduler(site)
+    yield from check_shared(runs, site)
+    yield check_addresses(site)
+
+
+def try_jobs(
+    site: Site, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
+) -> Iterator[Finding]:
+    """One tiny job in each pool; `wait` in seconds, `tell` gets why they wait."""
+    from diel.cli.checkup.trial import trials  # only on request
+
+    yield from trials(site, pools, runs, wait, tell)

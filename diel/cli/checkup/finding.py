@@ -1,0 +1,22 @@
+"""What one check found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found."""
+
+    name: str
+    ok: bool
+    found: str
+    fix: str = ""
+    """What to do; empty where nothing is wrong."""
+    required: bool = True
+    """Whether no workflow runs without it."""
+
+    def document(self) -> dict[str, Any]:
+        return asdict(self)

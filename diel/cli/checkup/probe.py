@@ -1,0 +1,116 @@
+"""What the trial job of `diel doctor` runs on a node: looks round, and reports back.
+
+    DIEL_DOCTOR_TOKEN=… python probe.py FOLDER POOL PORT ADDRESS,… LAUNCHER PACKAGE,…
+
+Started by its path, with the standard library alone: it must be able to say that diel is not there.
+The report goes into a file of the folder, and over TCP to the doctor, whichever of the two arrives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import platform
+import shutil
+import socket
+import sys
+import time
+
+GPU_VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
+    "GPU_DEVICE_ORDINAL",
+    "SLURM_JOB_GPUS",
+)
+PATIENCE = 5.0
+"""Seconds that each address of the doctor's host is tried."""
+
+
+def main() -> None:
+    """Looks round, and reports."""
+    folder, pool, port, hosts, launcher, packages = sys.argv[1:7]
+    refused: dict[str, str] = {}
+    report: dict[str, object] = {
+        "pool": pool,
+        "host": socket.gethostname(),
+        "python": sys.executable,
+        "version": platform.python_version(),
+        "packages": {name: version_of(name) for name in packages.split(",")},
+        "token": token_file(folder),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": {name: os.environ[name] for name in GPU_VARIABLES if name in os.environ},
+        "launcher": beside(launcher) or shutil.which(launcher),
+        "time": time.time(),
+        "reached": "",
+        "refused": refused,
+    }
+    secret = os.environ.get("DIEL_DOCTOR_TOKEN", "").encode()
+    for host in filter(None, hosts.split(",")):
+        try:
+            send(host, int(port), secret, {**report, "reached": host})
+        except (OSError, ValueError) as error:
+            refused[host] = str(error)
+        else:
+            report["reached"] = host
+            break
+    write(folder, pool, report)
+
+
+def beside(program: str) -> str | None:
+    """A program beside this Python, as pip installs them."""
+    path = os.path.join(os.path.dirname(sys.executable), program)
+    return path if os.access(path, os.X_OK) else None
+
+
+def version_of(package: str) -> str | None:
+    """The version of an installed package; None where it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def token_file(folder: str) -> str:
+    """The digest of the file that the doctor left; empty where it is not to be seen here."""
+    try:
+        with open(os.path.join(folder, "token"), "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return ""
+
+
+def send(host: str, port: int, secret: bytes, report: dict[str, object]) -> None:
+    """Tells the doctor over TCP; the secret itself stays here. Raises OSError where it is not reached."""
+    with socket.create_connection((host, port), timeout=PATIENCE) as link:
+        stream = link.makefile("rwb")
+        challenge = stream.readline(100).strip()
+        body = json.dumps(report).encode()
+        proof = hmac.new(secret, challenge + body, hashlib.sha256).hexdigest().encode()
+        stream.write(proof + b" " + body + b"\n")
+        stream.flush()
+        if stream.readline(10).strip() != b"ok":
+            raise OSError("what listens there is not this doctor")
+
+
+def write(folder: str, pool: str, report: dict[str, object]) -> None:
+    """Leaves the report in the folder, in one step."""
+    path = os.path.join(folder, pool + ".json")
+    try:
+        with open(path + ".part", "w", encoding="utf-8") as file:
+            json.dump(report, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path + ".part", path)
+    except OSError as error:
+        sys.stderr.write("cannot write " + path + ": " + str(error) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""The job scripts that a run on a scheduled site would submit, whole. Nothing is submitted or written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from diel.controller.block_job import block_job, node_script
+from diel.controller.home import choose_home, controller_script
+from diel.paths import RunPaths
+from diel.plan import Plan
+from diel.scheduler import scheduler_named
+from diel.scheduler.inside import Inside
+from diel.scheduler.scheduler import Scheduler
+from diel.submission import job_prefix
+
+POOL = "<the command line of Parsl's worker pool, known when the run has started>"
+
+
+@dataclass(frozen=True)
+class Script:
+    """One file that would be written."""
+
+    file: str
+    """Absolute, as it would be for a run that is called `<workflow>-N`."""
+    about: str
+    shape: str | None
+    """The resource shape of the block; None for a controller."""
+    stages: tuple[str, ...]
+    text: str
+
+    def document(self) -> dict[str, Any]:
+        return {**asdict(self), "stages": list(self.stages)}
+
+
+def scripts_of(plan: Plan, runs: Path) -> list[Script]:
+    """The scripts of a plan; none where the site has no scheduler.
+
+    Raises UsageError where the run cannot live in one allocation as its site says, and SchedulerRefused for a
+    path that no job script can hold.
+    """
+    if not plan.site.scheduled:
+        return []
+    paths = RunPaths((runs / f"{plan.workflow.name}-N").absolute())
+    return [*_controllers(plan, paths), *_blocks(plan, paths)]
+
+
+def _controllers(plan: Plan, paths: RunPaths) -> Iterator[Script]:
+    home = choose_home(plan.site)
+    if home != "login":
+        whole = "the controller and all workers" if home == "inside" else "the controller"
+        about = f"the job of {whole}, for `diel submit`"
+        text = controller_script(plan, paths, home)
+        yield Script(str(paths.controllers / "c1.sh"), about, None, tuple(plan.stages), text)
+
+
+def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
+    """The job and the node script of each shape's block."""
+    scheduler = _scheduler(plan)
+    for number, shape in enumerate(dict.fromkeys(stage.shape for stage in plan.stages.values())):
+        stages = tuple(name for name, stage in plan.stages.items() if stage.shape == shape)
+        stem = f"1-{number}"
+        job = block_job(
+            plan.site, shape, f"{job_prefix(paths)}-{stem}", scheduler.spread, paths.blocks, stem
+        )
+        node = node_script(plan.site, shape, paths.root, stem, POOL, os.environ)
+        about = f"a block of shape {shape.label}, for {', '.join(stages)}"
+        yield Script(str(job.folder / f"{stem}.sh"), about, shape.label, stages, scheduler.script(job))
+        about = f"what {'the first' if shape.nodes else 'each'} node of that block runs"
+        yield Script(str(job.folder / f"{stem}.node.sh"), about, shape.label, stages, node)
+
+
+def _scheduler(plan: Plan) -> Scheduler:
+    """What a controller would ask for blocks: the site's scheduler, or its own within the allocation."""
+    if choose_home(plan.site) == "inside":
+        return Inside(plan.site.scheduler, (), "", 0.0)
+    return scheduler_named(plan.site.scheduler)

@@ -1,0 +1,112 @@
+"""`diel submit`: leaves a run to a controller of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diel.cli.hints import here
+from diel.cli.options import json_option, runs_option, settings_options
+from diel.controller.home import has_come, submit_new
+from diel.controller.start import prepare
+from diel.lease import read_lease
+from diel.paths import RunPaths, runs_dir
+from diel.plan import Plan
+from diel.status import read_status
+from diel.submission import Home, Submission
+
+TAIL = 20
+"""Lines of a controller's log that are shown where it did not come."""
+HOMES = ("login", "job", "inside")
+
+
+@click.command("submit")
+@click.argument("file", type=click.Path(path_type=Path))
+@settings_options
+@runs_option
+@click.option("--site", metavar="NAME", help="Where to run; DIEL_SITE, or what is found here, otherwise.")
+@click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it anew.")
+@click.option("--no-cache", is_flag=True, help="Use no result of an earlier run.")
+@click.option(
+    "--home",
+    type=click.Choice(HOMES),
+    help="Where the controller lives, in place of what the site says: a process here, a job, or one "
+    "allocation that holds the workers as well.",
+)
+@json_option
+def command(
+    file: Path,
+    settings: tuple[str, ...],
+    params_files: tuple[Path, ...],
+    runs: Path | None,
+    site: str | None,
+    begin_at: str | None,
+    no_cache: bool,
+    home: Home | None,
+    as_json: bool,
+) -> int:
+    """Submit a workflow: it goes on when you log off.
+
+    Its controller lives where the site says: as a process of its own on this host, in a small job, or
+    in one allocation together with its workers.
+    """
+    plan = prepare(file, settings, params_files, site)
+    paths, made = submit_new(
+        plan, runs_dir(runs), settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
+    )
+    return tell(paths, plan, made, as_json=as_json)
+
+
+def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int:
+    """Waits for a controller on this host, and says how to follow the run; returns the exit code."""
+    came = made.job is not None or has_come(paths, made)
+    if as_json:
+        click.echo(json.dumps(_document(paths, plan, made)))
+        return 0 if came else 1
+    run, where = paths.run_id, here(paths)
+    if not came:
+        click.echo(f"{run}: its controller did not take it\n{_tail(paths.controller_log)}", err=True)
+        click.echo(
+            f"{paths.controller_log} has all that it said; `diel resume {run}{where}` tries anew", err=True
+        )
+        return 1
+    click.echo(f"{run}: submitted to site '{plan.site.name}', {_whereabouts(paths, made)}")
+    for words, what in (
+        (f"diel status {run}{where}", "how it stands"),
+        (f"diel logs {run} TASK{where}", "what a task printed"),
+        (f"diel cancel {run}{where}", "stop it"),
+    ):
+        click.echo(f"    {words:<32} {what}")
+    return 0
+
+
+def _whereabouts(paths: RunPaths, made: Submission) -> str:
+    if made.job is not None:
+        return f"its controller {'and workers are' if made.home == 'inside' else 'is'} job {made.job}"
+    held = read_lease(paths)
+    return f"its controller is process {made.pid if held is None else held[0].pid} on {made.host}"
+
+
+def _document(paths: RunPaths, plan: Plan, made: Submission) -> dict[str, Any]:
+    return {
+        "run": paths.run_id,
+        "dir": str(paths.root),
+        "site": plan.site.name,
+        "state": read_status(paths).state.value,
+        "home": made.home,
+        "job": made.job,
+        "host": made.host,
+        "pid": made.pid,
+        "log": str(paths.controller_log),
+    }
+
+
+def _tail(log: Path) -> str:
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(f"    {line}" for line in lines[-TAIL:])

@@ -1,0 +1,172 @@
+"""A controller that nobody watches.
+
+    python -m diel.controller RUN_DIR --submission N [--end SECONDS]
+
+Started by `diel submit` and `diel resume`, or by the job that they queued; --end is when its job ends,
+in seconds since the epoch. What it says goes to the run's `logs/controller.log`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+
+from diel.controller.controller import Controller
+from diel.controller.home import job_walltime, margin, persist, queue
+from diel.controller.start import take_over
+from diel.errors import DielError
+from diel.journal.history import History
+from diel.journal.snapshot import read_run
+from diel.paths import RunPaths
+from diel.run_file import read_run_file
+from diel.scheduler import scheduler_named
+from diel.scheduler.inside import END, KEPT, job_id
+from diel.scheduler.scheduler import SchedulerBusy
+from diel.states import RunState
+from diel.submission import Submission, make_submission, refuse_unwanted, withdraw
+
+EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
+AHEAD = 30.0
+"""Seconds before it lets go of its run at which a controller asks for its successor."""
+
+
+def main() -> int:
+    """Takes a run over and drives it; returns the exit code."""
+    options = _options()
+    paths = RunPaths(options.run.absolute())
+    try:
+        wanted = refuse_unwanted(paths, options.submission, read_run(paths).history)
+        cwd = Path(read_run_file(paths).cwd)
+        os.chdir(cwd if cwd.is_dir() else paths.root)
+        if wanted.home == "inside" and options.end is not None:
+            os.environ[END] = str(options.end)
+        controller = take_over(paths)
+        say(f"{paths.run_id}: process {os.getpid()} on {socket.gethostname()}, submission {wanted.number}")
+        state = _drive(controller, wanted, options.end)
+    except DielError as error:
+        say(f"error: {error}")
+        return error.exit_code
+    say(f"{paths.run_id} {state}")
+    return EXIT_CODES[state]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m diel.controller")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--submission", type=int, required=True)
+    parser.add_argument("--end", type=float)
+    return parser.parse_args()
+
+
+def say(message: str) -> None:
+    """A line of the controller's log."""
+    print(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {message}", flush=True)  # noqa: T201 - its log
+
+
+def _drive(controller: Controller, wanted: Submission, end: float | None) -> RunState:
+    """Drives a run until it is over, a signal asks for an end, or the job's walltime is nearly over."""
+    watch = Watch()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, watch.interrupt)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    until = None
+    succession = None
+    if end is not None and wanted.home == "inside":
+        until = end - KEPT / 2
+    elif end is not None:
+        walltime = job_walltime(controller.plan, wanted.home)
+        until = end - margin(walltime, controller.plan.site.grace)
+        succession = watch.succession = Succession(controller, wanted, until - AHEAD, end)
+    try:
+        state = controller.drive(watch, until)
+    except KeyboardInterrupt:
+        state = controller.history.state  # what it wrote when it let go
+        state = state if state.ended else RunState.INTERRUPTED
+    if succession is not None:
+        succession.settle(needed=state is RunState.INTERRUPTED)
+    return state
+
+
+class Watch:
+    """What the controller calls, many times a second: where a signal and the walltime take effect."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        """Whether a signal asked for an end."""
+        self.succession: Succession | None = None
+        self._told: set[tuple[str, int]] = set()
+        self._raised = False
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Notes a signal; the second one leaves at once."""
+        if self.asked:
+            os._exit(130)
+        self.asked = True
+
+    def __call__(self, history: History) -> None:
+        if self.asked and not self._raised and history.ended is None:
+            self._raised = True
+            raise KeyboardInterrupt
+        if self.succession is not None and history.ended is None:
+            self.succession.look()
+        if len(history.failures) != len(self._told):
+            for key in history.failures.keys() - self._told:
+                say(f"{key[0]}/{key[1]} failed: {history.failures[key].get('message', '')}")
+            self._told = set(history.failures)
+
+
+class Succession:
+    """The next controller of a run: asked for before this one's job ends, in a thread of its own."""
+
+    def __init__(self, controller: Controller, wanted: Submission, due: float, end: float) -> None:
+        """`due` and `end` are seconds since the epoch: when to ask, and when this job ends."""
+        self._controller = controller
+        self._home = wanted.home
+        self._due = due
+        self._end = end
+        self._thread: threading.Thread | None = None
+        self._next: Submission | None = None
+
+    def look(self) -> None:
+        """Asks for the successor once it is time."""
+        if self._thread is None and time.time() >= self._due:
+            self._thread = threading.Thread(target=self._ask, daemon=True)
+            self._thread.start()
+
+    def _ask(self) -> None:
+        paths, plan = self._controller.paths, self._controller.plan
+        made = None
+        try:
+            made = make_submission(paths, self._home, successor=True)
+            patience = max(0.0, self._end - time.time())
+            self._next = queue(paths, plan, made, after=job_id(), patience=patience)
+            say(f"{paths.run_id}: its next controller is job {self._next.job}")
+        except DielError as error:
+            if made is not None:
+                withdraw(paths, made)
+            say(f"{paths.run_id}: its next controller cannot be had, `diel resume` goes on with it: {error}")
+
+    def settle(self, *, needed: bool) -> None:
+        """Waits until the successor is queued, or takes it back where the run does not need it."""
+        if self._thread is not None:
+            self._thread.join(max(1.0, self._end - time.time()))
+        if not needed and self._next is not None and self._next.job is not None:
+            job = self._next.job
+            scheduler = scheduler_named(self._controller.plan.site.scheduler)
+            try:
+                persist(lambda: scheduler.cancel([job]), max(1.0, self._end - time.time()))
+            except SchedulerBusy as error:
+                say(f"job {job} is no longer needed and cannot be taken back: {error}")
+            withdraw(self._controller.paths, self._next)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

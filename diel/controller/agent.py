@@ -1,0 +1,204 @@
+"""The agent: talks to the scheduler in a thread of its own, for a busy one may take long to answer.
+
+It asks one batched question a poll, and asks less often while the scheduler does not answer. What it
+learns it tells as news, which the controller's one thread takes in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from diel.executors.workers import Load
+from diel.scheduler.job import JobState, JobStatus
+from diel.scheduler.scheduler import Scheduler, SchedulerBusy
+
+LONGEST_WAIT = 60.0
+"""Seconds between two questions to a scheduler that does not answer."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A block was queued as a job."""
+
+    block: str
+    job: str
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The scheduler refuses a block, or it could not be asked for."""
+
+    block: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Silent:
+    """The scheduler does not answer; an empty message: it answers again."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Heard:
+    """An answer to a question that was put at `since` (monotonic seconds)."""
+
+    since: float
+    jobs: Mapping[str, JobStatus]
+
+
+@dataclass(frozen=True)
+class Loads:
+    """What the connected blocks have to do, by shape and number."""
+
+    blocks: Mapping[str, Mapping[str, Load]]
+
+
+News = Asked | Refused | Silent | Heard | Loads
+
+
+class Agent:
+    """A thread, its orders, and its news."""
+
+    def __init__(
+        self, scheduler: Scheduler, poll: float, loads: Callable[[], Mapping[str, Mapping[str, Load]]]
+    ) -> None:
+        self._scheduler = scheduler
+        self._poll = poll
+        self._loads = loads
+        self._orders: deque[tuple[str, Callable[[], None]]] = deque()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopped = self._busy = False
+        self._failures = 0
+        self._missing: set[str] = set()
+        self._jobs: frozenset[str] = frozenset()
+        self._next = 0.0
+        self.news: SimpleQueue[News] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="diel-agent", daemon=True)
+        self._thread.start()
+
+    def ask(self, block: str, grow: Callable[[], str]) -> None:
+        """Asks for a block; `grow` returns the job's id."""
+
+        def order() -> None:
+            try:
+                job = grow()
+            except SchedulerBusy:
+                raise
+            except Exception as error:  # whatever it is, the agent goes on
+                self.news.put(Refused(block, str(error) or type(error).__name__))
+            else:
+                self._jobs |= {job}
+                self.news.put(Asked(block, job))
+                self._next = 0.0
+
+        self._order(order, block)
+
+    def end(self, jobs: list[str]) -> None:
+        """Ends jobs."""
+        self._order(lambda: self._scheduler.cancel(jobs))
+        self.look_now()
+
+    def unask(self) -> set[str]:
+        """Takes back what was not yet asked for; returns these blocks."""
+        with self._lock:
+            first = [self._orders[0]] if self._orders and self._busy else []
+            asks = {name for name, _ in self._orders if name} - {name for name, _ in first}
+            self._orders = deque(one for one in self._orders if one[0] not in asks)
+        return asks
+
+    def watch(self, jobs: frozenset[str]) -> None:
+        """Which jobs to ask about."""
+        self._jobs = jobs
+
+    def do(self, order: Callable[[], None]) -> None:
+        """Does something in the agent's thread, again and again until the scheduler answers."""
+        self._order(order)
+
+    def look_now(self) -> None:
+        """Asks without waiting for the next poll."""
+        self._next = 0.0
+        self._wake.set()
+
+    def stop(self, patience: float) -> None:
+        """Carries out what was ordered, within so many seconds, and ends."""
+        end = time.monotonic() + patience
+        while self._orders and time.monotonic() < end:
+            time.sleep(0.02)
+        self._stopped = True
+        self._wake.set()
+        self._thread.join(max(0.0, end - time.monotonic()))
+
+    def drain(self) -> list[News]:
+        """The news since the last time."""
+        found: list[News] = []
+        try:
+            while True:
+                found.append(self.news.get_nowait())
+        except Empty:
+            return found
+
+    def _order(self, order: Callable[[], None], block: str = "") -> None:
+        with self._lock:
+            self._orders.append((block, order))
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            self._wake.wait(max(0.0, self._next - time.monotonic()))
+            self._wake.clear()
+            try:
+                self._carry_out()
+                if self._jobs and time.monotonic() >= self._next:
+                    self._look()
+                elif not self._jobs:
+                    self._next = time.monotonic() + self._poll
+                self._failures = 0
+            except SchedulerBusy as error:
+                self._wait_longer(str(error))
+
+    def _carry_out(self) -> None:
+        while not self._stopped:
+            with self._lock:
+                if not self._orders:
+                    return
+                order = self._orders[0][1]
+                self._busy = True
+            try:
+                order()
+            except SchedulerBusy:
+                raise  # it stays first in line
+            except Exception as error:  # whatever it is, the agent goes on
+                self.news.put(Silent(str(error)))
+            finally:
+                self._busy = False
+            with self._lock:
+                self._orders.popleft()
+
+    def _look(self) -> None:
+        since = time.monotonic()
+        asked = self._jobs
+        answer = dict(self._scheduler.query(sorted(asked)))
+        missing = asked - answer.keys()
+        # A job just queued may not be known yet: gone is who is missing twice.
+        answer.update({job: JobStatus(JobState.GONE) for job in missing & self._missing})
+        self._missing = set(missing)
+        if self._failures:
+            self.news.put(Silent(""))
+        self.news.put(Heard(since, answer))
+        self._next = since + self._poll
+        with contextlib.suppress(Exception):  # Parsl may be on its way down
+            self.news.put(Loads(self._loads()))
+
+    def _wait_longer(self, message: str) -> None:
+        self._failures += 1
+        self._next = time.monotonic() + min(LONGEST_WAIT, self._poll * 2 ** min(self._failures - 1, 10))
+        self._wake.clear()
+        self.news.put(Silent(message))

@@ -1,0 +1,89 @@
+"""A block: one allocation of a scheduler, as its controller knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from diel.scheduler.job import JobState
+from diel.site import Shape
+from diel.states import FailureClass
+
+BLAME = {
+    JobState.TIMEOUT: FailureClass.WALLTIME,
+    JobState.OOM: FailureClass.OOM,
+    JobState.PREEMPTED: FailureClass.PREEMPTED,
+}
+"""Why the tasks of a block ended with it; any other end is its nodes'."""
+
+
+@dataclass
+class Block:
+    """One allocation. Times are seconds since the epoch."""
+
+    name: str
+    """Epoch of the controller that asked for it, and a number: `1-0`."""
+    shape: Shape
+    slots: int
+    """Tasks that run in it side by side."""
+    walltime: float
+    asked: float
+    number: str = ""
+    """Parsl's name of it, within the executor of its shape."""
+    job: str = ""
+    """The scheduler's id; empty until it gave one."""
+    state: JobState = JobState.PENDING
+    reason: str = ""
+    nodes: str = ""
+    began: float | None = None
+    ended: float | None = None
+    connected: bool = False
+    """Whether any of its nodes ever was."""
+    connected_since: float = 0.0
+    """Monotonic seconds."""
+    ending: bool = False
+    """Whether diel has asked for its end."""
+    adopted: bool = False
+    """Whether it is an earlier controller's: it gets no more tasks."""
+    stderr_tail: str = ""
+    idle: float = 0.0
+    """Seconds for which it had nothing to do."""
+    bundles: int = 0
+    stuck_since: float | None = None
+
+    @property
+    def live(self) -> bool:
+        return not self.state.ended
+
+    def takes_tasks(self, now: float, drain: float) -> bool:
+        """Whether it can be given tasks, now or once it has begun."""
+        fresh = self.began is None or now < self.began + drain
+        return self.live and not self.ending and not self.adopted and fresh
+
+    @property
+    def blame(self) -> FailureClass:
+        return BLAME.get(self.state, FailureClass.NODE)
+
+    @property
+    def told(self) -> str:
+        """How it ended, in a message's words."""
+        reason = f" ({self.reason})" if self.reason and self.reason.lower() != self.state else ""
+        return f"its block {self.name} (job {self.job or 'unknown'}) ended: {self.state}{reason}"
+
+    def record(self) -> dict[str, Any]:
+        """What the journal keeps of it."""
+        return {
+            "block": self.name,
+            "job": self.job,
+            "pool": self.shape.pool,
+            "shape": self.shape.label,
+            "state": self.state.value,
+            "reason": self.reason,
+            "nodes": self.nodes,
+            "walltime": self.walltime,
+            "asked": self.asked,
+            "began": self.began,
+            "ended": self.ended,
+            "ending": self.ending,
+            "stderr_tail": self.stderr_tail,
+        }

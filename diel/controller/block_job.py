@@ -1,0 +1,88 @@
+"""The job of a block: what the scheduler is asked for, and what each of its nodes runs. Pure."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from diel.scheduler.job import Job
+from diel.site import Pool, Shape, Site, cores_of
+
+CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
+"""Variables of the controller that its workers get: the programs and libraries that it found."""
+
+
+def slack(walltime: float) -> float:
+    """Seconds of a block that its start may take: a task as long as the block is given to a fresh one."""
+    return max(2.0, min(30.0, 0.05 * walltime))
+
+
+def drain_after(shape: Shape, walltime: float, grace: float) -> float:
+    """Age of a block, in seconds, from which on it could not finish a task of this shape."""
+    wanted = shape.walltime or grace
+    return max(slack(walltime), walltime - wanted)
+
+
+def block_job(
+    site: Site,
+    shape: Shape,
+    name: str,
+    spread: tuple[str, ...],
+    folder: Path,
+    stem: str,
+    exclude: Iterable[str] = (),
+) -> Job:
+    """The job that holds a block; its nodes run `STEM.node.sh` in `folder`."""
+    pool: Pool = site.pools[shape.pool]
+    nodes = shape.block_nodes(pool)
+    node = ("/bin/sh", str(folder / f"{stem}.node.sh"))
+    words = node if shape.nodes else (*_filled(site.spread or spread, nodes), *node)
+    return Job(
+        name=name,
+        command=" ".join(word if word.startswith("$") else shlex.quote(word) for word in words),
+        folder=folder,
+        stdout=folder / f"{stem}.out",
+        stderr=folder / f"{stem}.err",
+        nodes=nodes,
+        cores=cores_of(pool),
+        walltime=shape.block_walltime(pool, site.grace),
+        gpus=pool.gpus if shape.gpus else 0,
+        memory=pool.memory or 0,
+        queue=pool.queue,
+        account=pool.account or site.account,
+        options=(*site.options, *pool.options),
+        setup=(*site.setup, *pool.setup),
+        exclude=tuple(exclude),
+    )
+
+
+def _filled(words: tuple[str, ...], nodes: int) -> tuple[str, ...]:
+    return tuple(word.replace("{nodes}", str(nodes)) for word in words)
+
+
+def node_script(
+    site: Site, shape: Shape, run_dir: Path, block: str, command: str, env: Mapping[str, str]
+) -> str:
+    """What one node of a block runs: Parsl's worker pool, under a keeper that clears the node."""
+    pool = site.pools[shape.pool]
+    walltime = shape.block_walltime(pool, site.grace)
+    set_ = {
+        **{name: env[name] for name in CARRIED if env.get(name)},
+        "DIEL_RUN_DIR": str(run_dir),
+        "DIEL_BLOCK": block,
+        "DIEL_BLOCK_WALLTIME": f"{walltime:.0f}",
+        "DIEL_GRACE": f"{site.grace:g}",
+        "DIEL_GPU_VARIABLES": ",".join(pool.gpu_variables),
+    }
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            *(f"export {name}={shlex.quote(value)}" for name, value in set_.items()),
+            "export DIEL_BLOCK_END=$(( $(date +%s) + DIEL_BLOCK_WALLTIME ))",
+            f"cd {shlex.quote(str(run_dir))} || exit 1",
+            f"exec {shlex.quote(sys.executable)} -m diel.executors.node {command}",
+            "",
+        ]
+    )

@@ -1,0 +1,470 @@
+"""A scheduler's blocks as a backend: grown for ready tasks, given back when idle.
+
+One thread, the controller's, decides; the agent asks the scheduler. Each resource shape has workers of
+its own, in blocks of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from diel.controller.agent import Agent, Asked, Heard, Loads, Refused, Silent
+from diel.controller.block import Block
+from diel.controller.block_job import block_job, drain_after, node_script
+from diel.controller.ledger import Ledger
+from diel.errors import DielError
+from diel.executors.workers import Load, Workers
+from diel.plan import Plan
+from diel.scheduler.job import JobState, JobStatus
+from diel.scheduler.scheduler import Scheduler
+from diel.site import Pool, Shape
+from diel.submission import job_prefix
+from diel.worker.bundle import Bundle
+
+if TYPE_CHECKING:
+    from diel.executors.parsl import BlockEngine
+
+WAITED = 5.0
+"""Seconds that a bundle waits for a worker before another block is worth asking for."""
+WORTH = 60.0
+"""Seconds of work for all workers of a shape that make another block worth asking for."""
+ORPHAN = 600.0
+"""Seconds that nodes go on without their controller where tasks do not say how long they take."""
+BARREN = 3
+"""Blocks in a row that end before any of their nodes was heard of: then something is wrong."""
+REFUSALS = 3
+REFUSED_WAIT = 5.0
+"""Seconds before a refused block is asked for again; doubles."""
+STUCK = 30.0
+"""Seconds that a block may have bundles and no worker at a task, before it is given back."""
+END_PATIENCE = 45.0
+"""Seconds that the jobs of a run may take to end with it."""
+TAIL = 2048
+"""Bytes of a block's standard error that the journal keeps."""
+
+
+class Blocks:
+    """The blocks of one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        epoch: int,
+        scheduler: Scheduler,
+        lost: Callable[[Block], None],
+        busy: Callable[[], set[str]],
+    ) -> None:
+        """`lost` is told of each block that ended; `busy` tells in which blocks tasks are known to run."""
+        self._plan = plan
+        self._ledger = ledger
+        self._paths = ledger.paths
+        self._epoch = epoch
+        self._scheduler = scheduler
+        self._lost = lost
+        self._busy = busy
+        self._engine: BlockEngine | None = None
+        self._agent = Agent(scheduler, plan.site.poll, self._loads)
+        self._out: dict[str, dict[int, float]] = {}
+        """Bundles that are out, by shape: when each was handed out (monotonic seconds)."""
+        self._where: dict[int, str] = {}
+        self._shapes: dict[str, Shape] = {}
+        self._refused_room: set[str] = set()
+        self._barren: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}
+        self._not_before: dict[str, float] = {}
+        self._count = 0
+        self._current: Block | None = None
+        self._job = ""
+        self.excluded: set[str] = set()
+        """Nodes that no further block is to have."""
+        self.backlog: Mapping[str, float] = {}
+        """Seconds of work that waits, by shape, as far as it is known."""
+        self.blocks: dict[str, Block] = {}
+        self.silent = ""
+        """Why the scheduler does not answer; empty where it does."""
+        self.heard = 0.0
+        """When the last answered question was put (monotonic seconds)."""
+
+    # --- what the dispatcher asks -----------------------------------------------------------------
+
+    def line(self, shape: Shape) -> str:
+        return shape.label
+
+    def bundles(self, shape: Shape) -> bool:
+        return not shape.nodes
+
+    def width(self, shape: Shape) -> int:
+        pool = self._pool(shape)
+        return shape.slots(pool) * pool.blocks
+
+    def has_room(self, shape: Shape, cores: int) -> bool:
+        """Twice what running workers can take, and once what those of waiting blocks will.
+
+        Without any block there is room for one: it is asked for once there is work for it.
+        """
+        now = time.time()
+        usable = [block for block in self._of(shape) if block.takes_tasks(now, self._drain(shape))]
+        room = sum(block.slots * (2 if block.connected else 1) for block in usable)
+        fits = len(self._out.get(shape.label, ())) < (room or shape.slots(self._pool(shape)))
+        if not fits:
+            self._refused_room.add(shape.label)
+        return fits
+
+    def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
+        label = shape.label
+        engine = self._start()
+        if not engine.is_open(label):
+            engine.open(label, self._workers(shape))
+            self._shapes[label] = shape
+        self._out.setdefault(label, {})[bundle.number] = time.monotonic()
+        self._where[bundle.number] = label
+        future = engine.submit(label, bundle, cores)
+        if not self._usable(shape):
+            self._grow(shape)
+        return future
+
+    def ended(self, number: int) -> None:
+        label = self._where.pop(number, None)
+        if label is not None:
+            self._out[label].pop(number, None)
+
+    # --- Parsl ------------------------------------------------------------------------------------
+
+    def _start(self) -> BlockEngine:
+        if self._engine is None:
+            from diel.executors.parsl import BlockEngine  # slow: not where all is cached
+
+            self._paths.blocks.mkdir(parents=True, exist_ok=True)
+            self._engine = BlockEngine(self._paths.logs, addresses(self._plan.site.address), self._ask)
+        return self._engine
+
+    def _workers(self, shape: Shape) -> Workers:
+        site, pool = self._plan.site, self._pool(shape)
+        walltime = shape.block_walltime(pool, site.grace)
+        slots = shape.workers(pool)
+        each = shape.gpus
+        gpus = (
+            tuple(",".join(str(slot * each + i) for i in range(each)) for slot in range(slots))
+            if each
+            else ()
+        )
+        return Workers(
+            slots=slots,
+            mpi_nodes=shape.nodes,
+            gpus=() if shape.nodes else gpus,
+            drain=round(self._drain(shape)),
+            silence=max(2, round(site.silence)),
+            orphan=round(min(walltime, shape.walltime or ORPHAN)),
+        )
+
+    def _loads(self) -> Mapping[str, Mapping[str, Load]]:
+        """Asks Parsl what its blocks have to do; called in the agent's thread."""
+        if self._engine is None:
+            return {}
+        return {label: self._engine.loads(label) for label in list(self._shapes)}
+
+    def _ask(self, label: str, number: str, command: str) -> str:
+        """Asks the scheduler for the block that is being grown; called by Parsl in the agent's thread."""
+        block = self._current
+        assert block is not None
+        folder, stem = self._paths.blocks, block.name
+        name = f"{job_prefix(self._paths)}-{stem}"
+        spread = self._scheduler.spread
+        job = block_job(self._plan.site, block.shape, name, spread, folder, stem, sorted(self.excluded))
+        root = self._paths.root
+        node = node_script(self._plan.site, block.shape, root, stem, command, os.environ)
+        script = folder / f"{stem}.sh"
+        (folder / f"{stem}.node.sh").write_text(node, encoding="utf-8", errors="surrogateescape")
+        script.write_text(self._scheduler.script(job), encoding="utf-8", errors="surrogateescape")
+        block.number = number
+        self._job = self._scheduler.submit(script)
+        return self._job
+
+    # --- growing and shrinking --------------------------------------------------------------------
+
+    def _pool(self, shape: Shape) -> Pool:
+        return self._plan.site.pools[shape.pool]
+
+    def _drain(self, shape: Shape) -> float:
+        grace = self._plan.site.grace
+        return drain_after(shape, shape.block_walltime(self._pool(shape), grace), grace)
+
+    def _of(self, shape: Shape) -> list[Block]:
+        return [block for block in self.blocks.values() if block.shape == shape and block.live]
+
+    def _usable(self, shape: Shape) -> list[Block]:
+        now = time.time()
+        return [block for block in self._of(shape) if block.takes_tasks(now, self._drain(shape))]
+
+    def _grow(self, shape: Shape) -> None:
+        """Asks for one more block of a shape, where its pool allows it."""
+        label, pool = shape.label, self._pool(shape)
+        held = [block for block in self.blocks.values() if block.shape.pool == shape.pool and block.live]
+        if len(held) >= pool.blocks or time.monotonic() < self._not_before.get(label, 0.0):
+            return
+        name = f"{self._epoch}-{self._count}"
+        self._count += 1
+        walltime = shape.block_walltime(pool, self._plan.site.grace)
+        block = Block(name, shape, shape.slots(pool), walltime, time.time())
+        self.blocks[name] = block
+        engine = self._start()
+
+        def grow() -> str:
+            self._current, self._job = block, ""
+            engine.grow(label)
+            if not self._job:
+                raise DielError("Parsl did not ask for the block")
+            return self._job
+
+        self._agent.ask(name, grow)
+
+    def tend(self, quiet: float, running: bool) -> bool:
+        self._take_news()
+        for shape in list(self._shapes.values()):
+            if self._wants_block(shape):
+                self._grow(shape)
+        self._refused_room.clear()
+        busy = self._busy()
+        self._end([block for block in self.blocks.values() if self._is_spare(block, busy)])
+        return False
+
+    def _is_spare(self, block: Block, busy: set[str]) -> bool:
+        if block.adopted:
+            return block.name not in busy
+        return self._is_idle(block) or self._is_stuck(block, busy)
+
+    def _take_news(self) -> None:
+        for news in self._agent.drain():
+            if isinstance(news, Asked):
+                self._note_asked(news)
+            elif isinstance(news, Refused):
+                self._note_refused(news)
+            elif isinstance(news, Heard):
+                self._note_heard(news)
+            elif isinstance(news, Loads):
+                self._note_loads(news)
+            else:
+                self._note_silent(news)
+        self._agent.watch(frozenset(block.job for block in self.blocks.values() if block.live and block.job))
+
+    def _wants_block(self, shape: Shape) -> bool:
+        """Whether another block would be of use for tasks that are ready now."""
+        out = self._out.get(shape.label, {})
+        usable = self._usable(shape)
+        if not out or not usable:
+            return bool(out)
+        slots = sum(block.slots for block in usable)
+        more = shape.label in self._refused_room
+        if len(out) <= slots and not more:
+            return False
+        if not all(block.connected for block in usable):
+            return bool(shape.walltime) and more  # it is said how long they take: ask for all at once
+        waiting = sorted(out.values())[slots:]
+        since = max(block.connected_since for block in usable)
+        waited = bool(waiting) and time.monotonic() - max(since, waiting[0]) > WAITED
+        return waited or (more and self.backlog.get(shape.label, 0.0) / slots > WORTH)
+
+    def _is_idle(self, block: Block) -> bool:
+        """Whether a block is of no more use: nothing in it, nothing for it, and that for a while."""
+        if not block.live or block.ending or block.adopted or not block.job:
+            return False
+        out = len(self._out.get(block.shape.label, ()))
+        others = sum(other.slots for other in self._usable(block.shape) if other is not block)
+        if out > others or (block.connected and block.bundles):
+            return False
+        pool = self._pool(block.shape)
+        patience = 0.0 if self._is_wanted_elsewhere(block) else pool.idle
+        if block.connected:
+            return block.idle > patience
+        return out == 0 and time.time() - block.asked > max(patience, pool.idle)
+
+    def _is_wanted_elsewhere(self, block: Block) -> bool:
+        """Whether tasks of another shape wait for this block's place in its pool."""
+        pool = block.shape.pool
+        rivals = (shape for shape in self._shapes.values() if shape.pool == pool and shape != block.shape)
+        return any(self._out.get(shape.label) and not self._usable(shape) for shape in rivals)
+
+    def _is_stuck(self, block: Block, busy: set[str]) -> bool:
+        """Whether a block has bundles and does nothing: a killed worker can take its node's queue along."""
+        if not block.live or block.ending or block.adopted or not block.connected or not block.bundles:
+            block.stuck_since = None
+            return False
+        now = time.monotonic()
+        if block.name in busy or block.stuck_since is None:
+            block.stuck_since = now
+        return now - block.stuck_since > STUCK
+
+    def _end(self, blocks: Iterable[Block]) -> None:
+        """Gives blocks back."""
+        ending = [block for block in blocks if block.live and not block.ending]
+        for block in ending:
+            block.ending = True
+            self._write(block)
+            label, number = block.shape.label, block.number
+            if self._engine is not None and block.connected and not block.adopted:
+                self._agent.do(partial(self._engine.hold, label, number))
+        if jobs := [block.job for block in ending if block.job]:
+            self._agent.end(jobs)
+
+    # --- news -------------------------------------------------------------------------------------
+
+    def _write(self, block: Block) -> None:
+        self._ledger.append("block", **block.record())
+
+    def _note_asked(self, news: Asked) -> None:
+        block = self.blocks[news.block]
+        block.job = news.job
+        self._refusals.pop(block.shape.label, None)
+        self._write(block)
+        if block.ending:
+            self._agent.end([block.job])
+
+    def _note_refused(self, news: Refused) -> None:
+        block = self.blocks.pop(news.block)
+        label = block.shape.label
+        count = self._refusals[label] = self._refusals.get(label, 0) + 1
+        if count >= REFUSALS:
+            raise DielError(
+                f"the scheduler refuses blocks of pool '{block.shape.pool}': {news.message}\n"
+                f"correct the site file, or choose another site; `diel doctor --site {self._plan.site.name}` "
+                "checks it"
+            )
+        self._not_before[label] = time.monotonic() + REFUSED_WAIT * 2 ** (count - 1)
+        self._ledger.append("trouble", message=f"a block was refused: {news.message}")
+
+    def _note_silent(self, news: Silent) -> None:
+        if news.message != self.silent:
+            self.silent = news.message
+            self._ledger.append("scheduler", message=news.message)
+
+    def _note_heard(self, news: Heard) -> None:
+        self._note_silent(Silent(""))
+        self.heard = news.since
+        by_job = {block.job: block for block in self.blocks.values() if block.live and block.job}
+        for job, status in news.jobs.items():
+            if job in by_job:
+                self._note_status(by_job[job], status)
+
+    def _note_status(self, block: Block, status: JobStatus) -> None:
+        before = (block.state, block.reason, block.nodes)
+        block.state = status.state
+        block.reason = status.reason
+        block.nodes = status.nodes or block.nodes
+        if status.state == JobState.RUNNING and block.began is None:
+            block.began = time.time()
+        if status.state.ended:
+            block.ended = time.time()
+            block.stderr_tail = tail_of(self._paths.blocks / f"{block.name}.err")
+        if before != (block.state, block.reason, block.nodes):
+            self._write(block)
+        if status.state.ended:
+            self._note_end(block)
+
+    def _note_end(self, block: Block) -> None:
+        self._lost(block)
+        pool = block.shape.pool
+        if block.connected or block.ending or block.adopted or block.state == JobState.PREEMPTED:
+            self._barren[pool] = 0
+            return
+        self._barren[pool] = self._barren.get(pool, 0) + 1
+        if self._barren[pool] >= BARREN:
+            said = block.stderr_tail.strip() or "nothing"
+            raise DielError(
+                f"{BARREN} blocks of pool '{pool}' ended before any worker was heard of; the last was "
+                f"{block.state}{f' ({block.reason})' if block.reason else ''} and said: {said}\n"
+                f"see {self._paths.blocks}, and `diel doctor --site {self._plan.site.name} --job`"
+            )
+
+    def _note_loads(self, news: Loads) -> None:
+        for block in self.blocks.values():
+            load = news.blocks.get(block.shape.label, {}).get(block.number)
+            if block.adopted or not block.live:
+                continue
+            if load is not None:
+                if not block.connected:
+                    block.connected, block.connected_since = True, time.monotonic()
+                    block.began = block.began or time.time()
+                block.bundles, block.idle = load.bundles, load.idle
+            elif block.connected:
+                block.bundles = 0
+
+    def look_now(self) -> None:
+        """Asks the scheduler without waiting for the next poll."""
+        self._agent.look_now()
+
+    # --- another controller's blocks -----------------------------------------------------------------
+
+    def adopt(self, block: Block) -> None:
+        """Watches a block that an earlier controller asked for: what runs there may end."""
+        self.blocks[block.name] = block
+
+    def end_unknown(self) -> None:
+        """Ends jobs of the run that were queued and never written down: their controller was killed then."""
+        prefix = f"{job_prefix(self._paths)}-"
+
+        def order() -> None:
+            known = {block.job for block in self.blocks.values()}
+            own = (f"{prefix}c", f"{prefix}{self._epoch}-")
+            found = self._scheduler.find(prefix)
+            if jobs := [job for name, job in found.items() if not name.startswith(own) and job not in known]:
+                self._scheduler.cancel(jobs)
+
+        self._agent.do(order)
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def detach(self) -> None:
+        """Lets go: what runs in blocks goes on, for the next controller to adopt."""
+        self._agent.stop(1.0)
+        if self._engine is not None:
+            self._engine.stop()
+
+    def stop(self) -> None:
+        """Ends all blocks, and waits until the scheduler says that they are gone."""
+        for name in self._agent.unask():
+            del self.blocks[name]
+        self._end(list(self.blocks.values()))
+        end = time.monotonic() + END_PATIENCE
+        while any(block.live for block in self.blocks.values()) and time.monotonic() < end:
+            with contextlib.suppress(DielError):
+                self._take_news()
+            self._end([block for block in self.blocks.values() if block.job])
+            self._agent.look_now()
+            time.sleep(0.2)
+        self._agent.stop(1.0)
+        if self._engine is not None:
+            self._engine.stop()
+
+
+def addresses(wanted: str | None) -> tuple[str, ...]:
+    """Addresses of this host that nodes may reach: one interface's, one as given, or all but loopback's."""
+    known = {
+        name: [one.address for one in found if one.family == socket.AF_INET]
+        for name, found in psutil.net_if_addrs().items()
+    }
+    if wanted is not None:
+        return tuple(known.get(wanted) or (wanted,))
+    found = [address for each in known.values() for address in each if not address.startswith("127.")]
+    return tuple(found) or ("127.0.0.1",)
+
+
+def tail_of(path: Path) -> str:
+    """The end of a file that may not be there."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,275 @@
+"""Where a controller that nobody watches lives: on its own on this host, in a small job, or in an
+allocation that holds its workers as well.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from diel.controller.block_job import CARRIED
+from diel.controller.start import create
+from diel.errors import DielError, UsageError
+from diel.lease import newest_epoch, read_lease, refuse_driven
+from diel.paths import RunPaths
+from diel.plan import Plan
+from diel.run_file import read_run_file
+from diel.scheduler import scheduler_named
+from diel.scheduler.job import Job
+from diel.scheduler.scheduler import SchedulerBusy
+from diel.site import Pool, Site, cores_of
+from diel.submission import (
+    Home,
+    Submission,
+    begun,
+    job_name,
+    make_submission,
+    queued,
+    withdraw,
+)
+
+PATIENCE = 60.0
+"""Seconds that a busy scheduler is asked again."""
+SHARE = 0.05
+"""Part of a job's walltime that is kept for handing over to its successor."""
+LONGEST_MARGIN = 600.0
+"""Seconds kept for that at most."""
+PAUSE = 0.05
+"""Seconds between two looks whether a controller has come."""
+Answer = TypeVar("Answer")
+
+
+def choose_home(site: Site, wanted: Home | None = None) -> Home:
+    """Where a controller of a site lives. Raises UsageError where it cannot live as wanted."""
+    if site.scheduled:
+        return wanted or site.controller.home
+    if wanted not in (None, "login"):
+        raise UsageError(
+            f"site '{site.name}' has no scheduler, so a controller cannot live in a job; "
+            "leave --home out, or choose a site with a scheduler by --site"
+        )
+    return "login"
+
+
+def refuse_homeless(plan: Plan, home: Home) -> None:
+    """What cannot live there: a run of several pools in one allocation. Raises UsageError."""
+    if home == "inside":
+        inside_pool(plan)
+
+
+def submit_new(
+    plan: Plan,
+    runs: Path,
+    settings: Sequence[str] = (),
+    params_files: Sequence[Path] = (),
+    *,
+    home: Home | None = None,
+    use_cache: bool = True,
+    begin_at: str | None = None,
+) -> tuple[RunPaths, Submission]:
+    """Makes a new run and asks for its controller; where that cannot be had, nothing is left of it.
+
+    Raises UsageError, SchedulerRefused and SchedulerBusy.
+    """
+    where = choose_home(plan.site, home)
+    refuse_homeless(plan, where)
+    paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at)
+    try:
+        return paths, submit(paths, plan, where)
+    except DielError:
+        shutil.rmtree(paths.root, ignore_errors=True)
+        raise
+
+
+def submit(paths: RunPaths, plan: Plan, home: Home, *, python: str = sys.executable) -> Submission:
+    """Asks for a controller of a run.
+
+    Raises UsageError where the run has one, SchedulerRefused and SchedulerBusy where its job is not
+    taken: then nothing is left of the request.
+    """
+    refuse_driven(paths)
+    refuse_homeless(plan, home)
+    made = make_submission(paths, home)
+    try:
+        return _start(paths, made, python) if home == "login" else queue(paths, plan, made, python=python)
+    except DielError:
+        withdraw(paths, made)
+        raise
+
+
+def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> bool:
+    """Waits until a controller on this host has taken its run; False where it ended before, or is late."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        if newest_epoch(paths) > made.epoch and read_lease(paths) is not None:
+            return True
+        if not made.starts(time.time()):
+            return newest_epoch(paths) > made.epoch
+        time.sleep(PAUSE)
+    return False
+
+
+def controller_words(paths: RunPaths, submission: int, python: str) -> list[str]:
+    """The program of a controller that nobody watches."""
+    return [python, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
+
+
+# --- a process of its own -------------------------------------------------------------------------
+
+
+def _start(paths: RunPaths, made: Submission, python: str) -> Submission:
+    """Starts a process that outlives this one, its terminal and its shell."""
+    cwd = Path(read_run_file(paths).cwd)
+    try:
+        with open(paths.controller_log, "ab") as log:
+            process = subprocess.Popen(
+                controller_words(paths, made.number, python),
+                cwd=cwd if cwd.is_dir() else paths.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise UsageError(f"cannot start the controller of {paths.run_id}: {error.strerror}") from error
+    process.returncode = 0  # it is on its own from here on: nobody here waits for it
+    return begun(paths, made, process.pid)
+
+
+# --- a job ----------------------------------------------------------------------------------------
+
+
+def queue(
+    paths: RunPaths,
+    plan: Plan,
+    made: Submission,
+    *,
+    after: str | None = None,
+    python: str = sys.executable,
+    patience: float | None = None,
+) -> Submission:
+    """Queues the job of a submission. Raises SchedulerRefused and SchedulerBusy."""
+    scheduler = scheduler_named(plan.site.scheduler)
+    paths.controllers.mkdir(parents=True, exist_ok=True)
+    script = paths.controllers / f"c{made.number}.sh"
+    script.write_text(controller_script(plan, paths, made.home, made.number, after, python), encoding="utf-8")
+    name = job_name(paths, made.number)
+    try:
+        job = scheduler.submit(script)
+    except SchedulerBusy:
+        # One that did not answer in time may have queued it all the same.
+        job = persist(lambda: scheduler.find(name).get(name) or scheduler.submit(script), patience)
+    return queued(paths, made, job)
+
+
+def controller_script(
+    plan: Plan,
+    paths: RunPaths,
+    home: Home,
+    number: int = 1,
+    after: str | None = None,
+    python: str = sys.executable,
+) -> str:
+    """The whole script of a controller's job. Pure."""
+    job = controller_job(plan, paths, home, number, after, python)
+    return scheduler_named(plan.site.scheduler).script(job)
+
+
+def controller_job(
+    plan: Plan, paths: RunPaths, home: Home, number: int, after: str | None, python: str
+) -> Job:
+    """What the scheduler is asked for. Raises UsageError where no one allocation can hold the run."""
+    site = plan.site
+    whole = home == "inside"
+    pool = inside_pool(plan) if whole else first_pool(plan)
+    own = site.controller
+    # Without a queue of its own it stands in the pool's, and there may need the pool's options.
+    options = pool.options if whole or (own.queue is None and not own.options) else own.options
+    folder = paths.controllers
+    walltime = job_walltime(plan, home)
+    return Job(
+        name=job_name(paths, number),
+        command=_command(paths, number, walltime, python),
+        folder=folder,
+        stdout=folder / f"c{number}.out",
+        stderr=folder / f"c{number}.err",
+        nodes=inside_nodes(plan, pool) if whole else 1,
+        cores=cores_of(pool) if whole else own.cores,
+        walltime=walltime,
+        gpus=pool.gpus if whole else 0,
+        memory=(pool.memory if whole else own.memory) or 0,
+        queue=pool.queue if whole else own.queue or pool.queue,
+        account=pool.account or site.account,
+        options=(*site.options, *options),
+        setup=(*site.setup, *(pool.setup if whole else ())),
+        after=after,
+    )
+
+
+def _command(paths: RunPaths, number: int, walltime: float, python: str) -> str:
+    """Shell text of a controller's job. Its walltime counts from here on."""
+    words = shlex.join(controller_words(paths, number, python))
+    carried = [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if os.environ.get(name)]
+    end = f'--end "$(( $(date +%s) + {walltime:.0f} ))"'
+    return "\n".join([*carried, f"{words} {end} >> {shlex.quote(str(paths.controller_log))} 2>&1"])
+
+
+def job_walltime(plan: Plan, home: Home) -> float:
+    """Seconds that a controller's job may last: as long as the site says, and its queue allows."""
+    own = plan.site.controller
+    if home == "inside":
+        pool = inside_pool(plan)
+        return max(stage.shape.block_walltime(pool, plan.site.grace) for stage in plan.stages.values())
+    return own.walltime if own.queue is not None else min(own.walltime, first_pool(plan).longest)
+
+
+def margin(walltime: float, grace: float) -> float:
+    """Seconds before the end of its job at which a controller hands its run over."""
+    return min(max(grace, SHARE * walltime), LONGEST_MARGIN, walltime / 2)
+
+
+def first_pool(plan: Plan) -> Pool:
+    """The pool of the first stage: a controller's job stands in its queue where it has none of its own."""
+    return plan.site.pools[next(iter(plan.stages.values())).pool]
+
+
+def inside_pool(plan: Plan) -> Pool:
+    """The pool of the allocation that holds a whole run. Raises UsageError where its stages need several."""
+    names = dict.fromkeys(stage.pool for stage in plan.stages.values())
+    if len(names) > 1:
+        told = ", ".join(f"'{name}'" for name in names)
+        raise UsageError(
+            f"one allocation cannot hold this run, for its stages go to the pools {told}; "
+            "give them one `pool` in their `resources`, or choose --home job"
+        )
+    return plan.site.pools[next(iter(names))]
+
+
+def inside_nodes(plan: Plan, pool: Pool) -> int:
+    """Nodes of the allocation: as many as the widest block of any stage has."""
+    return max(stage.shape.block_nodes(pool) for stage in plan.stages.values())
+
+
+# --- a scheduler that is busy ---------------------------------------------------------------------
+
+
+def persist(ask: Callable[[], Answer], patience: float | None = None) -> Answer:
+    """Asks a scheduler until it answers, ever less often. Raises SchedulerBusy where it stays busy."""
+    end = time.monotonic() + (PATIENCE if patience is None else patience)
+    pause = 0.5
+    while True:
+        try:
+            return ask()
+        except SchedulerBusy:
+            if time.monotonic() + pause > end:
+                raise
+        time.sleep(pause * random.uniform(0.8, 1.2))
+        pause = min(2 * pause, 10.0)

@@ -1,0 +1,61 @@
+"""Holds one node of a block: runs Parsl's worker pool there, and leaves no process behind.
+
+    python -m diel.executors.node COMMAND [ARG...]
+
+A process that made a session of its own survives the scheduler's kill (PBS sees only what it started);
+every process of this node's share of the block carries DIEL_NODE, so that it is found all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from types import FrameType
+
+from diel.worker.reaper import kill_marked
+
+PATIENCE = 1.0
+"""Seconds that the pool gets to end by itself: schedulers kill within two to thirty."""
+GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+
+
+class _Ended(Exception):
+    """The scheduler asks this node to end."""
+
+
+def node_name() -> str:
+    """This node's name: the scheduler's own, where several share one host name."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
+
+
+def main() -> None:
+    """Runs the command to its end, or to the scheduler's SIGTERM; then clears the node."""
+    signal.signal(signal.SIGTERM, _end)
+    mark = f"{os.environ.get('DIEL_BLOCK', '')}/{node_name()}"
+    granted = next((os.environ[name] for name in GPU_LISTS if os.environ.get(name)), "")
+    env = {**os.environ, "DIEL_NODE": mark, "DIEL_BLOCK_GPUS": granted}
+    pool = subprocess.Popen(sys.argv[1:], env=env, start_new_session=True)
+    try:
+        code = pool.wait()
+    except _Ended:
+        code = 128 + signal.SIGTERM
+        with contextlib.suppress(ProcessLookupError):
+            pool.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            pool.wait(PATIENCE)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # clearing must not be cut short
+        kill_marked("DIEL_NODE", mark)
+    sys.exit(code)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    raise _Ended
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The workers of one resource shape, and what they have to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Workers:
+    """What Parsl is told of the workers of a shape. Times are whole seconds."""
+
+    slots: int
+    """Workers of a node; where tasks span whole nodes, tasks side by side in a block."""
+    mpi_nodes: int
+    """Whole nodes of one task; 0 where tasks share a node."""
+    gpus: tuple[str, ...]
+    """The GPUs of each worker of a node: `("0,1", "2,3")`."""
+    drain: int
+    """Age of a block from which on it gets no more tasks, for it could not finish them."""
+    silence: int
+    """After so long without a word from it, a node counts as lost."""
+    orphan: int
+    """How long a node goes on without a word from the controller."""
+
+    @property
+    def beat(self) -> int:
+        """Time between two heartbeats; also how soon Parsl starts a worker in place of a dead one."""
+        return max(1, self.silence // 8)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one block has to do."""
+
+    nodes: int
+    """Nodes that are connected."""
+    bundles: int
+    idle: float
+    """Seconds for which none of its nodes had anything to do."""

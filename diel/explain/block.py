@@ -1,0 +1,127 @@
+"""One block of a run: why it stands as it does, what ran in it, and where its files are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from diel.errors import UsageError
+from diel.explain.place import is_hopeless, job_of, says
+from diel.journal.segment import read_segment
+from diel.results import Recorded
+from diel.status import blocks_of
+from diel.values import format_duration
+
+SHOWN = 20
+"""Attempts that are told one by one; all are counted."""
+ENDS = {
+    "completed": "its nodes had nothing more to do, and left",
+    "failed": "its job failed",
+    "cancelled": "it was cancelled from outside of diel: by scancel or qdel, or by an administrator",
+    "oom": "its job needed more memory than it had",
+    "node_failed": "the scheduler lost a node of it",
+    "preempted": "the scheduler took its nodes away for other jobs",
+    "gone": "the scheduler no longer knows it, and nothing says how it ended",
+}
+
+
+def explain_block(run: Recorded, word: str) -> dict[str, Any]:
+    """Everything about one block, by its name or its job's id; the document that `--json` prints.
+
+    Raises UsageError where there is none.
+    """
+    block = _find(run, word)
+    attempts = _attempts(run, block)
+    folder = run.paths.blocks
+    return {
+        "run": run.paths.run_id,
+        **block,
+        "why": _why(block),
+        "next": _next(run, block),
+        "attempts": Counter(attempt["state"] for attempt in attempts),
+        "tasks": [attempt for attempt in attempts if attempt["state"] != "done"][:SHOWN],
+        "files": [str(path) for path in sorted(folder.glob(f"{block['block']}.*"))],
+    }
+
+
+def _find(run: Recorded, word: str) -> dict[str, Any]:
+    blocks = blocks_of(run.history)
+    for block in blocks:
+        if word in (block["block"], block["job"]) or (word and word == block["job"].partition(".")[0]):
+            return block
+    if not blocks:
+        raise UsageError(f"{run.paths.run_id} has no blocks: it asked no scheduler for any")
+    named = ", ".join(f"{block['block']} (job {block['job']})" for block in blocks[-5:])
+    last = "" if len(blocks) <= 5 else "the last "
+    raise UsageError(f"{run.paths.run_id} has no block '{word}'; {last}blocks: {named}")
+
+
+def _attempts(run: Recorded, block: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The attempts that began in a block, as the workers there wrote them down."""
+    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for segment, worker in sorted(run.history.workers.items()):
+        if worker["block"] != block["block"]:
+            continue
+        for _, _, record in read_segment(run.paths.journal / segment):
+            if record is not None and record["event"] in ("start", "done", "fail"):
+                _add(found, record, worker, "running" if block["ended"] is None else "lost")
+    return list(found.values())
+
+
+def _add(
+    found: dict[tuple[str, int, int], dict[str, Any]],
+    record: Mapping[str, Any],
+    worker: Mapping[str, Any],
+    begun: str,
+) -> None:
+    stage, index, number = record["stage"], record["index"], record["attempt"]
+    known = found.setdefault(
+        (stage, index, number),
+        {"task": f"{stage}/{index}", "attempt": number, "node": worker["node"], "state": begun, "class": None},
+    )
+    if record["event"] == "done":
+        known["state"] = "done"
+    elif record["event"] == "fail":
+        known.update({"state": "failed", "class": record.get("class")})
+
+
+def _why(block: Mapping[str, Any]) -> str:
+    reason = says(block)
+    state = block["state"]
+    if block["ended"] is None:
+        if block["ending"]:
+            return "diel has given it back, and the scheduler is about to end it"
+        if state == "pending":
+            return f"it waits in the queue{reason}"
+        return f"it runs{reason}"
+    if block["ending"]:
+        return "diel gave it back: there was nothing more to do in it, or the run ended"
+    if state == "timeout":
+        return f"its walltime of {format_duration(block['walltime'])} was over{reason}"
+    return f"{ENDS.get(state, f'it ended: {state}')}{reason}"
+
+
+def _next(run: Recorded, block: Mapping[str, Any]) -> str:
+    name, site = run.paths.run_id, run.run_file.site
+    if is_hopeless(block):
+        return (
+            f"ask for less in `resources`, or correct pool '{block['pool']}' of site '{site}', "
+            f"then `diel cancel {name}` and run it anew"
+        )
+    if block["ended"] is None or block["ending"]:
+        return ""
+    match block["state"]:
+        case "timeout":
+            return "give tasks a `resources.walltime`: none is then begun in a block that cannot finish it"
+        case "oom":
+            return "give tasks that need much memory a `resources.memory`: fewer then share a node"
+        case "failed" | "gone":
+            folder = run.paths.blocks
+            return f"see {folder / block['block']}.err, and `diel doctor --site {site} --job`"
+    return "nothing: what ran in it runs again"
+
+
+def block_name(block: Mapping[str, Any]) -> str:
+    """`1-0 (job 123)`."""
+    return f"{block['block']} ({job_of(block)})"

@@ -1,0 +1,289 @@
+"""A scheduler within an allocation: it hands out nodes of the allocation that this process runs in.
+
+For a site whose controller lives `inside`: the outer scheduler (Slurm, PBS, Torque) gave one
+allocation, and blocks are programs on some of its nodes, first come first served. A job here is the
+child process that runs its script; it ends with this process at the latest.
+
+What a script sees: DIEL_NODES (names with commas between), DIEL_NODE_NUMBERS (their places in the
+allocation, from 0), and the outer scheduler's own variables as if these nodes were all there are.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from diel.scheduler.job import Job, JobState, JobStatus
+from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.scheduler.slurm import Slurm
+
+END = "DIEL_ALLOCATION_END"
+"""Variable of a controller inside an allocation: when that ends, in seconds since the epoch."""
+GRACE = 10.0
+"""Seconds between SIGTERM and SIGKILL, as schedulers have it."""
+KEPT = 15.0
+"""Seconds at the end of the allocation that no block gets: for the controller to write down how it ended."""
+_HEADER = re.compile(r"#DIEL (\w+)=(.*)")
+_PBSDSH = 'for number in $DIEL_NODE_NUMBERS; do pbsdsh -n "$number" -- "$@" & done; wait'
+
+
+@dataclass
+class _Held:
+    """A job of this scheduler."""
+
+    script: Path
+    name: str
+    nodes: int
+    walltime: float
+    state: JobState = JobState.PENDING
+    exit_code: int | None = None
+    reason: str = ""
+    places: tuple[int, ...] = ()
+    """The nodes that it has, by their places in the allocation."""
+    process: subprocess.Popen[bytes] | None = None
+    cancelled: bool = field(default=False)
+
+
+class Inside:
+    """Nodes of one allocation, handed out to scripts."""
+
+    def __init__(self, outer: str, nodes: tuple[str, ...], allocation: str, end: float) -> None:
+        """`outer` is the site's scheduler, `allocation` a job's id there, `end` when that job ends."""
+        self._outer = outer
+        self._nodes = nodes
+        self._allocation = allocation
+        self._end = end
+        self._free = list(range(len(nodes)))
+        self._jobs: dict[str, _Held] = {}
+        self._lock = threading.RLock()
+        srun = f'exec {shlex.join(Slurm().spread)} --nodelist="$DIEL_NODES" "$@"'
+        self.spread: tuple[str, ...] = ("sh", "-c", srun if outer == "slurm" else _PBSDSH, "spread")
+        atexit.register(self.close)
+
+    def script(self, job: Job) -> str:
+        """The whole job script. Pure."""
+        lines = [
+            "#!/bin/bash",
+            f"#DIEL name={job.name}",
+            f"#DIEL nodes={job.nodes}",
+            f"#DIEL walltime={job.walltime:.0f}",
+            f"exec > {shlex.quote(str(job.stdout))} 2> {shlex.quote(str(job.stderr))}",
+            f"cd {shlex.quote(str(job.folder))}",
+            *job.setup,
+            job.command,
+        ]
+        return "\n".join(lines) + "\n"
+
+    def submit(self, script: Path) -> str:
+        """Queues a script; it starts as soon as nodes are free. Raises SchedulerRefused."""
+        header = _header(script)
+        held = _Held(script, header["name"], int(header["nodes"]), float(header["walltime"]))
+        if held.nodes > len(self._nodes):
+            raise SchedulerRefused(
+                f"a block of {held.nodes} nodes does not fit into an allocation of {len(self._nodes)}"
+            )
+        if self.left <= 0:
+            raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another one")
+        with self._lock:
+            number = f"{self._allocation}.{len(self._jobs) + 1}"
+            self._jobs[number] = held
+            self._fill()
+        return number
+
+    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
+        """How jobs stand; those of another allocation are not in the answer: they ended with it."""
+        with self._lock:
+            return {
+                number: JobStatus(held.state, held.reason, held.exit_code, self._names(held))
+                for number in ids
+                if (held := self._jobs.get(number)) is not None
+            }
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Ends jobs: what runs gets SIGTERM, and SIGKILL some seconds later."""
+        with self._lock:
+            for number in ids:
+                held = self._jobs.get(number)
+                if held is None or held.state.ended:
+                    continue
+                held.cancelled = True
+                if held.process is None:
+                    held.state, held.reason = JobState.CANCELLED, "cancelled before it began"
+                elif held.state is JobState.RUNNING:
+                    held.state = JobState.ENDING
+                    threading.Thread(target=_end_tree, args=(held.process,), daemon=True).start()
+
+    def find(self, prefix: str) -> Mapping[str, str]:
+        """Ids of the jobs that have not ended and whose names begin so, by name."""
+        with self._lock:
+            jobs = self._jobs.items()
+            return {h.name: n for n, h in jobs if h.name.startswith(prefix) and not h.state.ended}
+
+    @property
+    def left(self) -> float:
+        """Seconds that a block may still last."""
+        return self._end - KEPT - time.time()
+
+    def close(self) -> None:
+        """Ends all that runs, and waits for it: nothing outlives the allocation's controller."""
+        atexit.unregister(self.close)
+        self.cancel(list(self._jobs))
+        for held in list(self._jobs.values()):
+            if held.process is not None:
+                _end_tree(held.process)
+
+    def _names(self, held: _Held) -> str:
+        return ",".join(self._nodes[place] for place in held.places)
+
+    def _fill(self) -> None:
+        """Starts jobs in their order while their nodes are free: a large one is not overtaken."""
+        for held in self._jobs.values():
+            if held.state is not JobState.PENDING:
+                continue
+            if held.nodes > len(self._free):
+                held.reason = f"waits for {held.nodes} nodes of the allocation; {len(self._free)} are free"
+                return
+            held.places = tuple(self._free[: held.nodes])
+            try:
+                held.process = self._start(held)
+            except OSError as error:
+                held.state, held.reason = JobState.FAILED, f"cannot be started: {error.strerror}"
+                continue
+            self._free = self._free[held.nodes :]
+            held.state, held.reason = JobState.RUNNING, ""
+            threading.Thread(target=self._mind, args=(held, held.process), daemon=True).start()
+
+    def _start(self, held: _Held) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            ["/bin/bash", str(held.script)],
+            env=self._environment(held),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _environment(self, held: _Held) -> dict[str, str]:
+        """The allocation's own variables, for some of its nodes."""
+        names = self._names(held)
+        more = {"DIEL_NODES": names, "DIEL_NODE_NUMBERS": " ".join(map(str, held.places))}
+        if self._outer == "slurm":
+            more |= dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), names)
+            more |= dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), str(held.nodes))
+        else:
+            file = held.script.with_suffix(".nodes")
+            file.write_text("".join(f"{name}\n" for name in names.split(",")), encoding="utf-8")
+            more["PBS_NODEFILE"] = str(file)
+        # What the outer script was started with would tie each step to the outer job's shape.
+        tied = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE")
+        return {**{k: v for k, v in os.environ.items() if k not in tied}, **more}
+
+    def _mind(self, held: _Held, process: subprocess.Popen[bytes]) -> None:
+        """Waits for a job's end, no longer than it may last; then its nodes are free."""
+        late = False
+        try:
+            process.wait(max(0.0, min(held.walltime, self.left)))
+        except subprocess.TimeoutExpired:
+            late = True
+            _end_tree(process)
+        code = process.wait()
+        with self._lock:
+            held.exit_code = code
+            held.state, held.reason = _end_state(code, late=late, cancelled=held.cancelled)
+            self._free = sorted([*self._free, *held.places])
+            self._fill()
+
+
+def _end_state(code: int, *, late: bool, cancelled: bool) -> tuple[JobState, str]:
+    if cancelled:
+        return JobState.CANCELLED, "cancelled"
+    if late:
+        return JobState.TIMEOUT, "its walltime is over"
+    if code == 0:
+        return JobState.COMPLETED, ""
+    return JobState.FAILED, f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+
+
+def _header(script: Path) -> dict[str, str]:
+    lines = script.read_text(encoding="utf-8").splitlines()
+    return {match[1]: match[2] for line in lines if (match := _HEADER.fullmatch(line))}
+
+
+def _end_tree(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and all that came from it: with SIGTERM, and with SIGKILL what stays."""
+    tree = _tree(process.pid)
+    for one in tree:
+        with contextlib.suppress(psutil.Error):
+            one.send_signal(signal.SIGTERM)
+    end = time.monotonic() + GRACE
+    while time.monotonic() < end and any(one.is_running() and not _zombie(one) for one in tree):
+        time.sleep(0.05)
+    for one in {*tree, *_tree(process.pid)}:
+        with contextlib.suppress(psutil.Error):
+            one.kill()
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    """A process and its descendants."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _zombie(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
+
+
+def inside_here(outer: str) -> Inside | None:
+    """The scheduler of the allocation that holds this controller; None where it does not live in one.
+
+    `outer` is the site's scheduler. Raises SchedulerBusy where the allocation's nodes cannot be told.
+    """
+    end = os.environ.get(END)
+    if end is None:
+        return None
+    return Inside(outer, allocation_nodes(outer), job_id() or f"p{os.getpid()}", float(end))
+
+
+def allocation_nodes(outer: str) -> tuple[str, ...]:
+    """The nodes of the allocation that this process runs in, as its scheduler names them.
+
+    Raises SchedulerBusy where they cannot be told.
+    """
+    if outer == "slurm":
+        words = ["scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")]
+        try:
+            told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SchedulerBusy(f"scontrol does not tell the nodes of this allocation: {error}") from error
+        names = told.stdout.split()
+    else:
+        try:
+            names = Path(os.environ.get("PBS_NODEFILE", "")).read_text(encoding="utf-8").split()
+        except OSError as error:
+            raise SchedulerBusy(f"cannot read the nodes of this allocation: {error}") from error
+    if not names:
+        raise SchedulerBusy("this process is in no allocation whose nodes can be told")
+    return tuple(dict.fromkeys(names))
+
+
+def job_id() -> str | None:
+    """The id of the batch job that this process runs in; None outside of any."""
+    return os.environ.get("SLURM_JOB_ID") or os.environ.get("PBS_JOBID") or None

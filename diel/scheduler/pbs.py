@@ -1,0 +1,203 @@
+"""PBS Pro and OpenPBS: qsub, qstat in JSON, qdel, qselect. Measured with OpenPBS 23.06."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diel.scheduler import qsub
+from diel.scheduler.command import TIMEOUT, Answer, ask
+from diel.scheduler.directives import mebibytes
+from diel.scheduler.job import Job, JobState, JobStatus
+from diel.scheduler.scheduler import SchedulerBusy
+
+STATES: Mapping[str, JobState] = {
+    "Q": JobState.PENDING,
+    "H": JobState.PENDING,
+    "W": JobState.PENDING,
+    "T": JobState.PENDING,
+    "R": JobState.RUNNING,
+    "B": JobState.RUNNING,
+    "S": JobState.RUNNING,
+    "U": JobState.RUNNING,
+    "E": JobState.ENDING,
+    "M": JobState.GONE,
+    "X": JobState.GONE,
+    "F": JobState.GONE,
+}
+"""PBS's letters for a job's state. How a job in F ended is in its Exit_status."""
+
+ENDS: Mapping[int, tuple[JobState, str]] = {
+    0: (JobState.COMPLETED, ""),
+    265: (JobState.CANCELLED, "killed by signal 9"),
+    271: (JobState.CANCELLED, "killed by signal 15, as qdel does"),
+    -24: (JobState.FAILED, "killed: too many cores at once"),
+    -25: (JobState.FAILED, "killed: too many cores"),
+    -26: (JobState.OOM, "killed: too much virtual memory"),
+    -27: (JobState.OOM, "killed: too much memory"),
+    -28: (JobState.TIMEOUT, "killed: CPU time exceeded"),
+    -29: (JobState.TIMEOUT, "killed: walltime exceeded"),
+}
+"""Values of Exit_status that are not the script's own; -1 to -23 are failures of the node."""
+
+NO_HISTORY = 36
+"""qstat's exit code where -x asks for a history that the server does not keep."""
+_ENDING = (168, 202)
+"""qdel's exit codes for a job that is ending: 15016, a wrong state, and 15050, already exiting."""
+_LOST_NODE = re.compile(r"node .*\b(down|failed)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Pbs:
+    """PBS's commands. It cannot leave out nodes: `exclude` of a job is passed over."""
+
+    timeout: float = TIMEOUT
+    """Seconds that a command has to answer."""
+    spread: tuple[str, ...] = ("pbsdsh", "--")
+
+    def script(self, job: Job) -> str:
+        """The whole job script. Pure. Raises SchedulerRefused for a path that no directive can hold."""
+        return qsub.script(job, _resources(job))
+
+    def submit(self, script: Path) -> str:
+        """Queues a script; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
+
+        A job that qsub timed out on may be queued all the same: `find` tells.
+        """
+        return qsub.submit(program("qsub"), script, self.timeout, outputs=False)
+
+    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
+        """How jobs stand; a job that is not in the answer is gone. Raises SchedulerBusy."""
+        wanted = sorted(set(ids))
+        if not wanted:
+            return {}
+        told = {qsub.short(number): status_of(job) for number, job in self._jobs(wanted)}
+        return {number: told[qsub.short(number)] for number in wanted if qsub.short(number) in told}
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        """Ends jobs; those that have ended already are left alone. Raises SchedulerBusy."""
+        wanted = sorted(set(ids))
+        if not wanted:
+            return
+        answer = ask([program("qdel"), *wanted], timeout=self.timeout)
+        if answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED, *_ENDING):
+            raise SchedulerBusy(f"qdel: {qsub.told(answer)}")
+
+    def find(self, prefix: str) -> Mapping[str, str]:
+        """Ids of this user's jobs that have not ended and whose names begin so, by name.
+
+        Raises SchedulerBusy.
+        """
+        answer = ask([program("qselect"), "-u", qsub.user()], timeout=self.timeout)
+        if answer.code != 0:
+            raise SchedulerBusy(f"qselect: {qsub.told(answer)}")
+        ids = answer.out.split()
+        if not all(word[0].isdigit() for word in ids):
+            raise SchedulerBusy(f"qselect answered with what are no ids: {answer.words}")
+        ids = [number for number in ids if "[" not in number]  # arrays are never diel's
+        return {
+            str(job.get("Job_Name")): number
+            for number, job in (self._jobs(ids) if ids else ())
+            if str(job.get("Job_Name")).startswith(prefix) and not status_of(job).state.ended
+        }
+
+    def _jobs(self, ids: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        answer = ask([program("qstat"), "-x", "-f", "-F", "json", *ids], timeout=self.timeout)
+        if answer.code == NO_HISTORY:
+            answer = ask([program("qstat"), "-f", "-F", "json", *ids], timeout=self.timeout)
+        return iter(parse_qstat(answer, ids).items())
+
+
+def program(name: str) -> str:
+    """A command of PBS: the first on PATH with a qselect beside it.
+
+    In its own jobs PBS comes last on PATH, and another dialect's qsub may hide it (Slurm has no qselect).
+    """
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        if all(os.access(os.path.join(folder, one), os.X_OK) for one in ("qselect", name)):
+            return os.path.join(folder, name)
+    return name
+
+
+def _resources(job: Job) -> Iterator[str]:
+    """One chunk a node. A site that needs more in it gives its own `-l select={nodes}:…`."""
+    said = " ".join(job.options)
+    if "select=" not in said:
+        parts = [f"select={job.nodes}", f"ncpus={job.cores}", "mpiprocs=1"]  # pbsdsh starts mpiprocs copies
+        if job.gpus:
+            parts.append(f"ngpus={job.gpus}")
+        if job.memory:
+            parts.append(f"mem={mebibytes(job.memory)}mb")
+        yield ":".join(parts)
+    if "place=" not in said:
+        yield "place=scatter"
+
+
+def parse_qstat(answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
+    """The jobs in an answer of qstat, by id. Raises SchedulerBusy where it says nothing of some of `ids`.
+
+    A server that is down gives valid JSON without "Jobs": only the exit code tells it from one that
+    knows no such job. A job counts as unknown only where qstat names it.
+    """
+    if answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED):
+        raise SchedulerBusy(f"qstat: {qsub.told(answer)}")
+    try:
+        # strict: values of a job's environment may hold line breaks as they are.
+        data = json.loads(answer.out, strict=False) if answer.out.strip() or answer.code == 0 else {}
+        jobs = data.get("Jobs", {})
+        found = {str(number): dict(job) for number, job in jobs.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise SchedulerBusy(f"qstat answered with what is no JSON of jobs: {answer.out[:200]!r}") from error
+    known = {qsub.short(number) for number in found}
+    named = {qsub.short(word) for word in re.findall(r"\d+[\w.\[\]-]*", answer.err)}
+    silent = [number for number in ids if qsub.short(number) not in known | named]
+    if silent and answer.code != 0:
+        raise SchedulerBusy(f"qstat says nothing of {', '.join(silent)}: {qsub.told(answer)}")
+    return found
+
+
+def status_of(job: Mapping[str, Any]) -> JobStatus:
+    """How a job stands, from its attributes."""
+    letter, comment = str(job.get("job_state", "")), str(job.get("comment", "")).strip()
+    nodes = qsub.hosts(str(job.get("exec_host", "")))
+    state = STATES.get(letter, JobState.RUNNING)
+    if letter == "R" and " and terminated by " in comment:
+        state = JobState.ENDING  # deleted; it stays R until its processes have ended
+    if not state.ended:
+        hopeless = state is JobState.PENDING and "can never run" in comment.lower()
+        told = comment if state is not JobState.RUNNING or letter not in STATES else ""
+        return JobStatus(state, told, nodes=nodes, hopeless=hopeless)
+    if letter == "M":
+        return JobStatus(state, "moved to another server", nodes=nodes)
+    code = job.get("Exit_status")
+    if not isinstance(code, int | str) or not re.fullmatch(r"-?\d+", str(code)):
+        return _ended_without_a_code(comment, nodes)
+    return ended(int(code), comment, nodes, ENDS)
+
+
+def _ended_without_a_code(comment: str, nodes: str) -> JobStatus:
+    """F without Exit_status: deleted before it ran, or the job that it waited for failed. Never success."""
+    if _LOST_NODE.search(comment):
+        return JobStatus(JobState.NODE_FAILED, comment, nodes=nodes)
+    if nodes:
+        return JobStatus(JobState.GONE, comment or "ended, and PBS does not say how", nodes=nodes)
+    return JobStatus(JobState.CANCELLED, comment or "deleted before it ran")
+
+
+def ended(code: int, comment: str, nodes: str, ends: Mapping[int, tuple[JobState, str]]) -> JobStatus:
+    """How a job ended, by its exit status and the table of those that have a meaning of their own."""
+    if code in ends:
+        state, words = ends[code]
+    elif code < 0:
+        state, words = JobState.NODE_FAILED, f"could not run on its node: Exit_status {code}"
+    else:
+        state = JobState.FAILED
+        words = f"killed by signal {code - 256}" if code > 256 else f"exit code {code}"
+    own = code if 0 <= code < 256 else code - 128 if code > 256 else None
+    reason = "; ".join(part for part in (words, comment if state is not JobState.COMPLETED else "") if part)
+    return JobStatus(state, reason, own, nodes)

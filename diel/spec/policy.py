@@ -1,0 +1,172 @@
+"""What happens after each class of failure: the policies of a stage's `on`, and their defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from diel.spec.model import Duration, Flaw, Model, found, refuse
+from diel.spec.resources import Resources
+from diel.states import FailureClass
+
+if TYPE_CHECKING:
+    from diel.spec.stage import Stage
+
+_FACTOR = re.compile(r"[x×]\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)")
+MAX_FACTOR = 1000.0
+ESCALATED_RETRIES = 2
+"""Retries after too little memory or walltime, where the stage says nothing."""
+NODE_RETRIES = 5
+PREEMPTED_RETRIES = 100
+"""Practically for ever: a task is not to blame for a block that others were given."""
+NODE_BACKOFF = 0.2
+"""Seconds before a task whose node was lost runs again; doubles with each."""
+
+
+def _factor(value: Any) -> Any:
+    """The number of `x2` or `x1.5`."""
+    match = _FACTOR.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        hint = f"write x{value}" if number and value >= 1 else "write x2 or x1.5"
+        raise refuse(f"expected a factor such as x2, found {found(value)}", hint)
+    factor = float(match.group(1))
+    if factor < 1:
+        raise refuse(f"expected a factor of at least x1, found {found(value)}", "a retry never gets less: x2")
+    if factor > MAX_FACTOR:
+        raise refuse(f"expected a factor of at most x{MAX_FACTOR:.0f}, found {found(value)}")
+    return factor
+
+
+Factor = Annotated[
+    float,
+    BeforeValidator(_factor),
+    WithJsonSchema({"type": "string", "pattern": r"^[x×]\s*[0-9]+(\.[0-9]+)?$", "examples": ["x2", "x1.5"]}),
+]
+"""What a retry gets more of, written `x2`."""
+
+
+class Policy(Model):
+    """What happens after failures of one class. A key that is not there keeps the class's default."""
+
+    retries: int | None = Field(
+        default=None, ge=0, le=1000, description="Attempts after failures of this class."
+    )
+    backoff: Duration | None = Field(
+        default=None, ge=0, description="Wait before the first of them; doubles with each, up to 5 minutes."
+    )
+    memory: Factor | None = Field(
+        default=None, description="Each asks for so many times the `resources.memory` of the one before."
+    )
+    walltime: Factor | None = Field(
+        default=None, description="Each asks for so many times the `resources.walltime` of the one before."
+    )
+    exclude: bool | None = Field(
+        default=None, description="Whether later blocks avoid the node (`node` only)."
+    )
+
+
+class Policies(Model):
+    """Policies by class of failure."""
+
+    app: Policy | None = Field(default=None, description="The program failed, or lacks an output.")
+    oom: Policy | None = Field(default=None, description="It needed more memory than it had.")
+    walltime: Policy | None = Field(
+        default=None, description="Its walltime, or its block, ended before it did."
+    )
+    timeout: Policy | None = Field(default=None, description="It ran longer than the stage's `timeout`.")
+    node: Policy | None = Field(default=None, description="The worker or the node under it was lost.")
+    preempted: Policy | None = Field(
+        default=None, description="The scheduler took its block away for other jobs."
+    )
+    launch: Policy | None = Field(default=None, description="It could not be started.")
+
+    def of(self, kind: str) -> Policy:
+        """The policy for a class of failures; an empty one where the file says nothing."""
+        policy: Policy | None = getattr(self, kind, None)
+        return policy if policy is not None else Policy()
+
+
+def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> list[Flaw]:
+    """What policies and the rest of the stage get wrong together."""
+    flaws = []
+    for kind in Policies.model_fields:
+        policy = on.of(kind)
+        for key, example in (("memory", "4GiB"), ("walltime", "30m")):
+            if getattr(policy, key) is not None and getattr(resources, key) is None:
+                hint = f"write resources: {{{key}: {example}}}, or drop the factor"
+                message = f"a factor for a {key} that `resources` does not give"
+                flaws.append(Flaw(message, hint, ("on", kind, key)))
+        if policy.exclude is not None and kind != "node":
+            hint = f"write on: {{node: {{exclude: {str(policy.exclude).lower()}}}}}"
+            flaws.append(Flaw("only a lost node can be excluded", hint, ("on", kind, "exclude")))
+    if on.timeout is not None and timeout is None:
+        hint = "write timeout: 1h, or on: {walltime: ...} for what `resources.walltime` ends"
+        flaws.append(Flaw("a policy for time-outs, but the stage has no `timeout`", hint, ("on", "timeout")))
+    return flaws
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens after failures of one class, all defaults filled in."""
+
+    retries: int
+    backoff: float
+    """Seconds before the first retry."""
+    shared: bool
+    """Whether they count together with all others that the stage's `retries` is for."""
+    memory: float = 1.0
+    walltime: float = 1.0
+    """Factors by which each retry asks for more than the attempt before."""
+    exclude: bool = False
+
+
+def rule_of(stage: Stage, kind: FailureClass) -> Rule:
+    """The rule for a class of failures: the stage's policy over the class's defaults."""
+    policy, default = stage.on.of(kind), _default(stage, kind)
+    return Rule(
+        retries=default.retries if policy.retries is None else policy.retries,
+        backoff=default.backoff if policy.backoff is None else policy.backoff,
+        shared=default.shared and policy.retries is None,
+        memory=policy.memory or default.memory,
+        walltime=policy.walltime or default.walltime,
+        exclude=bool(policy.exclude),
+    )
+
+
+def _default(stage: Stage, kind: FailureClass) -> Rule:
+    match kind:
+        case FailureClass.OOM if stage.resources.memory is not None:
+            return Rule(ESCALATED_RETRIES, 0.0, shared=False, memory=2.0)
+        case FailureClass.WALLTIME:
+            factor = 1.0 if stage.resources.walltime is None else 2.0
+            return Rule(ESCALATED_RETRIES, 0.0, shared=False, walltime=factor)
+        case FailureClass.NODE:
+            return Rule(NODE_RETRIES, NODE_BACKOFF, shared=False)
+        case FailureClass.PREEMPTED:
+            return Rule(PREEMPTED_RETRIES, 0.0, shared=False)
+    return Rule(stage.retries.limit, stage.retries.backoff, shared=True)
+
+
+# --- what a later attempt asks for ----------------------------------------------------------------
+
+_CHANGING = ("memory", "walltime")
+
+
+def changed_resources(stage: Stage, resources: Resources) -> dict[str, Any]:
+    """What an attempt asks for beyond its stage: `memory` in bytes, `walltime` in seconds."""
+    return {
+        name: getattr(resources, name)
+        for name in _CHANGING
+        if getattr(resources, name) != getattr(stage.resources, name)
+    }
+
+
+def resources_with(stage: Stage, changed: Mapping[str, Any]) -> Resources:
+    """What an attempt asked for, from what the journal says of it."""
+    known = {name: changed[name] for name in _CHANGING if name in changed}
+    return stage.resources.model_copy(update=known) if known else stage.resources

@@ -1,0 +1,99 @@
+"""The texts of slurm.conf and gres.conf: four virtual nodes on one machine, and no waiting about.
+
+Measured with Slurm 22.05.8 (Debian 12):
+
+- A batch job on an idle cluster starts 0.3 to 0.7 s after sbatch; one that must preempt another, 0.3 s after.
+- Time limits are whole minutes: `--time=0:20` becomes one minute. slurmctld looks every 30 s (no setting
+  changes that), so a job of one minute is ended after 60 to 90 s. `scontrol update` takes an EndTime in
+  seconds (`Cluster.end_in`), which leaves those 30 s.
+- A node whose slurmd was killed is DOWN, and its job NODE_FAIL, after {NODE_FAIL}. slurmctld tries again for
+  as long as MessageTimeout when a node refuses its ping, and asks twice: hence the short MessageTimeout.
+  A job that may be requeued (Slurm's default; `sbatch --no-requeue` says no) is PENDING again instead, under
+  the same id, for two minutes (reason BeginTime). The processes of that job live on until slurmd is back.
+- GPUs need device files in gres.conf: without `File=` slurmd drops them. Links to /dev/null are enough.
+  A job with `--gres=gpu:1` then gets CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK and
+  GPU_DEVICE_ORDINAL (numbers from 0 in the node), and SLURM_JOB_GPUS.
+- Without accounting sacct has no answer. slurmctld knows an ended job for MinJobAge.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NODES = ("n1", "n2", "n3", "n4")
+GPU_NODE = "n4"
+GPUS = 2
+
+_SLURM_CONF = """\
+ClusterName=diel
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/run/slurmctld.pid
+SlurmdPidFile={folder}/run/%n.pid
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/%n.log
+
+# One kernel for all nodes, and no right to make control groups.
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SlurmdParameters=config_overrides
+MailProg=/bin/true
+
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+
+# A job in `main` takes the nodes of one in `spot`.
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+
+# Seconds where the defaults are made for thousands of nodes.
+SchedulerType=sched/backfill
+SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0,bf_interval=1
+PriorityType=priority/basic
+KillWait=3
+MessageTimeout={message_timeout}
+SlurmdTimeout={slurmd_timeout}
+ReturnToService=2
+MinJobAge=3600
+
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=1-00:00:00 DefaultTime=00:10:00 PriorityTier=10 PreemptMode=OFF
+PartitionName=spot Nodes=ALL MaxTime=1-00:00:00 DefaultTime=00:10:00 PriorityTier=1 PreemptMode=CANCEL
+"""
+
+MESSAGE_TIMEOUT = 5
+SLURMD_TIMEOUT = 10
+
+
+def slurm_conf(folder: Path, host: str, ports: tuple[int, ...]) -> str:
+    """slurm.conf for a cluster below `folder`; the first port is slurmctld's, then one for each node."""
+    controller, *rest = ports
+    return _SLURM_CONF.format(
+        folder=folder,
+        host=host,
+        controller_port=controller,
+        message_timeout=MESSAGE_TIMEOUT,
+        slurmd_timeout=SLURMD_TIMEOUT,
+        nodes="\n".join(_node(node, host, port) for node, port in zip(NODES, rest, strict=True)),
+    )
+
+
+def _node(name: str, host: str, port: int) -> str:
+    gres = f" Gres=gpu:{GPUS}" if name == GPU_NODE else ""
+    place = f"NodeHostname={host} NodeAddr=127.0.0.1 Port={port}"
+    return f"NodeName={name} {place} CPUs=4 RealMemory=8000{gres}"
+
+
+def gres_conf(folder: Path) -> str:
+    """gres.conf: the files stand for GPUs, nobody opens them."""
+    return f"NodeName={GPU_NODE} Name=gpu File={folder}/dev/gpu[0-{GPUS - 1}]\n"

@@ -1,0 +1,255 @@
+"""What every scheduler does for diel: real Slurm, Slurm through Torque's commands, PBS through doubles.
+
+With DIEL_TEST_PBS=1 the commands of a real PBS are on PATH, and it is held to the same; PBS refuses
+root's jobs, so pytest is then another user's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diel.scheduler import scheduler_named
+from diel.scheduler.job import JobState
+from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from tests.scheduler.edges import (
+    Edge,
+    clean_up,
+    double,
+    first_on_path,
+    gone,
+    programs,
+    text,
+    wait,
+    without_slurmctld,
+)
+
+REAL_PBS = os.environ.get("DIEL_TEST_PBS") == "1"
+NAMES = ["openpbs"] if REAL_PBS else ["slurm", "torque", "pbs"]
+
+
+@pytest.fixture(params=NAMES)
+def edge(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Edge]:
+    folder = tmp_path / "jobs"
+    folder.mkdir()
+    made = _edge(request, folder, tmp_path, monkeypatch)
+    yield made
+    monkeypatch.undo() if made.name == "openpbs" else None
+    clean_up(made)
+
+
+def _edge(request: pytest.FixtureRequest, folder: Path, scratch: Path, patch: pytest.MonkeyPatch) -> Edge:
+    name = request.param
+    if name == "openpbs":
+        return Edge(name, scheduler_named("pbs"), folder, walltime=5)
+    if name == "pbs":
+        commands, down, up = double(scratch / "pbs")
+        patch.setenv("PATH", first_on_path(commands))
+        return Edge(name, scheduler_named("pbs"), folder, down, up, walltime=1)
+    config = _slurm_conf(request)
+    patch.setenv("SLURM_CONF", str(config))
+    nowhere = without_slurmctld(config, scratch)
+    down = lambda: patch.setenv("SLURM_CONF", str(nowhere))  # noqa: E731
+    up = lambda: patch.setenv("SLURM_CONF", str(config))  # noqa: E731
+    if name == "slurm":
+        return Edge(name, scheduler_named("slurm"), folder, down, up)
+    # Slurm's qstat tells neither how a job ended nor why one waits; its qsub refuses what no node has.
+    return Edge(name, scheduler_named("torque"), folder, down, up, tells=False, impossible={"cores": 99})
+
+
+def _slurm_conf(request: pytest.FixtureRequest) -> Path:
+    return Path(os.environ["SLURM_CONF"])
+
+
+def test_a_job_runs_and_is_told_to_have_completed(edge: Edge) -> None:
+    go = edge.folder / "go"
+    job, number = edge.run(f"echo out; echo err >&2; until [ -e '{go}' ]; do sleep 0.1; done")
+    assert number
+    assert not any(letter.isspace() for letter in number)
+    assert edge.running(number).nodes
+    assert edge.scheduler.find(job.name[:4]) == {job.name: number}
+    assert edge.scheduler.find("another") == {}
+    go.touch()
+    status = edge.ended(number)
+    assert status.state is edge.as_told(JobState.COMPLETED)
+    assert status.exit_code == (0 if edge.tells else None)
+    assert edge.scheduler.find(job.name[:4]) == {}
+    assert (text(job.stdout), text(job.stderr)) == ("out\n", "err\n")
+
+
+def test_the_exit_code_of_a_job_that_fails_is_told(edge: Edge) -> None:
+    _, number = edge.run("exit 7")
+    status = edge.ended(number)
+    assert status.state is edge.as_told(JobState.FAILED)
+    assert status.exit_code == (7 if edge.tells else None)
+    assert status.reason
+
+
+def test_a_running_job_is_cancelled_with_its_processes(edge: Edge) -> None:
+    pid = edge.folder / "pid"
+    _, number = edge.run(f"sleep 300 & echo $! > '{pid}'; wait")
+    wait(lambda: pid.exists() and pid.read_text().strip() != "")
+    edge.scheduler.cancel([number])
+    status = edge.ended(number)
+    assert status.state is edge.as_told(JobState.CANCELLED)
+    wait(lambda: gone(int(pid.read_text())))
+
+
+def test_a_job_waits_for_the_one_that_it_comes_after(edge: Edge) -> None:
+    """The first one's failure does not matter, only its end; a job that waits can be cancelled."""
+    go, order = edge.folder / "go", edge.folder / "order"
+    _, first = edge.run(f"until [ -e '{go}' ]; do sleep 0.1; done; echo first >> '{order}'; exit 3")
+    _, second = edge.run(f"echo second >> '{order}'", after=first)
+    _, third = edge.run(f"echo third >> '{order}'", after=first)
+    edge.running(first)
+    waiting = edge.status(second)
+    assert waiting is not None
+    assert waiting.state is JobState.PENDING
+    assert not waiting.hopeless
+    edge.scheduler.cancel([third])
+    status = edge.ended(third)
+    assert status.state is edge.as_told(JobState.CANCELLED)
+    go.touch()
+    assert edge.ended(second).state is edge.as_told(JobState.COMPLETED)
+    assert order.read_text(encoding="utf-8").split() == ["first", "second"]
+
+
+def test_a_job_that_the_scheduler_does_not_know_is_not_in_its_answer(edge: Edge) -> None:
+    _, number = edge.run("true")
+    assert set(edge.scheduler.query([number, "999999"])) == {number}
+    assert edge.scheduler.query(["999999"]) == {}
+    assert edge.scheduler.query([]) == {}
+
+
+def test_cancelling_what_has_ended_is_nothing(edge: Edge) -> None:
+    _, number = edge.run("true")
+    edge.ended(number)
+    edge.scheduler.cancel([number, "999999"])
+    edge.scheduler.cancel([])
+    status = edge.status(number)
+    assert status is not None
+    assert status.state is edge.as_told(JobState.COMPLETED)
+
+
+def test_an_impossible_job_is_refused_or_told_to_be_hopeless_in_the_schedulers_words(edge: Edge) -> None:
+    job = edge.job("true", **edge.impossible)
+    try:
+        number = edge.submit(job)
+    except SchedulerRefused as error:
+        assert "not available" in str(error)  # noqa: PT017
+        return
+    status = edge.until(number, lambda status: status.hopeless)
+    assert status.state is JobState.PENDING
+    assert status.reason in ("PartitionNodeLimit",) or "Can Never Run" in status.reason
+
+
+def test_a_refused_job_is_told_in_the_schedulers_words(edge: Edge) -> None:
+    with pytest.raises(SchedulerRefused, match="(?i)partition|queue") as caught:
+        edge.submit(edge.job("true", queue="nowhere"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_job_whose_output_has_no_folder_is_refused(edge: Edge) -> None:
+    job = edge.job("true")
+    with pytest.raises(SchedulerRefused, match="make that folder"):
+        edge.submit(replace(job, stdout=edge.folder / "none" / "out"))
+
+
+def test_folders_with_odd_names_are_taken(edge: Edge) -> None:
+    folder = edge.folder / "it's a «folder», née: 1"
+    folder.mkdir()
+    job, number = edge.run("pwd; exit 5", folder=folder)
+    status = edge.ended(number)
+    assert text(job.stdout) == f"{folder}\n"
+    assert status.exit_code == (5 if edge.tells else None)
+
+
+def test_nothing_of_the_submitting_shell_is_needed_or_handed_on(
+    edge: Edge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SHELL", "here")
+    monkeypatch.setenv("SLURM_MEM_PER_CPU", "1")
+    monkeypatch.setenv("SQUEUE_PARTITION", "nowhere")
+    job, number = edge.run('echo "[$OF_THE_SHELL$SLURM_MEM_PER_CPU]" "$HOME"; echo "${OMP_NUM_THREADS-none}"')
+    edge.ended(number)
+    kept = "here" if edge.name == "torque" else ""  # Slurm's qsub hands it on, whatever is asked
+    assert text(job.stdout) == f"[{kept}] {Path.home()}\nnone\n"
+
+
+def test_a_scheduler_that_is_down_is_busy_and_no_job_has_ended(edge: Edge) -> None:
+    if edge.take_down is None:
+        pytest.skip("a real server that others use is not taken down")
+    go = edge.folder / "go"
+    job, number = edge.run(f"until [ -e '{go}' ]; do sleep 0.1; done")
+    script = edge.write(edge.job("true"))
+    edge.running(number)
+    edge.take_down()
+    for ask in (
+        lambda: edge.scheduler.submit(script),
+        lambda: edge.scheduler.query([number]),
+        lambda: edge.scheduler.cancel([number]),
+        lambda: edge.scheduler.find(job.name),
+    ):
+        with pytest.raises(SchedulerBusy):
+            ask()
+    edge.put_back()
+    assert edge.running(number)
+    assert edge.scheduler.find("t") == {job.name: number}
+    go.touch()
+    edge.ended(number)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["echo '<html>502 Bad Gateway</html>'", "echo '{\"Jobs\": [1'", "printf '\\377\\376 \\n'", "kill -9 $$"],
+)
+def test_an_answer_without_sense_is_no_answer(
+    edge: Edge, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = edge.write(edge.job("true"))
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", first_on_path(programs(tmp_path / "fakes", words)))
+        for ask in (
+            lambda: edge.scheduler.submit(script),
+            lambda: edge.scheduler.query(["1"]),
+            lambda: edge.scheduler.find("t"),
+        ):
+            with pytest.raises(SchedulerBusy):
+                ask()
+
+
+def test_a_command_that_hangs_is_killed_with_what_it_started(
+    edge: Edge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, pid = edge.write(edge.job("true")), tmp_path / "pid"
+    hurried = type(edge.scheduler)(timeout=0.3)  # type: ignore[call-arg]
+    fakes = programs(tmp_path / "fakes", f"sleep 300 & echo $! > '{pid}'; wait")
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", first_on_path(fakes))
+        for ask in (
+            lambda: hurried.submit(script),
+            lambda: hurried.query(["1"]),
+            lambda: hurried.cancel(["1"]),
+            lambda: hurried.find("t"),
+        ):
+            with pytest.raises(SchedulerBusy, match="has not answered after 0.3 s"):
+                ask()
+            wait(lambda: gone(int(pid.read_text())))
+
+
+def test_without_its_commands_a_scheduler_is_busy(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = edge.write(edge.job("true"))
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(edge.folder))
+        for ask in (
+            lambda: edge.scheduler.submit(script),
+            lambda: edge.scheduler.query(["1"]),
+            lambda: edge.scheduler.cancel(["1"]),
+            lambda: edge.scheduler.find("t"),
+        ):
+            with pytest.raises(SchedulerBusy, match="on PATH"):
+                ask()

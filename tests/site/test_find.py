@@ -1,0 +1,234 @@
+"""Sites: found by name, read with all their faults, extended."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.errors import SpecError, UsageError
+from diel.site import find_program, find_site, lacks, read_site
+from diel.spec import Resources
+
+SITE = "name: {name}\nscheduler: local\npools: {{cpu: {{cores: 4}}}}\n"
+BROKEN = Path(__file__).parent.parent / "broken_sites"
+FILES = sorted(path for path in BROKEN.glob("*.yaml"))
+PLACE = re.compile(r"^(?:error: )?\S+:\d+:\d+: ", re.MULTILINE)
+
+
+def asked(**resources: Any) -> Resources:
+    return Resources.model_validate(resources)
+
+
+def test_programs_beside_this_python_come_before_those_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("beside", "path"):
+        for name in ("both", *(["only"] if folder == "path" else [])):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / name).write_text("#!/bin/sh\n")
+            (tmp_path / folder / name).chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "beside" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    assert find_program("both") == str(tmp_path / "beside" / "both")
+    assert find_program("only") == str(tmp_path / "path" / "only")
+    assert find_program("neither") is None
+
+
+@pytest.fixture
+def folders(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workflow's folder, the current directory and the user's configuration, all with sites."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(workspace / "config"))
+    for place, names in {
+        "flow/schedulers": ("a", "local"),
+        "schedulers": ("a", "b"),
+        "config/diel/schedulers": ("a", "b", "c"),
+    }.items():
+        (workspace / place).mkdir(parents=True)
+        for name in names:
+            text = SITE.format(name=name) + f"description: {place}\n"
+            (workspace / place / f"{name}.yaml").write_text(text)
+    return workspace
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("a", "flow/schedulers"),
+        ("b", "schedulers"),
+        ("c", "config/diel/schedulers"),
+        (None, "flow/schedulers"),
+    ],
+)
+def test_the_nearest_site_of_a_name_wins(folders: Path, name: str | None, place: str) -> None:
+    assert find_site(name, folders / "flow").description == place
+
+
+def test_the_environment_names_the_site_where_the_command_line_does_not(
+    folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIEL_SITE", "c")
+    assert find_site(None, folders / "flow").name == "c"
+    assert find_site("b", folders / "flow").name == "b"
+
+
+def test_a_site_file_is_named_by_its_path_too(folders: Path) -> None:
+    assert find_site("config/diel/schedulers/c.yaml", folders / "flow").name == "c"
+    with pytest.raises(UsageError, match=r"none\.yaml"):
+        find_site("none.yaml", folders / "flow")
+
+
+def test_a_site_that_is_not_there_is_told_with_those_that_are(folders: Path) -> None:
+    with pytest.raises(UsageError, match="no site 'loca'; did you mean 'local'"):
+        find_site("loca", folders / "flow")
+    with pytest.raises(UsageError, match="no site 'zzzzz'; sites: a, aurora, b, c, frontier, "):
+        find_site("zzzzz", folders / "flow")
+
+
+def test_this_machine_is_a_site_out_of_the_box(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(workspace))
+    local = find_site(None, workspace)
+    assert (local.name, local.scheduler) == ("local", "local")
+    assert lacks(next(iter(local.pools.values())), asked()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: s\nscheduler: local\npools: {}\n", ":3:"),
+        ("name: s\nscheduler: slrm\npools: {p: {}}\n", ":2:12"),
+        ("name: s\nscheduler: local\npools: {p: {cores: 0}}\n", ":3:"),
+        ("name: s\nscheduler: local\npools: {p: {core: 4}}\n", "did you mean 'cores'"),
+        ("name: s\nscheduler: local\npools: {p: {memory: 64}}\n", "64GiB"),
+        ("name: s\nname: t\nscheduler: local\npools: {p: {}}\n", ":2:1"),
+        ("name: [\n", ":2:"),
+        ("", "empty"),
+        ("- 1\n", "s.yaml:1:1"),
+    ],
+)
+def test_a_site_file_that_is_wrong_is_refused_with_its_place(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as error:
+        read_site(path)
+    assert told in str(error.value)
+    assert "s.yaml:" in str(error.value)
+
+
+def test_all_that_is_wrong_with_a_site_is_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("name: s\nscheduler: local\npools: {p: {cores: 0, gpus: -1}, q: {nodes: x}}\n")
+    with pytest.raises(SpecError) as error:
+        read_site(path)
+    assert len(error.value.problems) == 3
+
+
+# --- extending -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sites(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty `schedulers/`, and a user's configuration of its own."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(workspace / "config"))
+    (workspace / "schedulers").mkdir()
+    (workspace / "config" / "diel" / "schedulers").mkdir(parents=True)
+    return workspace / "schedulers"
+
+
+def test_a_site_that_extends_another_changes_what_it_says_alone(sites: Path) -> None:
+    (sites / "mine.yaml").write_text(
+        "extends: perlmutter\naccount: m1\npools: {gpu: {blocks: 9}, more: {cores: 2}}\n"
+    )
+    mine, base = find_site("mine", Path()), find_site("perlmutter", Path())
+    assert mine.name == "mine"
+    assert mine.account == "m1"
+    assert mine.pools["gpu"] == base.pools["gpu"].model_copy(update={"blocks": 9})
+    assert mine.pools["cpu"] == base.pools["cpu"]
+    assert list(mine.pools) == [*base.pools, "more"]
+
+
+def test_a_list_replaces_the_list_of_the_site_below(sites: Path) -> None:
+    (sites / "mine.yaml").write_text("extends: slurm\nlauncher: [srun, --mpi=pmi2]\n")
+    assert find_site("mine", Path()).launcher == ("srun", "--mpi=pmi2")
+
+
+def test_a_file_may_extend_the_next_one_of_its_own_name(sites: Path) -> None:
+    (sites / "slurm.yaml").write_text("extends: slurm\naccount: project\n")
+    (sites.parent / "config" / "diel" / "schedulers" / "slurm.yaml").write_text(
+        "extends: slurm\naccount: user\npools: {slurm: {queue: long}}\n"
+    )
+    found = find_site("slurm", Path())
+    assert (found.name, found.account) == ("slurm", "project")
+    assert (found.pools["slurm"].queue, found.pools["slurm"].cores) == ("long", 4)
+
+
+def test_a_fault_of_the_site_below_is_told_at_its_own_place(sites: Path) -> None:
+    (sites / "base.yaml").write_text("name: base\nscheduler: slurm\npools: {p: {cores: 0}}\n")
+    (sites / "mine.yaml").write_text("extends: base\naccount: a\n")
+    with pytest.raises(SpecError) as error:
+        find_site("mine", Path())
+    assert str(error.value).startswith("schedulers/base.yaml:3:20: pools.p.cores: ")
+
+
+def test_a_fault_in_what_is_added_is_told_in_the_file_that_adds_it(sites: Path) -> None:
+    (sites / "mine.yaml").write_text("extends: perlmutter\npools:\n  gpu:\n    gpus: many\n")
+    with pytest.raises(SpecError) as error:
+        find_site("mine", Path())
+    assert str(error.value).startswith("schedulers/mine.yaml:4:11: pools.gpu.gpus: ")
+
+
+def test_sites_that_extend_each_other_in_a_circle_are_refused(sites: Path) -> None:
+    for name, base in {"a": "b", "b": "c", "c": "a"}.items():
+        (sites / f"{name}.yaml").write_text(f"account: x\nextends: {base}\n")
+    with pytest.raises(SpecError) as error:
+        find_site("a", Path())
+    assert "schedulers/c.yaml:2:10: extends: sites extend each other in a circle" in str(error.value)
+    assert "a.yaml → b.yaml → c.yaml → a.yaml" in str(error.value)
+
+
+def test_a_file_alone_of_its_name_cannot_extend_itself(sites: Path) -> None:
+    (sites / "alone.yaml").write_text("extends: alone\n")
+    with pytest.raises(SpecError, match="alone.yaml:1:10: extends: no site 'alone'"):
+        find_site("alone", Path())
+
+
+def test_the_account_of_the_environment_beats_that_of_the_files(
+    sites: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (sites / "mine.yaml").write_text("extends: frontier\naccount: abc123\n")
+    assert find_site("mine", Path()).account == "abc123"
+    monkeypatch.setenv("DIEL_ACCOUNT", "def456")
+    assert find_site("mine", Path()).account == "def456"
+    assert find_site("frontier", Path()).account == "def456"
+
+
+# --- files that are wrong --------------------------------------------------------------------------
+
+
+def expectations(path: Path) -> list[str]:
+    """What a file itself says that its message must contain, in its first lines."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line.removeprefix("# expect: ") for line in lines if line.startswith("# expect: ")]
+
+
+def test_there_are_more_than_ten_broken_sites() -> None:
+    assert len(FILES) > 10
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_broken_site_is_refused_with_the_message_it_expects(path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        read_site(path)
+    told = str(error.value)
+    places = 0
+    assert expectations(path), "the file says not what it expects"
+    for line in expectations(path):
+        if re.match(r"\d+:\d+: ", line):
+            places += 1
+            assert f"{path}:{line}" in told
+        else:
+            assert line in told
+    assert len(PLACE.findall(told)) == places, f"more or fewer problems than expected:\n{told}"
