@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from diel.cli.checkup import Finding, examine, try_jobs
+from diel.cli.checkup import EXTRAS, PROGRAMS, Finding, examine, try_jobs
 from diel.cli.columns import paint, printable
 from diel.cli.options import json_option, runs_option
 from diel.errors import DielError, UsageError, did_you_mean
@@ -20,6 +20,7 @@ from diel.site import Site, find_site, missing
 from diel.values import parse_duration
 
 WIDTH = 13
+EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | PROGRAMS)
 
 
 @click.command("doctor")
@@ -140,8 +141,11 @@ def _lines(finding: Finding) -> list[str]:
 
 
 def _verdict(wrong: list[str], findings: list[Finding]) -> str:
-    missing = [finding.name for finding in findings if not finding.ok and not finding.required]
-    extras = f"; extras that are missing: {', '.join(missing)}" if missing else ""
+    lesser = [finding.name for finding in findings if not finding.ok and not finding.required]
+    extras = [name for name in lesser if name in EXTRA_NAMES]
+    advice = [name for name in lesser if name not in EXTRA_NAMES]
+    rest = f"; extras that are missing: {', '.join(extras)}" if extras else ""
+    rest += f"; to be looked at: {', '.join(advice)}" if advice else ""
     if wrong:
-        return paint(f"\nnot ready: {', '.join(wrong)}", fg="red", bold=True) + extras
-    return paint("\nready", fg="green", bold=True) + extras
+        return paint(f"\nnot ready: {', '.join(wrong)}", fg="red", bold=True) + rest
+    return paint("\nready", fg="green", bold=True) + rest

@@ -11,7 +11,14 @@ from diel.cli.complete import complete_stage
 from diel.cli.options import json_option, runs_option
 from diel.cli.words import run_and_rest
 from diel.errors import UsageError, did_you_mean
-from diel.explain import explain_run, explain_task, render_run, render_task
+from diel.explain import (
+    explain_block,
+    explain_run,
+    explain_task,
+    render_block,
+    render_run,
+    render_task,
+)
 from diel.paths import runs_dir
 from diel.results import Recorded
 
@@ -20,20 +27,27 @@ from diel.results import Recorded
 @click.argument("words", nargs=-1, metavar="[RUN] [STAGE|TASK]", shell_complete=complete_stage)
 @runs_option
 @json_option
-def command(words: tuple[str, ...], runs: Path | None, as_json: bool) -> int:
-    """Tell why a task waits, failed, was skipped, or ran again.
+@click.option("--block", metavar="BLOCK", help="Tell of this block of the run (`1-0`), or of its job's id.")
+def command(words: tuple[str, ...], runs: Path | None, as_json: bool, block: str | None) -> int:
+    """Tell why a task waits, failed, was skipped, or ran again; or how a block ended.
 
     \b
         diel explain                    the last run: what failed, waits, runs
         diel explain last train         one stage
         diel explain last simulate/3    one task: its parameters, inputs, attempts
+        diel explain last --block 1-0   one block of a scheduler, by its name or its job's id
     """
     paths, rest = run_and_rest(runs_dir(runs), words)
     if len(rest) > 1:
         raise UsageError(f"expected RUN and one STAGE or TASK, found also '{rest[1]}'")
+    if rest and block is not None:
+        raise UsageError(f"--block tells of a block, not of '{rest[0]}': give one of the two")
     run = Recorded(paths)
     stage, index = _target(run, rest[0]) if rest else (None, None)
-    if stage is not None and index is not None:
+    if block is not None:
+        document = explain_block(run, block)
+        lines = render_block(document)
+    elif stage is not None and index is not None:
         document = explain_task(run, stage, index)
         lines = render_task(document)
     else:

@@ -74,7 +74,7 @@ def _script_lines(plan: Plan) -> Iterator[str]:
 
     scripts = scripts_of(plan, runs_dir())
     if not scripts:
-        yield f"site '{plan.site.name}' has no scheduler: nothing is submitted there, and there are no scripts"
+        yield f"site '{plan.site.name}' has no scheduler: runs there need no job scripts"
         return
     name = f"{plan.workflow.name}-N"
     yield f"{name} stands for the run: its number, and the names of its jobs, are known when it is made."

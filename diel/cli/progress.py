@@ -121,7 +121,9 @@ class Watch:
             self._tell_failures(history)
         if history.trouble != self._known_trouble:
             self._known_trouble = history.trouble
-            self._say([paint(f"trouble: {one_line(history.trouble)}", fg="yellow")] if history.trouble else [])
+            self._say(
+                [paint(f"trouble: {one_line(history.trouble)}", fg="yellow")] if history.trouble else []
+            )
         try:
             self._display.look(history, self._meter, last=last)
         except OSError:

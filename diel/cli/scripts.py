@@ -63,9 +63,7 @@ def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
     for number, shape in enumerate(dict.fromkeys(stage.shape for stage in plan.stages.values())):
         stages = tuple(name for name, stage in plan.stages.items() if stage.shape == shape)
         stem = f"1-{number}"
-        job = block_job(
-            plan.site, shape, f"{job_prefix(paths)}-{stem}", scheduler.spread, paths.blocks, stem
-        )
+        job = block_job(plan.site, shape, f"{job_prefix(paths)}-{stem}", scheduler.spread, paths.blocks, stem)
         node = node_script(plan.site, shape, paths.root, stem, POOL, os.environ)
         about = f"a block of shape {shape.label}, for {', '.join(stages)}"
         yield Script(str(job.folder / f"{stem}.sh"), about, shape.label, stages, scheduler.script(job))

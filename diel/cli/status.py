@@ -82,7 +82,9 @@ def _interval(context: click.Context, parameter: click.Parameter, value: str) ->
     type=click.Choice([state.label for state in TaskState]),
     help="With STAGE: only the tasks in this state.",
 )
-@click.option("--all", "show_all", is_flag=True, help=f"Show all blocks and failures, not the first {SHOWN_FAILURES}.")
+@click.option(
+    "--all", "show_all", is_flag=True, help=f"Show all blocks and failures, not the first {SHOWN_FAILURES}."
+)
 @click.option("--watch", is_flag=True, help="Show it anew until the run ends.")
 @click.option("--interval", default="2s", callback=_interval, help="With --watch: how often (2s).")
 @click.option(

@@ -38,7 +38,7 @@ def main() -> None:
     mark = f"{os.environ.get('DIEL_BLOCK', '')}/{node_name()}"
     granted = next((os.environ[name] for name in GPU_LISTS if os.environ.get(name)), "")
     env = {**os.environ, "DIEL_NODE": mark, "DIEL_BLOCK_GPUS": granted}
-    pool = subprocess.Popen(sys.argv[1:], env=env, start_new_session=True)
+    pool = subprocess.Popen(sys.argv[1:], env=env)  # of this session: the scheduler sees it as well
     try:
         code = pool.wait()
     except _Ended:

@@ -1,7 +1,8 @@
 """Why a run stands as it does: what failed, what waits for what, what was computed anew and why."""
 
+from diel.explain.block import explain_block
 from diel.explain.run import explain_run
 from diel.explain.task import explain_task
-from diel.explain.text import render_run, render_task
+from diel.explain.text import render_block, render_run, render_task
 
-__all__ = ["explain_run", "explain_task", "render_run", "render_task"]
+__all__ = ["explain_block", "explain_run", "explain_task", "render_block", "render_run", "render_task"]

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from diel.errors import UsageError
-from diel.explain.place import is_hopeless, job_of, says
+from diel.explain.place import is_hopeless, says
 from diel.journal.segment import read_segment
 from diel.results import Recorded
+from diel.states import TaskState
 from diel.status import blocks_of
 from diel.values import format_duration
 
@@ -65,25 +66,20 @@ def _attempts(run: Recorded, block: Mapping[str, Any]) -> list[dict[str, Any]]:
             continue
         for _, _, record in read_segment(run.paths.journal / segment):
             if record is not None and record["event"] in ("start", "done", "fail"):
-                _add(found, record, worker, "running" if block["ended"] is None else "lost")
+                key = (record["stage"], record["index"], record["attempt"])
+                known = found.setdefault(key, _begun(run, *key, worker["node"]))
+                if record["event"] != "start":
+                    known["state"] = "done" if record["event"] == "done" else "failed"
+                    known["class"] = record.get("class")
     return list(found.values())
 
 
-def _add(
-    found: dict[tuple[str, int, int], dict[str, Any]],
-    record: Mapping[str, Any],
-    worker: Mapping[str, Any],
-    begun: str,
-) -> None:
-    stage, index, number = record["stage"], record["index"], record["attempt"]
-    known = found.setdefault(
-        (stage, index, number),
-        {"task": f"{stage}/{index}", "attempt": number, "node": worker["node"], "state": begun, "class": None},
-    )
-    if record["event"] == "done":
-        known["state"] = "done"
-    elif record["event"] == "fail":
-        known.update({"state": "failed", "class": record.get("class")})
+def _begun(run: Recorded, stage: str, index: int, number: int, node: str) -> dict[str, Any]:
+    """An attempt whose end its worker did not write: it runs, or was lost."""
+    under_way = run.history.stage(stage).under_way.get(index) or run.history.left.get((stage, index))
+    runs = under_way is not None and under_way.number == number and under_way.state == TaskState.RUNNING
+    state = "running" if runs else "lost"
+    return {"task": f"{stage}/{index}", "attempt": number, "node": node, "state": state, "class": None}
 
 
 def _why(block: Mapping[str, Any]) -> str:
@@ -119,9 +115,6 @@ def _next(run: Recorded, block: Mapping[str, Any]) -> str:
         case "failed" | "gone":
             folder = run.paths.blocks
             return f"see {folder / block['block']}.err, and `diel doctor --site {site} --job`"
-    return "nothing: what ran in it runs again"
-
-
-def block_name(block: Mapping[str, Any]) -> str:
-    """`1-0 (job 123)`."""
-    return f"{block['block']} ({job_of(block)})"
+        case "node_failed" | "preempted" | "cancelled":
+            return "nothing: what ran in it runs again"
+    return ""

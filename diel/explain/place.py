@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diel.results import Recorded
@@ -108,7 +108,7 @@ def _named(block: Mapping[str, Any]) -> str:
     return f"{block['block']} ({job_of(block)}{nodes})"
 
 
-def _why_none(site: Site, shape: Shape, live: list[Mapping[str, Any]]) -> str:
+def _why_none(site: Site, shape: Shape, live: Sequence[Mapping[str, Any]]) -> str:
     """Why there is no block of a shape yet."""
     held = [block for block in live if block["pool"] == shape.pool]
     most = site.pools[shape.pool].blocks

@@ -9,14 +9,18 @@ from dataclasses import asdict
 from typing import Any
 
 from diel.explain.advice import next_step
-from diel.explain.change import why_computed
+from diel.explain.computed import why_computed
+from diel.explain.place import is_live, place_of, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
 from diel.journal.history import Attempt, spread
 from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.states import RunState, TaskState
+from diel.status import blocks_of
 
+SHOWN_BLOCKS = 3
+"""How many of the blocks that ended badly are told."""
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
 """What differs between the messages of one failure at many points: numbers and paths."""
 
@@ -33,8 +37,12 @@ def explain_run(run: Recorded, stage: str | None = None) -> dict[str, Any]:
         "failures": [failure for name in stages for failure in _failures(run, name)],
         "skipped": [skip for name in stages for skip in _skips(view, name)],
         "waiting": [wait for name in stages if (wait := _waiting(view, name)) is not None],
-        "running": [task for name in stages for task in _running(name, run.history.stage(name).under_way)],
-        "lost": [task for name in stages for task in _running(name, run.lost(name))],
+        "running": [
+            task for name in stages for task in _running(run, name, run.history.stage(name).under_way)
+        ],
+        "lost": [task for name in stages for task in _running(run, name, run.lost(name))],
+        "blocks": _blocks(run),
+        "trouble": run.history.trouble if run.state is not RunState.SUCCEEDED else "",
     }
     document["computed"] = [told for name in stages if (told := _computed(view, name)) is not None]
     return document
@@ -116,7 +124,8 @@ def _waiting(view: View, stage: str) -> dict[str, Any] | None:
     run = view.run
     counts = run.history.stage(stage).counts()
     known = view.stages[stage].domain is not None
-    waiting = counts["waiting"] + counts["ready"]
+    block = wait_for_block(run, stage)
+    waiting = counts["waiting"] + counts["ready"] + (counts["queued"] if block is not None else 0)
     if (
         (known and not waiting)
         or stage in view.run.void
@@ -130,11 +139,13 @@ def _waiting(view: View, stage: str) -> dict[str, Any] | None:
         "count": waiting if known else None,
         "axes": axes,
         "for": [asdict(wait) for wait in waits],
-        "text": _waiting_text(run, axes, waits),
+        "text": _waiting_text(run, axes, waits, block),
     }
 
 
-def _waiting_text(run: Recorded, axes: list[dict[str, str]], waits: list[Wait]) -> str:
+def _waiting_text(
+    run: Recorded, axes: list[dict[str, str]], waits: list[Wait], block: Mapping[str, Any] | None
+) -> str:
     if axes:
         return "; ".join(f"axis '{a['axis']}' is known when '{a['stage']}' is done" for a in axes)
     if waits:
@@ -143,10 +154,20 @@ def _waiting_text(run: Recorded, axes: list[dict[str, str]], waits: list[Wait]) 
         return f"nothing hinders it, but its controller is gone: `diel resume {run.paths.run_id}`"
     if run.state == RunState.FAILED:
         return "was not tried before the run ended"
+    if block is not None:
+        return str(block["text"]) + (f"; see {block['next']}" if block["next"] else "")
     return "waits for a free worker"
 
 
-def _running(stage: str, under_way: Mapping[int, Attempt]) -> list[dict[str, Any]]:
+def _blocks(run: Recorded) -> list[dict[str, Any]]:
+    """The blocks that have not ended, and the last ones that ended otherwise than by diel's wish."""
+    blocks = blocks_of(run.history)
+    bad = [block for block in blocks if not is_live(block) and not block["ending"]]
+    bad = [block for block in bad if block["state"] != "completed"][-SHOWN_BLOCKS:]
+    return [block for block in blocks if is_live(block) or block in bad]
+
+
+def _running(run: Recorded, stage: str, under_way: Mapping[int, Attempt]) -> list[dict[str, Any]]:
     """The attempts under way, the longest first."""
     now = time.time()
     found = [
@@ -156,6 +177,7 @@ def _running(stage: str, under_way: Mapping[int, Attempt]) -> list[dict[str, Any
             "since": attempt.time,
             "seconds": max(0.0, now - attempt.time),
             "worker": attempt.worker.removesuffix(".jsonl"),
+            **place_of(run, attempt.worker.removesuffix(".jsonl")),
         }
         for index, attempt in under_way.items()
         if attempt.state == TaskState.RUNNING

@@ -9,13 +9,14 @@ from typing import Any
 from diel.controller.results import output_of, outputs_of
 from diel.errors import DielError, UsageError
 from diel.explain.advice import next_step
-from diel.explain.change import resolve, why_computed
+from diel.explain.attempts import attempts_of
+from diel.explain.computed import resolve, why_computed
+from diel.explain.place import block_end, place_of, place_text, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
 from diel.journal.segment import Record
 from diel.results import Recorded
-from diel.states import FailureClass, RunState, TaskState
-from diel.values import format_duration
+from diel.states import RunState, TaskState
 
 
 def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
     _check(view, stage, index)
     history = run.history.stage(stage)
     state = history.state(index)
-    attempts = _attempts(run, stage, index)
+    attempts = attempts_of(run, stage, index)
     record = run.record(stage, index)
     hindered = state == TaskState.SKIPPED or bool(waits_of_task(view, stage, index))
     resolved = None if hindered else resolve(view, stage, index)
@@ -93,7 +94,10 @@ def _story(
         case TaskState.RUNNING:
             return {"why": [_since(view.run, stage, index)]}
         case TaskState.QUEUED:
-            return {"why": ["it was handed out, and waits for a worker"]}
+            wait = wait_for_block(view.run, stage, index)
+            if wait is None:
+                return {"why": ["it was handed out, and waits for a worker"]}
+            return {"why": [f"it was handed out, and {wait['text']}"], "next": wait["next"]}
         case _:
             return _waiting(view, stage, index, attempts)
 
@@ -147,7 +151,9 @@ def _since(run: Recorded, stage: str, index: int) -> str:
     if attempt is None:
         return "it is running"
     worker = attempt.worker.removesuffix(".jsonl")
-    return f"attempt {attempt.number} is running{f' in {worker}' if worker else ''}"
+    place = place_text(place_of(run, worker))
+    where = f" on {place}" if place else f" in {worker}" if worker else ""
+    return f"attempt {attempt.number} is running{where}"
 
 
 def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -158,14 +164,26 @@ def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]])
     if run.state == RunState.INTERRUPTED:
         lost = run.lost(stage).get(index)
         under_way = f"it was {lost.state.label} when the controller went away" if lost is not None else ""
+        under_way += _goes_on(run, stage, index) if under_way else ""
         return {
             "why": [under_way or "nothing hinders it, but its controller is gone"],
             "next": f"`diel resume {run.paths.run_id}` goes on",
         }
+    wait = wait_for_block(run, stage, index) or {"text": "waits for a free worker", "next": ""}
     if attempts and attempts[-1]["state"] == "failed":
         last = attempts[-1]
-        return {"why": [f"attempt {last['attempt']} failed ({last['message']}); it will be tried again"]}
-    return {"why": ["all that it reads is there: it waits for a free worker"]}
+        again = f"attempt {last['attempt']} failed ({last['message']}); it will be tried again"
+        return {"why": [again, *([f"it {wait['text']}"] if "blocks" in wait else [])], "next": wait["next"]}
+    return {"why": [f"all that it reads is there: it {wait['text']}"], "next": wait["next"]}
+
+
+def _goes_on(run: Recorded, stage: str, index: int) -> str:
+    """Whether what ran when its controller went away may go on in its block."""
+    left = run.history.left.get((stage, index)) or run.lost(stage).get(index)
+    place = place_of(run, "" if left is None else left.worker.removesuffix(".jsonl"))
+    if place["block"] is None or block_end(run, place["block"]) is not None:
+        return ""
+    return f", and may go on there: {place_text(place)}"
 
 
 # --- what it gets, and how it went ----------------------------------------------------------------
@@ -207,57 +225,3 @@ def _value(view: View, link: Any, good: list[int]) -> Any:
 def _outputs(run: Recorded, record: Mapping[str, Any]) -> dict[str, Any]:
     plain = dict(record)
     return {name: output_of(plain, name, run.paths.root) for name in outputs_of(plain)}
-
-
-def _attempts(run: Recorded, stage: str, index: int) -> list[dict[str, Any]]:
-    """The attempts at a task as its workers told them, in their order."""
-    found: dict[int, dict[str, Any]] = {}
-    for segment, record in run.attempts(stage, index):
-        if "attempt" not in record:
-            continue
-        number = record["attempt"]
-        attempt = found.setdefault(
-            number,
-            {
-                "attempt": number,
-                "state": "lost",
-                "began": None,
-                "ended": None,
-                "seconds": None,
-                "worker": segment.removesuffix(".jsonl"),
-                "dir": str(run.paths.task_dir(stage, index, number)),
-                "class": None,
-                "exit_code": None,
-                "message": "",
-                "stderr_tail": "",
-            },
-        )
-        _add(attempt, record, segment)
-    attempts = [found[number] for number in sorted(found)]
-    if attempts and attempts[-1]["state"] == "lost" and run.state == RunState.RUNNING:
-        attempts[-1]["state"] = "running"
-    return attempts
-
-
-def _add(attempt: dict[str, Any], record: Mapping[str, Any], segment: str) -> None:
-    match record["event"]:
-        case "start":
-            attempt.update(began=record["time"], worker=segment.removesuffix(".jsonl"))
-        case "done":
-            attempt.update(state="done", ended=record["time"], seconds=record.get("seconds"))
-        case "fail":
-            told = {
-                name: record.get(name) for name in ("class", "exit_code", "message", "stderr_tail", "seconds")
-            }
-            continues = record["class"] == FailureClass.INTERRUPTED
-            attempt.update(told, state="interrupted" if continues else "failed", ended=record["time"])
-
-
-def attempt_text(attempt: Mapping[str, Any]) -> str:
-    """An attempt in one line."""
-    seconds = attempt["seconds"]
-    took = f" after {format_duration(seconds)}" if seconds is not None else ""
-    reason = f" ({attempt['class']}): {attempt['message']}" if attempt["state"] == "failed" else ""
-    if attempt["state"] == "interrupted":
-        reason = f": {attempt['message']}"
-    return f"attempt {attempt['attempt']}: {attempt['state']}{took}{reason}"

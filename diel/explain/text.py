@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from diel.controller.recipe import SHELL
-from diel.explain.task import attempt_text
+from diel.explain.attempts import attempt_text, place_line
+from diel.explain.place import job_of, place_text, says
 from diel.explain.wait import SHOWN
 from diel.table import shown
 from diel.values import format_duration
@@ -34,6 +35,7 @@ def render_run(document: Mapping[str, Any]) -> Iterator[str]:
     if document["lost"]:
         yield ""
         yield from _running("running when the controller went away", document["lost"])
+    yield from _blocks(document)
     for wait in document["waiting"]:
         yield ""
         count = "its tasks" if wait["count"] is None else _tasks(wait["count"])
@@ -43,6 +45,19 @@ def render_run(document: Mapping[str, Any]) -> Iterator[str]:
         yield ""
     for computed in told:
         yield from _computed(computed)
+
+
+def _blocks(document: Mapping[str, Any]) -> Iterator[str]:
+    """Blocks that ended badly, and what else went wrong with the scheduler."""
+    for block in document["blocks"]:
+        if block["ended"] is not None:
+            yield ""
+            yield f"block {block['block']} ({job_of(block)}) ended: {block['state']}{says(block)}"
+            yield from _tail(block["stderr_tail"])
+            yield f"    next: `diel explain {document['run']} --block {block['block']}`"
+    if document["trouble"]:
+        yield ""
+        yield f"trouble: {document['trouble']}"
 
 
 def _totals(stages: Mapping[str, Mapping[str, int]]) -> str:
@@ -93,7 +108,8 @@ def _running(title: str, running: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"{title}: {_tasks(len(running))}"
     for task in running[: 2 * SHOWN]:
         again = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
-        yield f"    {task['task']} for {format_duration(task['seconds'])}{again} ({task['worker']})"
+        where = place_text(task) or task["worker"]
+        yield f"    {task['task']} for {format_duration(task['seconds'])}{again} ({where})"
     if len(running) > 2 * SHOWN:
         yield f"    … {len(running) - 2 * SHOWN:,} more"
 
@@ -129,6 +145,42 @@ def render_task(document: Mapping[str, Any]) -> Iterator[str]:
     yield from _section("inputs", {name: _input(given) for name, given in document["inputs"].items()})
     yield from _section("outputs", {k: shown(v, WIDE) for k, v in document["outputs"].items()})
     yield from _attempts(document["attempts"])
+
+
+def render_block(document: Mapping[str, Any]) -> Iterator[str]:
+    """A block's explanation."""
+    yield f"{document['run']} block {document['block']} {document['state']}"
+    yield f"    why: {document['why']}"
+    if document["next"]:
+        yield f"    next: {document['next']}"
+    began, ended = document["began"], document["ended"]
+    facts = {
+        "job": document["job"] or "not known",
+        "shape": f"{document['shape']} (pool {document['pool']})",
+        "nodes": document["nodes"],
+        "walltime": format_duration(document["walltime"]),
+        "asked for": _clock(document["asked"]),
+        "began": ""
+        if began is None
+        else f"{_clock(began)}, after {format_duration(began - document['asked'])}",
+        "ended": "" if ended is None else _clock(ended),
+    }
+    yield from _section("block", {name: text for name, text in facts.items() if text})
+    counts = ", ".join(f"{number:,} {state}" for state, number in document["attempts"].items())
+    if counts:
+        yield ""
+        yield f"attempts: {counts}"
+    for attempt in document["tasks"]:
+        how = attempt["state"] + (f" ({attempt['class']})" if attempt["class"] else "")
+        yield f"    {attempt['task']} attempt {attempt['attempt']} {how} on {attempt['node']}"
+    if document["stderr_tail"]:
+        yield ""
+        yield "what its job said last"
+        yield from _tail(document["stderr_tail"])
+    if document["files"]:
+        yield ""
+        yield "files"
+        yield from (f"    {file}" for file in document["files"])
 
 
 def _command(words: Sequence[str]) -> Iterator[str]:
@@ -167,7 +219,12 @@ def _attempts(attempts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for attempt in attempts:
         began = f", {_clock(attempt['began'])}" if attempt["began"] else ""
         yield f"    {attempt_text(attempt)}{began}, {attempt['worker']}"
+        if place := place_line(attempt):
+            yield f"        {place}"
         yield f"        {attempt['dir']}"
+        if attempt["block_end"] is not None:
+            yield f"        its block ended: {attempt['block_end']['state']}{says(attempt['block_end'])}"
+            yield from (f"    {line}" for line in _tail(attempt["block_end"]["stderr_tail"]))
 
 
 def _clock(seconds: float) -> str:

@@ -29,8 +29,13 @@ class Answer:
     @property
     def words(self) -> str:
         """The first lines of what it says of an error, on one line."""
-        lines = [line.strip() for line in (self.err + "\n" + self.out).splitlines() if line.strip()]
-        return "; ".join(lines[:4])[:600] or f"exit code {self.code}, without a word"
+        return first_lines(self.err + "\n" + self.out) or f"exit code {self.code}, without a word"
+
+
+def first_lines(text: str) -> str:
+    """The first lines of a text that are not empty, on one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "; ".join(lines[:4])[:600]
 
 
 def ask(words: Sequence[str], *, timeout: float = TIMEOUT, folder: Path | None = None) -> Answer:

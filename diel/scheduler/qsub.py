@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from diel.scheduler.command import Answer, ask
+from diel.scheduler.command import Answer, ask, first_lines
 from diel.scheduler.directives import check_outputs, clock, options, quoted
 from diel.scheduler.job import Job
 from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
@@ -115,8 +115,9 @@ def failed_to_answer(answer: Answer) -> bool:
 
 def told(answer: Answer) -> str:
     """The scheduler's own words, without the name of the program that begins them."""
-    text = re.sub(r"^.*and the output was:;? *'? *", "", answer.words)
-    return re.sub(r"\b(qsub|qstat|qdel|qselect|sbatch): (error: )?", "", text).strip(" ';")
+    own = answer.out.partition("and the output was:")[2].strip(" '\n")  # Slurm's qsub quotes sbatch
+    text = first_lines(own) or answer.words
+    return re.sub(r"\b(qsub|qstat|qdel|qselect|sbatch): (error: )?", "", text)
 
 
 def short(number: str) -> str:

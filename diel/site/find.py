@@ -36,9 +36,14 @@ def find_site(name: str | None, folder: Path) -> Site:
     return site.model_copy(update={"account": account}) if account else site
 
 
-def _find(wanted: str, folder: Path, but: frozenset[Path] = frozenset()) -> Path:
-    """The file of a site, other than some files. Raises UsageError where there is none."""
-    known = {path.stem: path for path in _site_files(folder) if path.resolve() not in but}
+def _find(wanted: str, folder: Path, beside: Path | None = None, but: tuple[Path, ...] = ()) -> Path:
+    """The file of a site: beside a file that extends it, and where sites are; not one of `but`.
+
+    Raises UsageError where there is none.
+    """
+    files = list(_site_files(folder))
+    files += sorted(beside.parent.glob("*.yaml")) if beside is not None else []
+    known = {path.stem: path for path in files if path.resolve() not in but}
     if wanted.endswith(SUFFIXES):
         path = Path(wanted)
         if path.exists():
@@ -79,14 +84,15 @@ def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[
 def _extended(
     source: Source, data: dict[str, Any], base: str, folder: Path, seen: tuple[Path, ...]
 ) -> dict[str, Any]:
-    """The keys of a file and of the site that it extends.
+    """The keys of a file and of the site that it extends, which is looked for beside it first.
 
     A file may extend another of its own name: it is then the next one of that name, so that a project's
     `slurm.yaml` can extend the user's, and that one what diel ships.
     """
-    same = base == seen[-1].stem
+    # A file that extends its own name means the next one of that name, not itself.
+    but = seen if seen[-1].stem == base else ()
     try:
-        found = _find(base, folder, frozenset(seen) if same else frozenset())
+        found = _find(base, folder, source.path, but)
     except UsageError as error:
         raise SpecError([source.problem(("extends",), str(error))]) from error
     if found.resolve() in seen:

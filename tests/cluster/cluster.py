@@ -195,18 +195,27 @@ class Cluster:
             raise ClusterError("slurmctld does not run")
         process.suspend()
 
+    def end_controller(self) -> None:
+        """SIGTERM to slurmctld, as for maintenance: it saves its state, then nobody listens. Jobs go on."""
+        process = self._controller().process()
+        if process is not None:
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            wait_until(lambda: not alive(process), 20)
+
     def kill_controller(self) -> None:
-        """kill -9 of slurmctld: commands cannot connect. Jobs go on."""
+        """SIGKILL to slurmctld. What it has not saved yet is lost: jobs of the last seconds are pending
+        again or unknown, and **their ids are given out again**."""
         self._controller().kill()
 
     def continue_controller(self) -> None:
-        """After either of these: slurmctld runs again, and answers."""
+        """After any of these: slurmctld runs again, and knows its nodes."""
         process = self._controller().process()
         if process is None:
             self._controller().start(self.environment)
         else:
             process.send_signal(signal.SIGCONT)
-        wait_until(lambda: self._ask("scontrol", "ping", seconds=5).returncode == 0, 30)
+        wait_until(lambda: self.nodes() and not any("unk" in s for s in self.nodes().values()), 30)
 
     # --- jobs and processes -----------------------------------------------------------------------
 

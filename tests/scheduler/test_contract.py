@@ -16,6 +16,7 @@ import pytest
 from diel.scheduler import scheduler_named
 from diel.scheduler.job import JobState
 from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from tests.cluster.cluster import Cluster
 from tests.scheduler.edges import (
     Edge,
     clean_up,
@@ -38,7 +39,6 @@ def edge(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     folder.mkdir()
     made = _edge(request, folder, tmp_path, monkeypatch)
     yield made
-    monkeypatch.undo() if made.name == "openpbs" else None
     clean_up(made)
 
 
@@ -50,7 +50,8 @@ def _edge(request: pytest.FixtureRequest, folder: Path, scratch: Path, patch: py
         commands, down, up = double(scratch / "pbs")
         patch.setenv("PATH", first_on_path(commands))
         return Edge(name, scheduler_named("pbs"), folder, down, up, walltime=1)
-    config = _slurm_conf(request)
+    config: Path = request.getfixturevalue("cluster").slurm_conf
+    request.getfixturevalue("expiring")
     patch.setenv("SLURM_CONF", str(config))
     nowhere = without_slurmctld(config, scratch)
     down = lambda: patch.setenv("SLURM_CONF", str(nowhere))  # noqa: E731
@@ -58,11 +59,16 @@ def _edge(request: pytest.FixtureRequest, folder: Path, scratch: Path, patch: py
     if name == "slurm":
         return Edge(name, scheduler_named("slurm"), folder, down, up)
     # Slurm's qstat tells neither how a job ended nor why one waits; its qsub refuses what no node has.
-    return Edge(name, scheduler_named("torque"), folder, down, up, tells=False, impossible={"cores": 99})
+    return Edge(name, scheduler_named("torque"), folder, down, up, tells=False, impossible={"memory": 2**42})
 
 
-def _slurm_conf(request: pytest.FixtureRequest) -> Path:
-    return Path(os.environ["SLURM_CONF"])
+@pytest.fixture(scope="module")
+def expiring(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A job at the end of its walltime: slurmctld looks twice a minute only, so it comes first and is met last."""
+    number = cluster.sbatch("sleep 300", f"--chdir={tmp_path_factory.mktemp('expiring')}")
+    cluster.wait_for(number, "RUNNING")
+    cluster.end_in(number, 2)
+    return number
 
 
 def test_a_job_runs_and_is_told_to_have_completed(edge: Edge) -> None:
@@ -140,11 +146,11 @@ def test_an_impossible_job_is_refused_or_told_to_be_hopeless_in_the_schedulers_w
     try:
         number = edge.submit(job)
     except SchedulerRefused as error:
-        assert "not available" in str(error)  # noqa: PT017
+        assert "can not be satisfied" in str(error)  # noqa: PT017
         return
     status = edge.until(number, lambda status: status.hopeless)
     assert status.state is JobState.PENDING
-    assert status.reason in ("PartitionNodeLimit",) or "Can Never Run" in status.reason
+    assert status.reason in ("PartitionConfig", "PartitionNodeLimit") or "Can Never Run" in status.reason
 
 
 def test_a_refused_job_is_told_in_the_schedulers_words(edge: Edge) -> None:
@@ -253,3 +259,17 @@ def test_without_its_commands_a_scheduler_is_busy(edge: Edge, monkeypatch: pytes
         ):
             with pytest.raises(SchedulerBusy, match="on PATH"):
                 ask()
+
+
+def test_a_job_beyond_its_walltime_is_told_to_have_timed_out(
+    edge: Edge, request: pytest.FixtureRequest
+) -> None:
+    if edge.name in ("slurm", "torque"):
+        number = request.getfixturevalue("expiring")
+    else:
+        job, number = edge.run("echo begun; sleep 300", walltime=edge.walltime)
+        assert text(job.stdout) == "begun\n"
+        assert "walltime" in text(job.stderr)
+    status = edge.ended(number)
+    assert status.state is edge.as_told(JobState.TIMEOUT)
+    assert status.reason

@@ -150,6 +150,14 @@ def test_a_site_that_extends_another_changes_what_it_says_alone(sites: Path) -> 
     assert list(mine.pools) == [*base.pools, "more"]
 
 
+def test_a_site_beside_the_file_is_found_wherever_the_file_lies(sites: Path, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "base.yaml").write_text(SITE.format(name="base"))
+    (tmp_path / "far" / "mine.yaml").write_text("extends: base\naccount: a\n")
+    found = find_site(str(tmp_path / "far" / "mine.yaml"), Path())
+    assert (found.name, found.account, list(found.pools)) == ("mine", "a", ["cpu"])
+
+
 def test_a_list_replaces_the_list_of_the_site_below(sites: Path) -> None:
     (sites / "mine.yaml").write_text("extends: slurm\nlauncher: [srun, --mpi=pmi2]\n")
     assert find_site("mine", Path()).launcher == ("srun", "--mpi=pmi2")

@@ -9,17 +9,20 @@ from diel.cli.checkup.finding import Finding as Finding
 from diel.cli.checkup.folder import check_clock, check_runs, check_shared
 from diel.cli.checkup.machine import (
     CORE,
-    EXTRAS,
     check_account,
     check_machine,
     check_package,
     check_python,
     check_site,
 )
+from diel.cli.checkup.machine import EXTRAS as EXTRAS
 from diel.cli.checkup.network import check_addresses, check_loopback
 from diel.cli.checkup.programs import check_deep, check_dot, check_lammps, check_launcher, check_ranks
 from diel.errors import DielError
 from diel.site import Site, find_site
+
+PROGRAMS = frozenset({"mpi ranks", "mpi launcher", "lmp", "dot"})
+"""Checks of programs that not every workflow needs."""
 
 
 def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:

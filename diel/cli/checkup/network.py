@@ -68,8 +68,8 @@ def check_addresses(site: Site) -> Finding:
         found = f"no port can be bound on {', '.join(wanted)}; this host has {listed}"
         return Finding("address", False, found, "correct `address` in the site file, or leave it out")
     if all(_local(address) for address in bound):
-        found = "this host has the address 127.0.0.1 alone: no other node reaches a controller here"
-        fix = "work on a login node of the cluster, or let controllers live in jobs: controller: {home: job}"
+        found = f"{', '.join(bound)} is this host's own: no other node reaches a controller here by it"
+        fix = f"give an `address` that nodes reach (this host has {listed}), or let controllers live in jobs"
         return Finding("address", False, found, fix, required=False)
     return Finding("address", True, f"a port can be bound on {', '.join(bound)}; this host has {listed}")
 

@@ -85,7 +85,8 @@ def check_dialect(site: Site) -> Finding:
 
 
 def _told(dialect: Dialect) -> str:
-    return f"{dialect.name} {dialect.version}".strip()
+    version = dialect.version.removeprefix("pbs_version =").strip()
+    return version if version.startswith(dialect.name) else f"{dialect.name} {version}"
 
 
 def _queues_and_nodes(site: Site) -> tuple[list[Queue], list[NodeKind]]:
@@ -144,5 +145,6 @@ def check_nodes(site: Site, queues: Sequence[Queue], kinds: Sequence[NodeKind]) 
         fix = "correct the pools in the site file, where that is not on purpose"
         yield Finding("nodes", False, "; ".join(told), fix, required=False)
     else:
-        count = sum({(k.queue, k.cores, k.memory, k.gpus): k.nodes for k in kinds}.values())
-        yield Finding("nodes", True, f"the {len(site.pools)} pools fit the {count} nodes", required=False)
+        yield Finding(
+            "nodes", True, "cores, memory, GPUs and walltimes are as the scheduler's", required=False
+        )

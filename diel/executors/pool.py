@@ -1,0 +1,33 @@
+"""Runs Parsl's worker pool so that its workers start fast: `python -m diel.executors.pool MODULE [ARG...]`.
+
+The pool would start each worker as a new Python that imports everything again: on a node with 64 cores,
+64 times from a shared file system. Here one server process imports it once, and workers are its forks.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import runpy
+import sys
+from typing import Any
+
+PRELOADED = ("diel.worker.process",)
+
+
+def main() -> None:
+    """Runs the module as a script; what it asks `spawn` for is forked from a server."""
+    sys.argv = sys.argv[1:]
+    module = sys.argv[0]
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload([module, *PRELOADED])
+    other = multiprocessing.get_context
+
+    def get_context(method: str | None = None) -> Any:
+        return server if method == "spawn" else other(method)
+
+    multiprocessing.get_context = get_context
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
