@@ -72,6 +72,11 @@ class Plan:
     def modules(self) -> Mapping[str, Module]:
         return self.checked.modules
 
+    def fits(self, stage: str, wanted: Resources) -> bool:
+        """Whether a task of a stage fits its pool with these resources."""
+        pool = self.site.pools[self.stages[stage].pool]
+        return not lacks(pool, wanted, scheduled=self.site.scheduled)
+
     @property
     def tasks(self) -> int | None:
         """All tasks; None where only the run will tell."""

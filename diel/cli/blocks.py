@@ -85,7 +85,7 @@ def _table(blocks: Sequence[Block], now: float, width: int) -> list[str]:
     """A row a block, the scheduler's words last. Cells are left out where the terminal is narrow."""
     header = ("block", "job", "shape", "nodes", "time", "tasks", "state")
     rows = [[paint(cell, dim=True) for cell in header], *(_row(block, now) for block in blocks)]
-    for drop in ((), ("nodes",), ("nodes", "shape"), ("nodes", "shape", "job")):
+    for drop in ((), ("nodes",), ("nodes", "shape"), ("nodes", "shape", "job", "tasks")):
         kept = [place for place, cell in enumerate(header) if cell not in drop]
         cut = [[row[place] for place in kept] for row in rows]
         room = width - sum(max(width_of(row[place]) for row in cut) + 2 for place in range(len(kept) - 1))

@@ -43,6 +43,8 @@ class Block:
     """Monotonic seconds."""
     ending: bool = False
     """Whether diel has asked for its end."""
+    held: bool = False
+    """Whether it gets no more tasks, for one of its nodes is to be avoided."""
     adopted: bool = False
     """Whether it is an earlier controller's: it gets no more tasks."""
     stderr_tail: str = ""
@@ -58,7 +60,7 @@ class Block:
     def takes_tasks(self, now: float, drain: float) -> bool:
         """Whether it can be given tasks, now or once it has begun."""
         fresh = self.began is None or now < self.began + drain
-        return self.live and not self.ending and not self.adopted and fresh
+        return self.live and not (self.ending or self.adopted or self.held) and fresh
 
     @property
     def blame(self) -> FailureClass:

@@ -231,6 +231,7 @@ class Blocks:
 
     def tend(self, quiet: float, running: bool) -> bool:
         self._take_news()
+        self._hold_tainted()
         for shape in list(self._shapes.values()):
             if self._wants_block(shape):
                 self._grow(shape)
@@ -239,9 +240,21 @@ class Blocks:
         self._end([block for block in self.blocks.values() if self._is_spare(block, busy)])
         return False
 
+    def _hold_tainted(self) -> None:
+        """Gives no more tasks to blocks with a node that is to be avoided."""
+        if not self.excluded:
+            return
+        workers = self._ledger.history.workers.values()
+        tainted = {worker["block"] for worker in workers if worker["node"] in self.excluded}
+        for block in self.blocks.values():
+            if block.name in tainted and block.live and not block.held:
+                block.held = True
+                if self._engine is not None and not block.adopted:
+                    self._agent.do(partial(self._engine.hold, block.shape.label, block.number))
+
     def _is_spare(self, block: Block, busy: set[str]) -> bool:
-        if block.adopted:
-            return block.name not in busy
+        if block.adopted or block.held:
+            return block.live and block.name not in busy and not block.bundles
         return self._is_idle(block) or self._is_stuck(block, busy)
 
     def _take_news(self) -> None:

@@ -78,7 +78,7 @@ class Controller:
         self._lease = lease
         self._backend = self._make_backend()
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
-        self._intake = Intake(self._stages, self._ledger, self._dispatcher)
+        self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits)
         self._limbo: list[tuple[int, Future[bytes], float]] = []
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
@@ -312,6 +312,7 @@ class Controller:
     def _tend(self, now: float) -> None:
         if isinstance(self._backend, Blocks):
             self._backend.backlog = self._backlog()
+            self._backend.excluded = self._intake.excluded
         if self._backend.tend(now - self._last_progress, self._is_running_any()):
             self._dispatcher.take_back_all()
             self._last_progress = now

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
+from typing import Any
 
 from diel.controller.backend import Backend
 from diel.controller.ledger import Ledger
@@ -98,12 +99,15 @@ class Dispatcher:
             if changed := changed_resources(stage.spec, resources):
                 more["resources"] = changed
         indices = [request.index for request in requests]
+        resources = stage.resources_of(indices[0])
+        if changed := changed_resources(stage.spec, resources):
+            more["resources"] = changed
         self._ledger.append("queued", stage=stage.name, bundle=number, tasks=indices, **more)
         for request in requests:
             self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
         self.sent[number] = Sent(stage, requests, time.monotonic())
         root = str(self._ledger.paths.root)
-        bundle = Bundle(number, root, self._epoch, job, requests, 2 * BUNDLE_SECONDS)
+        bundle = Bundle(number, root, self._epoch, job.within(resources), requests, 2 * BUNDLE_SECONDS)
         future = self._backend.submit(shape, self._plan.stages[stage.name].cores, bundle)
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 

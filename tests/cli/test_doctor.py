@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from diel.cli import checkup
+from diel.cli.checkup import attempt, folder, machine, programs
+from diel.site import find_site
 from tests.cli.call import call
 
 Capture = pytest.CaptureFixture[str]
@@ -26,7 +28,7 @@ def checks(capsys: Capture, *words: str, code: int = 0) -> dict[str, dict[str, A
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without MPI, LAMMPS and graphviz: nothing slow is started."""
-    monkeypatch.setattr(checkup, "find_program", lambda name: None)
+    monkeypatch.setattr(programs, "find_program", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
 
 
@@ -67,15 +69,15 @@ def test_a_site_file_that_is_wrong_is_told_with_its_place(
 
 
 def test_a_python_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "LEAST_PYTHON", (99, 0))
-    finding = checkup.check_python()
+    monkeypatch.setattr(machine, "LEAST_PYTHON", (99, 0))
+    finding = machine.check_python()
     assert not finding.ok
     assert finding.fix == "install Python 99.0 or newer"
 
 
 def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "LEAST_SPACE", 2**70)
-    finding = checkup.check_runs(tmp_path / "runs")
+    monkeypatch.setattr(folder, "LEAST_SPACE", 2**70)
+    finding = folder.check_runs(tmp_path / "runs")
     assert not finding.ok
     assert "diel clean" in finding.fix
 
@@ -85,8 +87,8 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
     path = tmp_path / "mpiexec"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    monkeypatch.setattr(checkup, "find_program", lambda name: str(path))
-    monkeypatch.setattr(checkup.metadata, "version", lambda name: "1")
+    monkeypatch.setattr(programs, "find_program", lambda name: str(path))
+    monkeypatch.setattr(machine.metadata, "version", lambda name: "1")
 
 
 @pytest.mark.parametrize(
@@ -101,20 +103,20 @@ def test_ranks_are_started_really_and_must_find_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, ok: bool, said: str
 ) -> None:
     launcher(tmp_path, monkeypatch, script)
-    finding = checkup.check_ranks(checkup.find_site("local", tmp_path))
+    finding = programs.check_ranks(find_site("local", tmp_path))
     assert finding.ok is ok
     assert said in finding.found
     assert bool(finding.fix) is not ok
 
 
 def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "PATIENCE", 0.2)
+    monkeypatch.setattr(attempt, "PATIENCE", 0.2)
     launcher(tmp_path, monkeypatch, "exec sleep 600")
-    assert "did not end" in checkup.check_ranks(checkup.find_site("local", tmp_path)).found
+    assert "did not end" in programs.check_ranks(find_site("local", tmp_path)).found
 
 
 def test_deep_runs_a_workflow_through_the_engine(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", str(root))
-    finding = checkup.check_deep()
+    finding = programs.check_deep()
     assert finding.ok, finding.found
     assert "250 tasks through Parsl" in finding.found

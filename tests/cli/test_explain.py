@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.blocks import block
 from tests.cli.call import call
 from tests.handmade import Handmade
 
@@ -49,7 +50,7 @@ def test_json_is_one_document_with_stable_keys(failed: Handmade, capsys: Capture
     run = json.loads(call(capsys, "explain", "--json").out)
     assert set(run) == {
         *("run", "workflow", "state", "stages", "failures", "skipped"),
-        *("waiting", "running", "lost", "computed"),
+        *("waiting", "running", "lost", "computed", "blocks", "trouble"),
     }
     task = json.loads(call(capsys, "explain", "sim/1", "--json").out)
     assert (task["task"], task["state"], task["class"]) == ("sim/1", "failed", "app")
@@ -70,4 +71,23 @@ def test_json_is_one_document_with_stable_keys(failed: Handmade, capsys: Capture
 def test_what_is_not_there_is_told(failed: Handmade, capsys: Capture, words: list[str], message: str) -> None:
     said = call(capsys, "explain", *words)
     assert (said.code, said.out) == (2, "")
+    assert message in said.err
+
+
+def test_a_block_is_told_by_its_name_or_its_job(failed: Handmade, capsys: Capture) -> None:
+    block(failed, "1-0", "oom")
+    for words in (["--block", "1-0"], ["w-2", "--block", "100"]):
+        said = call(capsys, "explain", *words)
+        assert (said.code, said.out.splitlines()[0]) == (0, "w-2 block 1-0 oom")
+    assert json.loads(call(capsys, "explain", "--block", "1-0", "--json").out)["job"] == "100"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["--block", "1-7"], "no block '1-7'"), (["sim", "--block", "1-0"], "give one of the two")],
+)
+def test_a_wrong_block_is_refused(failed: Handmade, capsys: Capture, words: list[str], message: str) -> None:
+    block(failed, "1-0", "oom")
+    said = call(capsys, "explain", *words)
+    assert said.code == 2
     assert message in said.err

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from diel.check import check
 from diel.cli import meter
-from diel.cli.meter import Meter
+from diel.cli.meter import Meter, blocks_text
 from diel.journal.history import History
+from diel.plan import Plan, make_plan
+from diel.site import Site
 from diel.states import TaskState
 
 
@@ -42,7 +46,8 @@ class Run:
                 name=name, domain=domain, void=False, size=100, ended=0, complete=False
             )
             plans[name] = SimpleNamespace(tasks=100 if known else None, cores=cores)
-        plan = SimpleNamespace(graph=SimpleNamespace(order=names), stages=plans, capacity=4)
+        graph = SimpleNamespace(order=names)
+        plan = SimpleNamespace(graph=graph, stages=plans, capacity=4, executor="threads")
         self.stages = runs
         self.controller: Any = SimpleNamespace(plan=plan, stages=runs, sent={})
 
@@ -114,3 +119,68 @@ def test_only_as_many_tasks_run_as_there_are_cores(clock: Clock, cores: int, run
     run.controller.sent.update({number: SimpleNamespace(stage=stage, cores=cores) for number in range(8)})
     (row,) = Meter(run.controller).rows(run.history)
     assert row.running == running
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def test_what_runs_in_blocks_is_what_the_journal_says(clock: Clock) -> None:
+    run = Run("a")
+    run.controller.plan.executor = "blocks"
+    for index in range(7):  # more than the plan's capacity: blocks come and go
+        run.history.stage("a").set(index, TaskState.RUNNING)
+    run.history.stage("a").set(7, TaskState.QUEUED)
+    (row,) = Meter(run.controller).rows(run.history)
+    assert row.running == 7
+
+
+def plan() -> Plan:
+    """Two shapes on a pool of two-node blocks with eight cores a node."""
+    text = "stages: {a: {command: [x]}, b: {command: [x], resources: {ranks: 4, nodes: 3}}}"
+    pool = {"cores": 8, "nodes": 4, "block_nodes": 2, "blocks": 4}
+    site = Site.model_validate({"name": "here", "scheduler": "slurm", "pools": {"cpu": pool}})
+    return make_plan(check(Path("w.yaml"), text=f"diel: 1\nname: w\n{text}"), site)
+
+
+def with_blocks(*blocks: tuple[str, str, str], silent: str = "") -> History:
+    history = History(silent=silent)
+    for number, (state, shape, reason) in enumerate(blocks):
+        record = {"block": f"1-{number}", "job": str(100 + number), "pool": "cpu", "shape": shape}
+        ended = None if state in ("pending", "running", "ending") else 1.0
+        more = {"state": state.replace("given back", "running"), "reason": reason, "ended": ended}
+        history.apply({"event": "block", "ending": False, **record, **more})
+    return history
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [
+        ([], ""),
+        ([("pending", "cpu-1c", "Priority")], "waiting for a block: job 100 pending (Priority)"),
+        ([("pending", "cpu-1c", "")], "waiting for a block: job 100 pending"),
+        (
+            [("pending", "cpu-1c", "Priority"), ("pending", "cpu-3n", "PartitionNodeLimit")],
+            "waiting for a block: job 101 pending (PartitionNodeLimit) and 1 more",
+        ),
+        ([("running", "cpu-1c", "")], "1 block, 16 cores"),
+        ([("running", "cpu-1c", ""), ("running", "cpu-3n", "")], "2 blocks, 40 cores"),
+        (
+            [("running", "cpu-1c", ""), ("pending", "cpu-1c", "Resources")],
+            "1 block, 16 cores, job 101 pending (Resources)",
+        ),
+        ([("completed", "cpu-1c", "")], ""),
+    ],
+)
+def test_blocks_are_told_in_a_line(blocks: list[tuple[str, str, str]], told: str) -> None:
+    assert blocks_text(plan(), with_blocks(*blocks)) == told
+
+
+def test_a_scheduler_that_does_not_answer_is_told_with_them() -> None:
+    history = with_blocks(("running", "cpu-1c", ""), silent="squeue:\ntimed out")
+    assert (
+        blocks_text(plan(), history) == "1 block, 16 cores, the scheduler does not answer: squeue: timed out"
+    )
+
+
+def test_a_shape_that_only_retries_have_is_as_large_as_its_pools_blocks() -> None:
+    assert blocks_text(plan(), with_blocks(("running", "cpu-1c-4096MiB", ""))) == "1 block, 16 cores"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,147 @@ def test_a_stage_that_fits_no_pool_is_refused(flow: Path, capsys: Capture) -> No
 def test_nothing_is_made(flow: Path, capsys: Capture, workspace: Path) -> None:
     call(capsys, "plan", "flow.yaml")
     assert [path.name for path in workspace.iterdir()] == ["flow.yaml"]
+
+
+# --- a site with a scheduler ----------------------------------------------------------------------
+
+SITE = """\
+name: cluster
+scheduler: {scheduler}
+account: physics
+setup: [module load python]
+controller: {{home: {home}, queue: small, walltime: 4h}}
+pools:
+  cpu: {{queue: batch, cores: 8, nodes: 4, block_nodes: 2, blocks: 3, memory: 32GiB}}
+"""
+CLUSTER_FLOW = """\
+diel: 1
+name: flow
+axes: {i: {range: 100}}
+stages:
+  many: {over: [i], command: [x], resources: {walltime: 36s}}
+  same: {command: [x], after: [many], resources: {walltime: 36s}}
+  mpi: {command: [x], after: [many], resources: {ranks: 4, nodes: 2, walltime: 2h}}
+"""
+
+
+@pytest.fixture
+def cluster(workspace: Path) -> Path:
+    """A directory with the workflow and its site."""
+    (workspace / "flow.yaml").write_text(CLUSTER_FLOW)
+    (workspace / "schedulers").mkdir()
+    return at_site(workspace)
+
+
+def at_site(folder: Path, scheduler: str = "slurm", home: str = "login", **pool: str) -> Path:
+    text = SITE.format(scheduler=scheduler, home=home)
+    for key, value in pool.items():
+        text = text.replace("memory: 32GiB", f"{key}: {value}, memory: 32GiB")
+    (folder / "schedulers" / "cluster.yaml").write_text(text)
+    return folder
+
+
+def scripts(capsys: Capture) -> dict[str, str]:
+    """The scripts that `--scripts` prints, by the names of their files."""
+    said = call(capsys, "plan", "flow.yaml", "--site", "cluster", "--scripts")
+    assert said.code == 0, said.err
+    parts = re.split(r"^=== \S*/(\S+): .*\n", said.out, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_blocks_are_told_by_shape_with_the_home_of_the_controller(cluster: Path, capsys: Capture) -> None:
+    at_site(cluster, max_walltime="6h")
+    said = call(capsys, "plan", "flow.yaml", "--site", "cluster").out
+    rows = [" ".join(line.split()) for line in said.splitlines()]
+    assert "cpu-1c-36s cpu many, same 16 2 nodes × 8 cores 1h00m 3" in rows
+    assert "cpu-2n-2h00m cpu mpi 1 2 nodes × 8 cores 2h01m 3" in rows
+    assert "controller login: a process of its own on the host where `diel submit` is typed" in rows
+    assert any(row.startswith("runs on site 'cluster', 48 cores, through Parsl") for row in rows)
+
+
+def test_json_has_the_blocks_and_the_home(cluster: Path, capsys: Capture) -> None:
+    at_site(cluster, home="job", max_walltime="6h")
+    document = json.loads(call(capsys, "plan", "flow.yaml", "--site", "cluster", "--json").out)
+    assert (document["home"], document["executor"]) == ("job", "blocks")
+    assert document["blocks"][0] == {
+        "shape": "cpu-1c-36s",
+        "pool": "cpu",
+        "stages": ["many", "same"],
+        "tasks": 16,
+        "nodes": 2,
+        "cores": 8,
+        "gpus": 0,
+        "walltime_s": 3600.0,
+        "most": 3,
+    }
+    assert "scripts" not in document
+
+
+def test_the_job_script_of_each_shape_is_printed_whole(cluster: Path, capsys: Capture) -> None:
+    at_site(cluster, max_walltime="6h")
+    found = scripts(capsys)
+    assert list(found) == ["1-0.sh", "1-0.node.sh", "1-1.sh", "1-1.node.sh"]
+    small, whole = found["1-0.sh"], found["1-1.sh"]
+    for line in (
+        "#SBATCH --partition=batch",
+        "#SBATCH --account=physics",
+        "#SBATCH --nodes=2",
+        "#SBATCH --time=01:00:00",
+        "module load python",
+    ):
+        assert line in small.splitlines()
+    assert re.search(r"^srun .*/flow-N/logs/blocks/1-0\.node\.sh$", small, re.MULTILINE)
+    assert "#SBATCH --time=02:01:00" in whole
+    assert "export DIEL_BLOCK=1-0" in found["1-0.node.sh"]
+    assert "known when the run has started" in found["1-0.node.sh"]
+
+
+@pytest.mark.parametrize(("scheduler", "sign"), [("slurm", "#SBATCH"), ("pbs", "#PBS"), ("torque", "#PBS")])
+def test_every_scheduler_shows_its_own_directives(
+    cluster: Path, capsys: Capture, scheduler: str, sign: str
+) -> None:
+    at_site(cluster, scheduler, max_walltime="6h")
+    found = scripts(capsys)
+    assert any(line.startswith(sign) for line in found["1-0.sh"].splitlines())
+
+
+def test_the_controllers_job_comes_first_where_it_lives_in_one(cluster: Path, capsys: Capture) -> None:
+    at_site(cluster, home="job", max_walltime="6h")
+    controller = scripts(capsys)["c1.sh"]
+    assert "#SBATCH --partition=small" in controller
+    assert "#SBATCH --time=04:00:00" in controller
+    assert "-m diel.controller " in controller
+
+
+def test_within_one_allocation_that_alone_is_the_schedulers(cluster: Path, capsys: Capture) -> None:
+    at_site(cluster, home="inside", max_walltime="6h")
+    found = scripts(capsys)
+    assert "#SBATCH --nodes=2" in found["c1.sh"]
+    assert "#SBATCH" not in found["1-0.sh"]
+
+
+def test_json_carries_the_scripts(cluster: Path, capsys: Capture) -> None:
+    at_site(cluster, max_walltime="6h")
+    said = call(capsys, "plan", "flow.yaml", "--site", "cluster", "--scripts", "--json").out
+    first, second, *_ = json.loads(said)["scripts"]
+    assert first["file"] == str(cluster.absolute() / "runs/flow-N/logs/blocks/1-0.sh")
+    assert (first["shape"], first["stages"]) == ("cpu-1c-36s", ["many", "same"])
+    assert first["text"].startswith("#!/bin/bash")
+    assert second["file"].endswith("1-0.node.sh")
+
+
+def test_a_site_without_a_scheduler_has_no_scripts(flow: Path, capsys: Capture) -> None:
+    said = call(capsys, "plan", "flow.yaml", "--scripts")
+    assert (said.code, said.out) == (0, "site 'local' has no scheduler: runs there need no job scripts\n")
+    assert json.loads(call(capsys, "plan", "flow.yaml", "--scripts", "--json").out)["scripts"] == []
+
+
+def test_scripts_are_not_written(cluster: Path, capsys: Capture) -> None:
+    at_site(cluster, home="job", max_walltime="6h")
+    scripts(capsys)
+    assert sorted(path.name for path in cluster.iterdir()) == ["flow.yaml", "schedulers"]
+
+
+def test_what_a_user_must_still_give_is_told(flow: Path, capsys: Capture) -> None:
+    said = call(capsys, "plan", "flow.yaml", "--site", "polaris").out
+    assert "still needed   site 'polaris' needs an account" in said

@@ -305,13 +305,17 @@ class Cluster:
 
     def _steps(self, node: str = "") -> list[psutil.Process]:
         """The slurmstepd's of a node, or of all: they rewrite their environment, but keep their log open."""
-        return list(self._find_steps({str(self.folder / "log" / f"{n}.log") for n in NODES if node in ("", n)}))
+        return list(
+            self._find_steps({str(self.folder / "log" / f"{n}.log") for n in NODES if node in ("", n)})
+        )
 
     def _find_steps(self, logs: set[str]) -> Iterator[psutil.Process]:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
                 if process.name().startswith("slurmstepd") and alive(process):
-                    if any(_link(process.pid, number) in logs for number in os.listdir(f"/proc/{process.pid}/fd")):
+                    if any(
+                        _link(process.pid, number) in logs for number in os.listdir(f"/proc/{process.pid}/fd")
+                    ):
                         yield process
 
 

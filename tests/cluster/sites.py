@@ -32,7 +32,9 @@ pools:
   gpu: {{gpus: 2, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s{gpu}}}
 """
 
-_SPREAD = "spread: [srun, '--nodes={nodes}', '--ntasks={nodes}', --ntasks-per-node=1, --overlap, --mpi=none]\n"
+_SPREAD = (
+    "spread: [srun, '--nodes={nodes}', '--ntasks={nodes}', --ntasks-per-node=1, --overlap, --mpi=none]\n"
+)
 
 
 def site_texts() -> dict[str, str]:

@@ -73,7 +73,10 @@ def check_dialect(site: Site) -> Finding:
     own = next((each for each in spoken if each.name == site.scheduler), None)
     others = [each for each in spoken if each.name != site.scheduler]
     if own is not None:
-        return Finding("scheduler", True, _told(own))
+        told = _told(own)
+        if own.wrapper and others:
+            told += f"; {_told(others[0])} is behind them: --site {others[0].name} asks it without a detour"
+        return Finding("scheduler", True, told)
     if not others:
         fix = "try again later, or on another login node: the commands are here, but no server answers"
         return Finding("scheduler", False, f"no {site.scheduler} answers", fix)
