@@ -7,8 +7,9 @@ BIN    := $(VENV)/bin
 DEMO   := workflows/melt_surrogate.yaml
 PINS   := constraints.txt
 
-# Debian packages that tests use where they are there: dot draws the SVG of `diel graph`.
-DEBIAN_PACKAGES := graphviz
+# Debian packages that tests use where they are there: dot draws the SVG of `diel graph`, the others are a
+# real Slurm (tests/cluster). No service has to run; without /etc/slurm/slurm.conf none starts.
+DEBIAN_PACKAGES := graphviz slurmctld slurmd slurm-client munge slurm-wlm-torque
 
 DEMO_EXTRAS := examples
 TEST_EXTRAS := dev,examples,sample,tables
@@ -20,7 +21,7 @@ LEFT_OUT   := .left-out
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format ruff types layers pytest benchmark campaign constraints debian clean
+.PHONY: help demo test lint format ruff types layers pytest benchmark campaign cluster constraints debian clean
 
 help:  ## this list
 	@echo "diel: make TARGET"
@@ -65,6 +66,9 @@ benchmark: $(TEST_READY)  ## print how fast diel is, side by side with xargs
 
 campaign: $(TEST_READY)  ## kill and resume runs for a long time
 	@$(BIN)/python -m pytest -m campaign
+
+cluster: debian $(TEST_READY)  ## bring up a throwaway Slurm with four virtual nodes on this machine (as root)
+	@rm -f $(LEFT_OUT); $(BIN)/python -m tests.cluster up
 
 # --- setting up ----------------------------------------------------------------------------------
 

@@ -9,20 +9,16 @@ from pathlib import Path
 
 from diel.scheduler.job import Job
 from diel.site import Pool, Shape, Site, cores_of
+from diel.worker.block import start_slack
 
 CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables of the controller that its workers get: the programs and libraries that it found."""
 
 
-def slack(walltime: float) -> float:
-    """Seconds of a block that its start may take: a task as long as the block is given to a fresh one."""
-    return max(2.0, min(30.0, 0.05 * walltime))
-
-
 def drain_after(shape: Shape, walltime: float, grace: float) -> float:
     """Age of a block, in seconds, from which on it could not finish a task of this shape."""
     wanted = shape.walltime or grace
-    return max(slack(walltime), walltime - wanted)
+    return max(start_slack(walltime), walltime - wanted)
 
 
 def block_job(

@@ -385,6 +385,8 @@ class Blocks:
             self._note_end(block)
 
     def _note_end(self, block: Block) -> None:
+        if self._engine is not None and block.connected and not block.held:
+            self._agent.do(partial(self._engine.hold, block.shape.label, block.number))  # no task goes there
         self._lost(block)
         pool = block.shape.pool
         if block.connected or block.ending or block.adopted or block.state == JobState.PREEMPTED:
@@ -409,8 +411,9 @@ class Blocks:
                     block.connected, block.connected_since = True, time.monotonic()
                     block.began = block.began or time.time()
                 block.bundles, block.idle = load.bundles, load.idle
-            elif block.connected:
-                block.bundles = 0
+            elif block.connected:  # Parsl has given all its nodes up: it will never hear of them again
+                block.bundles, block.idle = 0, float("inf")
+                block.held = True
 
     def look_now(self) -> None:
         """Asks the scheduler without waiting for the next poll."""

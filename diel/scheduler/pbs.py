@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ NO_HISTORY = 36
 """qstat's exit code where -x asks for a history that the server does not keep."""
 _ENDING = (168, 202)
 """qdel's exit codes for a job that is ending: 15016, a wrong state, and 15050, already exiting."""
+_DELETED = " and terminated by "
+"""In the comment of a job that somebody deleted while it ran."""
 _LOST_NODE = re.compile(r"node .*\b(down|failed)\b", re.IGNORECASE)
 
 
@@ -166,8 +168,9 @@ def status_of(job: Mapping[str, Any]) -> JobStatus:
     letter, comment = str(job.get("job_state", "")), str(job.get("comment", "")).strip()
     nodes = qsub.hosts(str(job.get("exec_host", "")))
     state = STATES.get(letter, JobState.RUNNING)
-    if letter == "R" and " and terminated by " in comment:
-        state = JobState.ENDING  # deleted; it stays R until its processes have ended
+    deleted = _DELETED in comment
+    if letter == "R" and deleted:
+        state = JobState.ENDING  # it stays R until its processes have ended
     if not state.ended:
         hopeless = state is JobState.PENDING and "can never run" in comment.lower()
         told = comment if state is not JobState.RUNNING or letter not in STATES else ""
@@ -177,7 +180,9 @@ def status_of(job: Mapping[str, Any]) -> JobStatus:
     code = job.get("Exit_status")
     if not isinstance(code, int | str) or not re.fullmatch(r"-?\d+", str(code)):
         return _ended_without_a_code(comment, nodes)
-    return ended(int(code), comment, nodes, ENDS)
+    status = ended(int(code), comment, nodes, ENDS)
+    # A script whose child was killed first may end by itself, even with 0.
+    return replace(status, state=JobState.CANCELLED, reason=comment) if deleted else status
 
 
 def _ended_without_a_code(comment: str, nodes: str) -> JobStatus:

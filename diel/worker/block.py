@@ -24,10 +24,12 @@ class Block:
     name: str
     end: float
     """When its tasks are stopped: seconds since the epoch."""
+    slack: float = 0.0
+    """Seconds by which a task's walltime may be longer than what is left: a block's start takes a while."""
 
     def has_room(self, job: Job, now: float) -> bool:
         """Whether a task that begins now can end, or save something worth saving, before the block does."""
-        return self.end - now >= _needs(job)
+        return self.end - now + self.slack >= _needs(job)
 
 
 def _needs(job: Job) -> float:
@@ -42,7 +44,15 @@ def own_block(environ: Mapping[str, str]) -> Block | None:
         end = float(environ.get("DIEL_BLOCK_END", ""))
     except ValueError:
         return None
-    return Block(environ.get("DIEL_BLOCK", ""), end - MARGIN)
+    walltime = float(environ.get("DIEL_BLOCK_WALLTIME") or 0.0)
+    return Block(
+        environ.get("DIEL_BLOCK", ""), end - MARGIN, start_slack(walltime) + MARGIN if walltime else 0.0
+    )
+
+
+def start_slack(walltime: float) -> float:
+    """Seconds that the start of a block may take: a task as long as the block is given to a fresh one."""
+    return max(2.0, min(30.0, 0.05 * walltime))
 
 
 def own_node(environ: Mapping[str, str]) -> str:
@@ -54,7 +64,7 @@ def with_hosts(words: tuple[str, ...]) -> tuple[str, ...]:
     """A launcher's words with the task's nodes in the place of {hosts}."""
     if not any("{hosts}" in word for word in words):
         return words
-    hosts = os.environ.get("DIEL_HOSTS") or own_node(os.environ)
+    hosts = os.environ.get("PARSL_MPI_NODELIST") or own_node(os.environ)  # whole nodes are Parsl's to give
     return tuple(word.replace("{hosts}", hosts) for word in words)
 
 

@@ -20,6 +20,9 @@ from diel.worker.bundle import Failure, Job, Request
 from diel.worker.reaper import signal_group
 from diel.worker.watchdog import Watchdog, Watched
 
+DYING = 1.0
+"""Seconds that a failure in a block is held back: the scheduler may just be ending them all, and then the
+program is not to blame."""
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
 _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
 
@@ -103,6 +106,8 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched
     if watched.verdict is not None:
         raise watched.verdict
     code = os.waitstatus_to_exitcode(status)
+    if code not in (0, os.EX_TEMPFAIL) and "DIEL_BLOCK" in os.environ:
+        time.sleep(DYING)
     if code > 0:
         raise Failure(FailureClass.APP, f"exit code {code}{_meaning(code)}", code)
     if code < 0:

@@ -252,7 +252,7 @@ class _Parts:
             # the same numbers again would be correlated with those before the stop
             done = self._progress.equilibrated + self._progress.done
             seed = (seed + 7919 * done) % SEEDS + 1
-            begin = f"read_restart {self._context.checkpoint_dir / self._progress.restart}\n"
+            begin = f'read_restart "{self._context.checkpoint_dir / self._progress.restart}"\n'
         else:
             begin = LATTICE
         script = HEAD + begin + MOTION
@@ -282,7 +282,8 @@ class _Parts:
             elif took > 2 * ASK_EVERY:
                 part = max(unit, part // 2 // unit * unit)
             part = self._agreed(part)
-            self._ask(phase == "done" and self._progress.done == whole)
+            if done < whole:  # it did something, so that a stop here is no loop
+                self._ask(phase == "done" and self._progress.done == whole)
 
     def _ask(self, last: bool) -> None:
         """Saves where it is time to, and stops where there is none left."""
@@ -317,7 +318,7 @@ class _Parts:
         self._keep_rows()
         folder, before = self._context.checkpoint_dir, self._progress.restart
         name = f"{self._progress.equilibrated}-{self._progress.done}.restart"
-        self._engine.command(f"write_restart {folder / name}")
+        self._engine.command(f'write_restart "{folder / name}"')
         self._progress = replace(self._progress, restart=name)
         if self._context.rank == 0:
             part = folder / "progress.part"

@@ -136,6 +136,14 @@ def test_json_has_the_records_of_all_blocks_and_what_runs_in_them(run: Written, 
     assert all(set(b) == {*keys, "running"} for b in document["blocks"])
 
 
+def test_what_goes_on_in_a_block_of_the_last_controller_is_counted(run: Written) -> None:
+    block(run, "1-0")
+    Node(run.paths, "1-0", "n1").start("a", 0)
+    run.write("controller", epoch=2)
+    (told,) = read_status(run.paths).blocks
+    assert told["running"] == 1
+
+
 def test_the_snapshot_tells_the_same(run: Written) -> None:
     before = busy(run)
     run.snapshot()
@@ -178,6 +186,8 @@ def test_a_low_terminal_gets_the_blocks_in_one_line(run: Written, height: int) -
     assert text.count("\n") + 1 <= height - 2
     if height == 12:
         assert "blocks: 5 running, 3 pending" in text
+    if height == 16:
+        assert [name for name in ("a ", "b ", "late ") if f"\n{name}" in text] == ["a ", "b ", "late "]
     if height == 24:
         assert "1-7" in text
 
@@ -186,7 +196,12 @@ def test_a_watch_off_a_terminal_tells_when_a_block_moves_on(
     run: Written, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block(run, "1-0", "pending", reason="Priority")
-    steps = iter([lambda: block(run, "1-0"), lambda: run.end("succeeded")])
+
+    def finish() -> None:
+        block(run, "1-0", "cancelled", ending=True)
+        run.end("succeeded")
+
+    steps = iter([lambda: block(run, "1-0"), finish])
     monkeypatch.setattr("diel.cli.status.time.sleep", lambda seconds: next(steps)())
     said = call(capsys, "status", "--watch").out
     assert said.index("pending: Priority") < said.index("n0")

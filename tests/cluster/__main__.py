@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import tempfile
 from pathlib import Path
 
 if not __package__:  # `python tests/cluster`: the checkout is not on the path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.cluster.cluster import PREFIX, Cluster, missing, new_folder
+from tests.cluster.cluster import PREFIX, Cluster, missing, new_folder, temporary
 from tests.cluster.daemon import ClusterError
 
 _UP = """\
@@ -83,7 +82,7 @@ def _up(folder: Path | None, wait: bool) -> int:
 
 def _down(folder: Path | None) -> int:
     if folder is None:
-        found = [path.parent for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/slurm.conf")]
+        found = [path.parent for path in temporary().glob(f"{PREFIX}*/slurm.conf")]
         if len(found) != 1:
             which = "\n".join(f"  {path}" for path in sorted(found)) or "  none"
             raise ClusterError(f"name the directory of the cluster; there are:\n{which}")

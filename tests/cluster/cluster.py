@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -124,10 +123,11 @@ class Cluster:
     def down(self) -> None:
         """Cancels all jobs and ends every process of the cluster, then removes its folder."""
         if self.slurm_conf.exists():
-            if self._controller().process() is not None and self._steps():
-                self.continue_controller()
-                self._ask("scancel", f"--user={os.environ.get('USER', 'root')}", seconds=5)
-                with contextlib.suppress(TimeoutError):
+            controller = self._controller().process()
+            if controller is not None and self._steps():
+                with contextlib.suppress(ClusterError, psutil.Error, TimeoutError):
+                    controller.resume()
+                    self.scancel()
                     wait_until(lambda: not self._steps(), 5)
             # slurmd and slurmctld first: they start processes.
             for daemon in reversed(self._daemons()[1:]):
@@ -275,11 +275,13 @@ class Cluster:
         return self.run("sbatch", *options, f"--wrap={script}").strip().partition(";")[0]
 
     def scancel(self, *ids: str) -> None:
-        """Cancels jobs; all of them where none is named."""
-        self.run("scancel", *(ids or (f"--user={os.environ.get('USER', 'root')}",)))
+        """Cancels jobs; all of them, whoever's they are, where none is named."""
+        wanted = ids or tuple(job.id for job in self.squeue())
+        if wanted:
+            self.run("scancel", *wanted)
 
     def end_in(self, id: str, seconds: float) -> None:
-        """Moves the time limit of a running job; Slurm looks at limits every 30 s."""
+        """Moves the end of a running job, in seconds from now; slurmctld looks at limits every 30 s only."""
         end = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + seconds))
         self.run("scontrol", "update", f"JobId={id}", f"EndTime={end}")
 
@@ -305,18 +307,8 @@ class Cluster:
 
     def _steps(self, node: str = "") -> list[psutil.Process]:
         """The slurmstepd's of a node, or of all: they rewrite their environment, but keep their log open."""
-        return list(
-            self._find_steps({str(self.folder / "log" / f"{n}.log") for n in NODES if node in ("", n)})
-        )
-
-    def _find_steps(self, logs: set[str]) -> Iterator[psutil.Process]:
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                if process.name().startswith("slurmstepd") and alive(process):
-                    if any(
-                        _link(process.pid, number) in logs for number in os.listdir(f"/proc/{process.pid}/fd")
-                    ):
-                        yield process
+        logs = {str(self.folder / "log" / f"{name}.log") for name in NODES if node in ("", name)}
+        return [process for process in psutil.process_iter() if logs & _files_of_a_step(process)]
 
 
 def node_of(process: psutil.Process) -> str:
@@ -331,11 +323,13 @@ def _environment(process: psutil.Process) -> dict[str, str]:
         return {}
 
 
-def _link(pid: int, number: str) -> str:
+def _files_of_a_step(process: psutil.Process) -> set[str]:
+    """The files that a slurmstepd has open; none for all other processes, and for a dead one."""
     try:
-        return os.readlink(f"/proc/{pid}/fd/{number}")
-    except OSError:
-        return ""
+        step = process.name().startswith("slurmstepd") and alive(process)
+        return {file.path for file in process.open_files()} if step else set()
+    except (psutil.Error, OSError):
+        return set()
 
 
 def _free_ports(count: int) -> tuple[int, ...]:
@@ -370,23 +364,34 @@ def missing() -> str:
 
 def new_folder() -> Path:
     """An empty folder for a cluster, with a short path."""
-    return Path(tempfile.mkdtemp(prefix=PREFIX))
+    return Path(tempfile.mkdtemp(prefix=PREFIX, dir=temporary()))
+
+
+def temporary() -> Path:
+    """Where clusters lie that were not told where to lie: the system's directory, if its path is short."""
+    usual = Path(tempfile.gettempdir())
+    return usual if len(str(usual)) + len(PREFIX) + 8 < _LONGEST else Path("/tmp")
 
 
 def own(folder: Path) -> None:
     """Notes that a cluster must not outlive this process; `clean_up` holds to it."""
     me = psutil.Process()
-    text = json.dumps({"pid": me.pid, "started": me.create_time()})
+    text = json.dumps({"pid": me.pid, "started": me.create_time(), "pids": _pid_namespace()})
     (folder / "owner.json").write_text(text, encoding="utf-8")
 
 
 def clean_up() -> None:
     """Takes down the clusters of processes that were killed before they could do it themselves."""
-    for note in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/owner.json"):
+    for note in temporary().glob(f"{PREFIX}*/owner.json"):
         with contextlib.suppress(OSError, ValueError, KeyError):
             owner = json.loads(note.read_text(encoding="utf-8"))
-            if not _same(owner["pid"], owner["started"]):
+            # Of another container that shares /tmp nothing can be said.
+            if owner["pids"] == _pid_namespace() and not _same(owner["pid"], owner["started"]):
                 Cluster(note.parent).down()
+
+
+def _pid_namespace() -> str:
+    return os.readlink("/proc/self/ns/pid")
 
 
 def _same(pid: int, started: float) -> bool:

@@ -4,12 +4,19 @@ Measured with Slurm 22.05.8 (Debian 12):
 
 - A batch job on an idle cluster starts 0.3 to 0.7 s after sbatch; one that must preempt another, 0.3 s after.
 - Time limits are whole minutes: `--time=0:20` becomes one minute. slurmctld looks every 30 s (no setting
-  changes that), so a job of one minute is ended after 60 to 90 s. `scontrol update` takes an EndTime in
-  seconds (`Cluster.end_in`), which leaves those 30 s.
-- A node whose slurmd was killed is DOWN, and its job NODE_FAIL, after {NODE_FAIL}. slurmctld tries again for
-  as long as MessageTimeout when a node refuses its ping, and asks twice: hence the short MessageTimeout.
+  changes that), so a job of one minute is TIMEOUT after 63 to 93 s. `scontrol update` takes an EndTime in
+  seconds (`Cluster.end_in`), which leaves up to 30 s and KillWait.
+- A limit beyond MaxTime, or more nodes than there are, is accepted: the job waits with reason
+  PartitionTimeLimit or PartitionConfig. An unknown partition is refused.
+- A node whose slurmd was killed is DOWN, and its job NODE_FAIL, after 14 to 20 s. slurmctld tries again for
+  MessageTimeout when a node refuses its ping, and more than once: with the default of 10 s it takes 28 s.
   A job that may be requeued (Slurm's default; `sbatch --no-requeue` says no) is PENDING again instead, under
   the same id, for two minutes (reason BeginTime). The processes of that job live on until slurmd is back.
+- Without slurmctld commands try for 4 s; while it is stopped they wait for MessageTimeout. It saves its state
+  some seconds after a change: after kill -9 a job submitted just before is pending again or unknown, and its
+  id goes to the next one. Started again, it takes 4 s to know its nodes.
+- linuxproc ends what descends from a job's script; a process that made its own session and lost its parent
+  survives scancel.
 - GPUs need device files in gres.conf: without `File=` slurmd drops them. Links to /dev/null are enough.
   A job with `--gres=gpu:1` then gets CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK and
   GPU_DEVICE_ORDINAL (numbers from 0 in the node), and SLURM_JOB_GPUS.

@@ -1,6 +1,16 @@
 """Site files for the virtual cluster, each whole in itself.
 
-MPI tasks are steps beside the step of diel's own workers, hence --overlap; MPICH's libraries speak PMI-2.
+MPI tasks are steps beside the step of diel's own workers, hence --overlap; MPICH's libraries speak PMI-2. None
+of the variables that Slurm sets in the step of the workers has to be unset for them. MPICH's own `mpiexec`
+works there too; it takes its nodes from SLURM_NODELIST, so without `-hosts` ranks land on the first nodes of
+the job, wherever it was started.
+
+Torque's commands are those of slurm-wlm-torque, which hand all to sbatch, squeue and scancel. Measured:
+`qsub` takes -N -o -e -q -A -V -v -W depend=… and `-l nodes=2:ppn=4:gpus=1,walltime=…` (ppn become tasks, so
+`srun` must say --ntasks), reads `#PBS` lines of the script, starts in the directory of submission, and prints
+the bare number. Jobs see no PBS_JOBID and no PBS_NODEFILE, only SLURM_…; there is no pbsdsh, hence `spread`.
+`qstat -f` shows an ended job as C, an unknown one with exit code 153. Too many nodes or too much walltime are
+not refused: such a job waits for ever, as with sbatch.
 """
 
 from __future__ import annotations
@@ -24,17 +34,26 @@ launcher:
 poll: 2s
 silence: 8s
 grace: 10s
-controller: {controller}
+controller: {{home: {home}, walltime: 30m}}
 pools:
   cpu: {{nodes: 4, block_nodes: 4, blocks: 2, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s}}
   small: {{nodes: 1, blocks: 4, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s}}
   spot: {{queue: spot, nodes: 1, blocks: 2, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s}}
-  gpu: {{gpus: 2, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s{gpu}}}
+  gpu: {{gpus: 2, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s}}
 """
 
-_SPREAD = (
-    "spread: [srun, '--nodes={nodes}', '--ntasks={nodes}', --ntasks-per-node=1, --overlap, --mpi=none]\n"
-)
+_SPREAD = """\
+spread:
+  - srun
+  - --nodes={nodes}
+  - --ntasks={nodes}
+  - --ntasks-per-node=1
+  - --overlap
+  - --mpi=none
+  - --no-kill
+  - --kill-on-bad-exit=0
+  - --wait=0
+"""
 
 
 def site_texts() -> dict[str, str]:
@@ -46,8 +65,7 @@ def site_texts() -> dict[str, str]:
             description=description,
             scheduler="torque" if torque else "slurm",
             spread=_SPREAD if torque else "",
-            controller="{home: %s, walltime: 30m}" % home,
-            gpu="",
+            home=home,
         )
 
     return {

@@ -86,6 +86,14 @@ def test_a_block_that_gets_no_more_tasks_is_not_waited_for(tmp_path: Path) -> No
     assert f"waits for a block of shape {SIM}, which the scheduler has not taken yet" in why(run, "sim", 0)
 
 
+def test_a_block_of_the_last_controller_is_not_waited_for(tmp_path: Path) -> None:
+    run = flow(tmp_path)
+    block(run, "1-0", shape=SIM)
+    run.write("controller", epoch=2)
+    block(run, "2-0", "pending", shape=SIM, reason="Priority")
+    assert "waits for a block: 2-0 (job 100) is pending: Priority" in why(run, "sim", 0)
+
+
 def test_a_pool_whose_blocks_are_all_of_other_shapes_is_told(tmp_path: Path) -> None:
     run = flow(tmp_path)
     block(run, "1-0", shape="cpu-2n")
@@ -238,6 +246,16 @@ def test_a_block_tells_what_ran_in_it_and_what_its_job_said(tmp_path: Path) -> N
     assert "1-0.err" in said
     assert "1-1" not in said
     assert explain_block(Recorded(run.paths), "1-1")["attempts"] == {"done": 1, "running": 1}
+
+
+def test_an_attempt_that_runs_again_elsewhere_was_lost(tmp_path: Path) -> None:
+    run = flow(tmp_path)
+    block(run, "1-0", shape=SIM)
+    block(run, "1-1", shape=SIM)
+    Node(run.paths, "1-0", "n1").start("sim", 0)
+    Node(run.paths, "1-1", "n2").start("sim", 0, attempt=2)
+    assert explain_block(Recorded(run.paths), "1-0")["attempts"] == {"lost": 1}
+    assert explain_block(Recorded(run.paths), "1-1")["attempts"] == {"running": 1}
 
 
 @pytest.mark.parametrize(

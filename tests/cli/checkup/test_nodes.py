@@ -100,4 +100,5 @@ def test_what_no_node_of_the_queue_has_is_told() -> None:
 
 def test_a_pool_without_a_queue_is_held_against_the_nearest_nodes() -> None:
     assert told(cores=64, gpus=4) == []
-    assert told(cores=4) == []
+    assert told(cores=128) == []
+    assert told(cores=4) == ["p: cores: 4, a node has 128 (256 hardware threads)"]

@@ -17,10 +17,16 @@ from diel.site import Site
 DIGEST = "d" * 64
 
 
-def read(home: str = "login", gpus: int = 0, **more: Any) -> dict[str, Finding]:
-    pools = {"p": {"cores": 4, "gpus": gpus}}
+def read(home: str = "login", cards: int = 0, **more: Any) -> dict[str, Finding]:
+    pools = {"p": {"cores": 4, "gpus": cards}}
     site = Site.model_validate(
-        {"name": "s", "scheduler": "slurm", "pools": pools, "launcher": ["srun"], "controller": {"home": home}}
+        {
+            "name": "s",
+            "scheduler": "slurm",
+            "pools": pools,
+            "launcher": ["srun"],
+            "controller": {"home": home},
+        }
     )
     report = {
         "pool": "p0",
@@ -56,7 +62,12 @@ def test_a_node_as_this_machine_is_right() -> None:
         ("files", {"token": ""}, "does not see what this host writes", "--runs DIR"),
         ("files", {"token": "other"}, "does not see what this host writes", "--runs DIR"),
         ("clock", {"written": 1100.0}, "differs by 100 s", "NTP"),
-        ("network", {"reached": "", "refused": {"10.0.0.1": "timed out"}}, "10.0.0.1: timed out", "`address`"),
+        (
+            "network",
+            {"reached": "", "refused": {"10.0.0.1": "timed out"}},
+            "10.0.0.1: timed out",
+            "`address`",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_node_is_told_with_what_to_do(
@@ -70,8 +81,7 @@ def test_what_is_wrong_with_a_node_is_told_with_what_to_do(
 
 
 def test_a_report_that_came_by_the_network_alone_says_that_files_are_not_shared() -> None:
-    found = {name: each for name, each in read().items()}
-    assert found["files"].ok
+    assert read()["files"].ok
     site = Site.model_validate({"name": "s", "scheduler": "slurm", "pools": {"p": {"cores": 4}}})
     report = {"token": DIGEST, "version": platform.python_version()}
     files = {each.name: each for each in read_report(site, "p", report, DIGEST)}["p: files"]
@@ -85,10 +95,11 @@ def test_a_network_that_controllers_in_jobs_do_not_need_is_advice() -> None:
 
 
 def test_a_pool_with_gpus_wants_a_variable_that_names_them() -> None:
-    assert not read(gpus=2)["node"].ok
-    assert read(gpus=2, gpus_={"x": 1})["node"].required is False
-    found = read(4 and "login", 2)
-    assert "no variable says which GPUs" in found["node"].found
+    lacking, given = read(cards=2)["node"], read(cards=2, gpus={"CUDA_VISIBLE_DEVICES": "0"})["node"]
+    assert (lacking.ok, lacking.required) == (False, False)
+    assert "no variable says which GPUs" in lacking.found
+    assert given.ok
+    assert "CUDA_VISIBLE_DEVICES=0" in given.found
 
 
 def test_a_launcher_that_the_node_lacks_is_an_extra() -> None:
