@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from diel.journal.segment import Record
 from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded, make_table
 from diel.runs import find_run
+from diel.site.detect import detect
 from diel.status import read_status
 from diel.submission import Home
 
@@ -79,7 +81,7 @@ def submit(
     """
     settings = _settings(set)
     files = _files(params)
-    plan = prepare(Path(path), settings, files, site)
+    plan = prepare(Path(path), settings, files, site or os.environ.get("DIEL_SITE") or detect())
     return Run(submit_new(plan, runs_dir(_path(runs)), settings, files, home=home, use_cache=cache)[0])
 
 

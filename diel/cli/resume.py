@@ -17,7 +17,7 @@ from diel.lease import refuse_driven
 from diel.paths import RunPaths, runs_dir
 from diel.runs import find_run
 from diel.scheduler import scheduler_named
-from diel.submission import Home, Submission, awaited, newest_submission, withdraw
+from diel.submission import Home, awaited, job_name, newest_submission, withdraw
 
 
 @click.command("resume")
@@ -68,25 +68,16 @@ def _take_back(paths: RunPaths, *, forced: bool) -> None:
         return
     if coming.home == "login":
         raise UsageError(f"the controller of {paths.run_id} is just starting (process {coming.pid})")
-    told = _told(paths, coming)
-    if told and not forced:
+    scheduler = scheduler_named(read_kept_site(paths).scheduler)
+    name = job_name(paths, coming.number)
+    job = persist(lambda: scheduler.find(name)).get(name)  # by its name: ids are given out again
+    if job is not None and not forced:
+        status = persist(lambda: scheduler.query([job])).get(job)
+        told = "" if status is None else f" ({status.state}{f': {status.reason}' if status.reason else ''})"
         raise UsageError(
-            f"{paths.run_id} waits for its controller, job {coming.job} ({told}): it goes on by itself then; "
+            f"{paths.run_id} waits for its controller, job {job}{told}, and goes on when that comes; "
             f"`diel resume {paths.run_id} --here` goes on at once, in the foreground"
         )
-    if told and coming.job is not None:
-        job = coming.job
-        persist(lambda: scheduler_named(read_kept_site(paths).scheduler).cancel([job]))
+    if job is not None:
+        persist(lambda: scheduler.cancel([job]))
     withdraw(paths, coming)
-
-
-def _told(paths: RunPaths, coming: Submission) -> str:
-    """How a controller's job stands in the scheduler's words; empty where it has ended."""
-    scheduler = scheduler_named(read_kept_site(paths).scheduler)
-    if coming.job is None:
-        return ""
-    job = coming.job
-    status = persist(lambda: scheduler.query([job])).get(job)
-    if status is None or status.state.ended:
-        return ""
-    return f"{status.state}{f': {status.reason}' if status.reason else ''}"

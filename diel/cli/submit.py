@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from diel.controller.start import prepare
 from diel.lease import read_lease
 from diel.paths import RunPaths, runs_dir
 from diel.plan import Plan
+from diel.site.detect import detect
 from diel.status import read_status
 from diel.submission import Home, Submission
 
@@ -53,7 +55,7 @@ def command(
     Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
-    plan = prepare(file, settings, params_files, site)
+    plan = prepare(file, settings, params_files, site or os.environ.get("DIEL_SITE") or detect())
     paths, made = submit_new(
         plan, runs_dir(runs), settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
     )

@@ -42,6 +42,7 @@ def _block(record: Record) -> Block:
         slots=0,
         walltime=record["walltime"],
         asked=record["asked"],
+        label=record["shape"],
         job=record["job"],
         state=JobState(record["state"]),
         reason=record["reason"],

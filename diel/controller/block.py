@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from diel.scheduler.job import JobState
@@ -17,6 +19,10 @@ BLAME = {
 """Why the tasks of a block ended with it; any other end is its nodes'."""
 
 
+TAIL = 2048
+"""Bytes of a block's standard error that the journal keeps."""
+
+
 @dataclass
 class Block:
     """One allocation. Times are seconds since the epoch."""
@@ -28,6 +34,8 @@ class Block:
     """Tasks that run in it side by side."""
     walltime: float
     asked: float
+    label: str
+    """Its shape in words; of an earlier controller's block the words are all that is known."""
     number: str = ""
     """Parsl's name of it, within the executor of its shape."""
     job: str = ""
@@ -78,7 +86,7 @@ class Block:
             "block": self.name,
             "job": self.job,
             "pool": self.shape.pool,
-            "shape": self.shape.label,
+            "shape": self.label,
             "state": self.state.value,
             "reason": self.reason,
             "nodes": self.nodes,
@@ -89,3 +97,14 @@ class Block:
             "ending": self.ending,
             "stderr_tail": self.stderr_tail,
         }
+
+
+def tail_of(path: Path) -> str:
+    """The end of a file that may not be there."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 from diel.controller.agent import Agent, Asked, Heard, Loads, Refused, Silent
-from diel.controller.block import Block
+from diel.controller.block import Block, tail_of
 from diel.controller.block_job import block_job, drain_after, node_script
 from diel.controller.ledger import Ledger
+from diel.controller.sizing import is_idle, wants_block
 from diel.errors import DielError
+from diel.executors.addresses import addresses
 from diel.executors.workers import Load, Workers
 from diel.plan import Plan
 from diel.scheduler.job import JobState, JobStatus
@@ -34,10 +32,6 @@ from diel.worker.bundle import Bundle
 if TYPE_CHECKING:
     from diel.executors.parsl import BlockEngine
 
-WAITED = 5.0
-"""Seconds that a bundle waits for a worker before another block is worth asking for."""
-WORTH = 60.0
-"""Seconds of work for all workers of a shape that make another block worth asking for."""
 ORPHAN = 600.0
 """Seconds that nodes go on without their controller where tasks do not say how long they take."""
 BARREN = 3
@@ -49,8 +43,6 @@ STUCK = 30.0
 """Seconds that a block may have bundles and no worker at a task, before it is given back."""
 END_PATIENCE = 45.0
 """Seconds that the jobs of a run may take to end with it."""
-TAIL = 2048
-"""Bytes of a block's standard error that the journal keeps."""
 
 
 class Blocks:
@@ -216,7 +208,7 @@ class Blocks:
         name = f"{self._epoch}-{self._count}"
         self._count += 1
         walltime = shape.block_walltime(pool, self._plan.site.grace)
-        block = Block(name, shape, shape.slots(pool), walltime, time.time())
+        block = Block(name, shape, shape.slots(pool), walltime, time.time(), label)
         self.blocks[name] = block
         engine = self._start()
 
@@ -273,34 +265,23 @@ class Blocks:
 
     def _wants_block(self, shape: Shape) -> bool:
         """Whether another block would be of use for tasks that are ready now."""
-        out = self._out.get(shape.label, {})
-        usable = self._usable(shape)
-        if not out or not usable:
-            return bool(out)
-        slots = sum(block.slots for block in usable)
-        more = shape.label in self._refused_room
-        if len(out) <= slots and not more:
-            return False
-        if not all(block.connected for block in usable):
-            return bool(shape.walltime) and more  # it is said how long they take: ask for all at once
-        waiting = sorted(out.values())[slots:]
-        since = max(block.connected_since for block in usable)
-        waited = bool(waiting) and time.monotonic() - max(since, waiting[0]) > WAITED
-        return waited or (more and self.backlog.get(shape.label, 0.0) / slots > WORTH)
+        label = shape.label
+        return wants_block(
+            shape,
+            sorted(self._out.get(label, {}).values()),
+            self._usable(shape),
+            more=label in self._refused_room,
+            backlog=self.backlog.get(label, 0.0),
+            now=time.monotonic(),
+        )
 
     def _is_idle(self, block: Block) -> bool:
         """Whether a block is of no more use: nothing in it, nothing for it, and that for a while."""
-        if not block.live or block.ending or block.adopted or not block.job:
+        if not block.live or block.ending or not block.job:
             return False
-        out = len(self._out.get(block.shape.label, ()))
         others = sum(other.slots for other in self._usable(block.shape) if other is not block)
-        if out > others or (block.connected and block.bundles):
-            return False
-        pool = self._pool(block.shape)
-        patience = 0.0 if self._is_wanted_elsewhere(block) else pool.idle
-        if block.connected:
-            return block.idle > patience
-        return out == 0 and time.time() - block.asked > max(patience, pool.idle)
+        patience = 0.0 if self._is_wanted_elsewhere(block) else self._pool(block.shape).idle
+        return is_idle(block, len(self._out.get(block.shape.label, ())), others, patience, time.time())
 
     def _is_wanted_elsewhere(self, block: Block) -> bool:
         """Whether tasks of another shape wait for this block's place in its pool."""
@@ -461,26 +442,3 @@ class Blocks:
         self._agent.stop(1.0)
         if self._engine is not None:
             self._engine.stop()
-
-
-def addresses(wanted: str | None) -> tuple[str, ...]:
-    """Addresses of this host that nodes may reach: one interface's, one as given, or all but loopback's."""
-    known = {
-        name: [one.address for one in found if one.family == socket.AF_INET]
-        for name, found in psutil.net_if_addrs().items()
-    }
-    if wanted is not None:
-        return tuple(known.get(wanted) or (wanted,))
-    found = [address for each in known.values() for address in each if not address.startswith("127.")]
-    return tuple(found) or ("127.0.0.1",)
-
-
-def tail_of(path: Path) -> str:
-    """The end of a file that may not be there."""
-    try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""

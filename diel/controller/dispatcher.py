@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any
-from typing import Any
 
 from diel.controller.backend import Backend
 from diel.controller.ledger import Ledger

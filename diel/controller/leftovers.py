@@ -10,7 +10,7 @@ from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.scheduler import scheduler_named
 from diel.scheduler.job import JobState
-from diel.scheduler.scheduler import Scheduler, SchedulerBusy
+from diel.scheduler.scheduler import SchedulerBusy
 from diel.site import Site
 from diel.submission import job_prefix, read_submissions
 
@@ -43,21 +43,21 @@ def end_jobs(
 ) -> Leftovers:
     """Cancels every job of a run and waits until all have ended; `tend` is called again and again.
 
-    They are known by the ids in the journal and by how their names begin: a job that was queued in the
-    moment in which its controller died is in no journal.
+    They are known by how their names begin, not by the ids in the journal: a job that was queued in the
+    moment in which its controller died is in no journal, and a scheduler that lost its state gives an
+    old id to somebody else's job. The ids are told where the scheduler does not answer.
     """
     if not site.scheduled:
         return Leftovers((), ())
     scheduler = scheduler_named(site.scheduler)
-    noted = noted_jobs(paths, history)
     seen: set[str] = set()
-    left, why = noted, ""
+    left, why = noted_jobs(paths, history), ""
     end = time.monotonic() + patience
     again, pause = 0.0, PAUSE
     while True:
         tend()
         try:
-            left, why = _alive(scheduler, noted | seen, job_prefix(paths)), ""
+            left, why = set(scheduler.find(job_prefix(paths)).values()), ""
             seen |= left
             if not left:
                 return Leftovers(tuple(sorted(seen)), ())
@@ -83,11 +83,3 @@ def noted_jobs(paths: RunPaths, history: History) -> set[str]:
     # Within an allocation blocks are no jobs of the scheduler's: they end with it.
     within = {job for job in blocks if any(job.startswith(f"{one}.") for one in controllers)}
     return (blocks - within) | set(controllers[-2:])
-
-
-def _alive(scheduler: Scheduler, ids: set[str], prefix: str) -> set[str]:
-    """The jobs among these, and those named so, that have not ended. Raises SchedulerBusy."""
-    found = set(scheduler.find(prefix).values())
-    rest = sorted(ids - found)
-    answer = scheduler.query(rest) if rest else {}
-    return found | {job for job, status in answer.items() if not status.state.ended}

@@ -22,7 +22,7 @@ from diel.plan import Plan, make_plan
 from diel.registry import Hyperparameters
 from diel.run_file import RunFile, read_run_file
 from diel.runs import create_run
-from diel.site import Site, find_program, find_site
+from diel.site import Site, find_program, find_site, missing
 from diel.worker.reaper import kill_marked
 
 
@@ -180,8 +180,10 @@ def refuse_unrunnable(plan: Plan) -> None:
     ]
     if problems:
         raise SpecError(problems)
+    if lacking := missing(plan.site):
+        raise UsageError("\n".join(lacking))
     for stage in plan.stages.values():
-        if stage.launcher and find_program(stage.launcher[0]) is None:
+        if not plan.site.scheduled and stage.launcher and find_program(stage.launcher[0]) is None:
             raise UsageError(
                 f"stage '{stage.name}' needs '{stage.launcher[0]}' for its ranks, and it is not here: "
                 f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"

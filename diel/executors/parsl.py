@@ -47,7 +47,8 @@ STRATEGY_PERIOD = 0.1
 TETHER = (sys.executable, "-m", "diel.executors.tether", "parsl.executors.high_throughput.interchange")
 POOL = DEFAULT_LAUNCH_CMD.replace(
     "process_worker_pool.py",
-    f"{shlex.quote(sys.executable)} -m diel.executors.pool parsl.executors.high_throughput.process_worker_pool",
+    f"{shlex.quote(sys.executable)} -m diel.executors.pool "
+    "parsl.executors.high_throughput.process_worker_pool",
 )
 
 

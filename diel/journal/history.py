@@ -142,6 +142,8 @@ class History:
 
     def _block(self, record: Record, worker: str) -> None:
         self.blocks[record["block"]] = {k: v for k, v in record.items() if k != "event"}
+        if record["state"] == "running":
+            self.trouble = ""
 
     def _scheduler(self, record: Record, worker: str) -> None:
         self.silent = record["message"]

@@ -67,8 +67,7 @@ def ask(words: Sequence[str], *, timeout: float = TIMEOUT, folder: Path | None =
     except subprocess.TimeoutExpired as error:
         raise SchedulerBusy(f"`{words[0]}` has not answered after {timeout:g} s") from error
     finally:
-        if process.poll() is None:
-            _kill(process)
+        _kill(process)
     return Answer(process.returncode, _text(out), _text(err))
 
 
@@ -82,10 +81,14 @@ def _environment(outside: Mapping[str, str]) -> dict[str, str]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends a command with its process group; what left that group may hold the pipes, so they are closed."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """Ends a command that still runs, with its group.
+
+    What left the group may hold the pipes open: they are closed here.
+    """
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()

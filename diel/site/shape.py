@@ -52,7 +52,8 @@ class Shape:
         """Nodes of a block for tasks of this shape: whole multiples of what a task spans."""
         if not self.nodes:
             return pool.block_nodes
-        return self.nodes * max(1, pool.block_nodes // self.nodes)
+        up = -(-pool.block_nodes // self.nodes)  # queues have least sizes
+        return self.nodes * (up if up * self.nodes <= pool.nodes else max(1, pool.block_nodes // self.nodes))
 
     def slots(self, pool: Pool) -> int:
         """Tasks that run side by side in one block."""

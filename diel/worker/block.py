@@ -24,12 +24,12 @@ class Block:
     name: str
     end: float
     """When its tasks are stopped: seconds since the epoch."""
-    slack: float = 0.0
-    """Seconds by which a task's walltime may be longer than what is left: a block's start takes a while."""
+    fresh: float = 0.0
+    """Until when any task is started, for no later block would have more time: seconds since the epoch."""
 
     def has_room(self, job: Job, now: float) -> bool:
         """Whether a task that begins now can end, or save something worth saving, before the block does."""
-        return self.end - now + self.slack >= _needs(job)
+        return now <= self.fresh or self.end - now >= _needs(job)
 
 
 def _needs(job: Job) -> float:
@@ -45,9 +45,8 @@ def own_block(environ: Mapping[str, str]) -> Block | None:
     except ValueError:
         return None
     walltime = float(environ.get("DIEL_BLOCK_WALLTIME") or 0.0)
-    return Block(
-        environ.get("DIEL_BLOCK", ""), end - MARGIN, start_slack(walltime) + MARGIN if walltime else 0.0
-    )
+    fresh = end - walltime + start_slack(walltime) + MARGIN if walltime else 0.0
+    return Block(environ.get("DIEL_BLOCK", ""), end - MARGIN, fresh)
 
 
 def start_slack(walltime: float) -> float:

@@ -26,15 +26,14 @@ class Meter:
         Resident memory counts pages that processes share once for each: before it is held against a
         task, the shared ones are divided among those that share them.
         """
-        began = time.monotonic()
-        if began < self._next:
+        if time.monotonic() < self._next:
             return 0
+        began = time.thread_time()
         processes = _tree(root)
         used = sum(map(_resident, processes))
         if used > limit:
             used = sum(map(_proportional, processes))
-        now = time.monotonic()
-        self._next = now + (now - began) / SHARE
+        self._next = time.monotonic() + (time.thread_time() - began) / SHARE
         return used if used > limit else 0
 
 

@@ -260,18 +260,24 @@ def test_cancelling_a_run_that_is_still_queued_takes_its_job_back(
 def test_cancelling_ends_every_job_of_a_run_whose_controller_is_gone(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture
 ) -> None:
-    """Those in the journal, those named as the run's are; nobody else's."""
-    noted, unnoted, ended = (scheduler.add(name) for name in ("odd", f"{job_prefix(run)}-1-4", "x"))
+    """Those named as the run's are, in its journal or not; not one that was given an old id of the run's."""
+    noted, unnoted = (scheduler.add(f"{job_prefix(run)}-1-{n}") for n in (0, 4))
+    reused = scheduler.add("somebodys")
     others = scheduler.add("dielothers-c1")
     _, segment = take(run)
-    block = {"event": "block", "pool": "cpu", "shape": "cpu-1c", "asked": 1.0, "walltime": 60.0, "time": 1.0}
-    segment.append({**block, "block": "1-0", "job": noted, "state": "running"})
-    segment.append({**block, "block": "1-1", "job": ended, "state": "completed"})
+    for number, job in enumerate((noted, reused)):
+        segment.append(block(f"1-{number}", job, "running"))
     segment.append({"event": "handover", "time": 2.0})
     said = call(capsys, "cancel")
     assert said.code == 0, said.err
-    assert scheduler.cancelled == sorted([noted, unnoted])
-    assert scheduler.states[others] is JobState.PENDING
+    assert scheduler.cancelled == [noted, unnoted]
+    assert {scheduler.states[job] for job in (reused, others)} == {JobState.PENDING}
+
+
+def block(name: str, job: str, state: str) -> dict[str, object]:
+    """What a controller writes of a block."""
+    shape = {"pool": "cpu", "shape": "cpu-1c", "asked": 1.0, "walltime": 60.0}
+    return {"event": "block", "block": name, "job": job, "state": state, "time": 1.0, **shape}
 
 
 def test_a_scheduler_that_does_not_answer_leaves_word_of_what_may_still_be_there(

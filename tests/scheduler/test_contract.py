@@ -30,7 +30,7 @@ from tests.scheduler.edges import (
 )
 
 REAL_PBS = os.environ.get("DIEL_TEST_PBS") == "1"
-NAMES = ["openpbs"] if REAL_PBS else ["slurm", "torque", "pbs"]
+NAMES = ("openpbs",) if REAL_PBS else ("slurm", "torque", "pbs")
 
 
 @pytest.fixture(params=NAMES)
@@ -207,6 +207,14 @@ def test_a_scheduler_that_is_down_is_busy_and_no_job_has_ended(edge: Edge) -> No
     assert edge.scheduler.find("t") == {job.name: number}
     go.touch()
     edge.ended(number)
+
+
+@pytest.mark.skipif(not REAL_PBS, reason="no real PBS here; test_slurm.py has the same for Slurm")
+def test_a_program_is_spread_over_the_nodes_of_a_job(edge: Edge) -> None:
+    words = " ".join(edge.scheduler.spread).replace("{nodes}", "2")
+    job, number = edge.run(f"{words} /bin/sh -c 'echo begun on $PBS_NODENUM'", nodes=2)
+    assert edge.ended(number).state is JobState.COMPLETED
+    assert sorted(text(job.stdout).splitlines()) == ["begun on 0", "begun on 1"]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,15 @@ def test_a_block_without_an_end_is_none() -> None:
     assert own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "500.5"}) == Block("1-0", 500.5 - MARGIN)
 
 
+def test_a_task_as_long_as_its_block_is_given_to_a_fresh_one_alone() -> None:
+    block = own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "1000", "DIEL_BLOCK_WALLTIME": "400"})
+    assert block is not None
+    assert block.has_room(job(walltime=400.0), 620.0)
+    assert not block.has_room(job(walltime=400.0), 630.0)
+    assert not block.has_room(job(walltime=10.0), 990.0)
+    assert not block.has_room(job(), 996.0)
+
+
 @pytest.mark.parametrize(
     ("wanted", "given", "before", "after"),
     [
@@ -104,9 +113,9 @@ def test_a_task_gets_the_variables_its_site_wants_and_the_devices_its_block_has(
 
 def test_a_launchers_words_get_the_tasks_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("mpiexec", "--hosts", "{hosts}", "-n", "4")
-    monkeypatch.setenv("DIEL_HOSTS", "n1,n2")
+    monkeypatch.setenv("PARSL_MPI_NODELIST", "n1,n2")
     assert with_hosts(words) == ("mpiexec", "--hosts", "n1,n2", "-n", "4")
-    monkeypatch.delenv("DIEL_HOSTS")
+    monkeypatch.delenv("PARSL_MPI_NODELIST")
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     assert with_hosts(words)[2] == "n7"
     assert with_hosts(("srun",)) == ("srun",)

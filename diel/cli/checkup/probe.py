@@ -17,6 +17,7 @@ import shutil
 import socket
 import sys
 import time
+from importlib import metadata
 
 GPU_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
@@ -69,8 +70,6 @@ def beside(program: str) -> str | None:
 
 def version_of(package: str) -> str | None:
     """The version of an installed package; None where it is not installed."""
-    from importlib import metadata
-
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

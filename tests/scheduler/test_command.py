@@ -1,0 +1,68 @@
+"""Commands of a scheduler: time, environment, text."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from diel.scheduler.command import ask
+from diel.scheduler.scheduler import SchedulerBusy
+from tests.scheduler.edges import gone, wait
+
+
+def test_what_a_command_says_is_told_with_its_exit_code() -> None:
+    answer = ask(["sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (answer.code, answer.out, answer.err) == (3, "out\n", "err\n")
+
+
+def test_nothing_waits_on_a_terminal() -> None:
+    assert ask(["cat"]).out == ""
+
+
+def test_bytes_that_are_no_text_do_no_harm() -> None:
+    assert ask(["printf", "a\\377b"]).out == "a\ufffdb"
+
+
+def test_the_folder_is_the_commands(tmp_path: Path) -> None:
+    assert ask(["pwd"], folder=tmp_path).out == f"{tmp_path}\n"
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SchedulerBusy, match="no such folder"):
+        ask(["pwd"], folder=tmp_path / "none")
+
+
+def test_variables_of_a_job_and_of_a_users_habits_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SQUEUE_FORMAT", "SACCT_FORMAT", "PBS_DPREFIX", "SLURM_CONF", "PBS_SERVER"):
+        monkeypatch.setenv(name, "here")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    lines = ask(["env"]).out.splitlines()
+    assert sorted(line for line in lines if line.endswith("=here")) == ["PBS_SERVER=here", "SLURM_CONF=here"]
+    assert "LC_ALL=C" in lines
+
+
+def test_a_command_that_hangs_ends_with_its_children(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    begun = time.monotonic()
+    with pytest.raises(SchedulerBusy, match="`sh` has not answered after 0.2 s"):
+        ask(["sh", "-c", f"trap '' TERM; sleep 300 & echo $! > '{pid}'; wait; wait"], timeout=0.2)
+    assert time.monotonic() - begun < 5
+    wait(lambda: gone(int(pid.read_text())))
+
+
+def test_a_child_that_left_the_group_does_not_hold_the_answer_up(tmp_path: Path) -> None:
+    """It keeps the pipes open, as a daemon that a wrapper script starts would."""
+    begun = time.monotonic()
+    with pytest.raises(SchedulerBusy):
+        ask(["setsid", "--fork", "sh", "-c", f"echo $$ > '{tmp_path}/pid'; exec sleep 1.5"], timeout=0.3)
+    assert time.monotonic() - begun < 1.3
+    wait(lambda: gone(int((tmp_path / "pid").read_text())))
+
+
+def test_a_program_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / "odd").write_text("", encoding="utf-8")
+    for words in (["no-such-program"], [str(tmp_path / "odd")], [str(tmp_path)]):
+        with pytest.raises(SchedulerBusy, match=words[0]):
+            ask(words)

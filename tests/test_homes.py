@@ -1,0 +1,215 @@
+"""The three homes of a controller, on a real Slurm: submitted, handed over, killed, cancelled."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from diel.paths import RunPaths
+from diel.submission import job_prefix
+from tests.cluster.cluster import Cluster, node_of
+from tests.project import Project, wait_for
+
+FLOW = """
+    axes:
+      i: {range: 6}
+    stages:
+      work:
+        over: [i]
+        command: "echo \\"{\\\\\\"square\\\\\\": ${{ i * i }}}\\" > \\"$DIEL_RESULT\\""
+        outputs: {square: {value: int}}
+        resources: {walltime: 1m}
+      total:
+        params: {values: "${{ work.square }}"}
+        module: total
+"""
+TOTAL = """
+    @diel.module(kind="analysis")
+    def total(values: list[int]) -> dict:
+        return {"sum": sum(values)}
+"""
+GATED = """
+    axes:
+      i: {range: 4}
+    stages:
+      wait:
+        over: [i]
+        command: "touch '${{ run.dir }}/begun'; setsid sleep 300 & while [ ! -e '${{ run.dir }}/go' ]; do sleep 0.1; done"
+        resources: {walltime: 5m}
+      after: {after: [wait], command: "true"}
+"""
+SITE = """
+name: mine
+scheduler: slurm
+launcher: [srun, --mpi=pmi2, --overlap, "--nodes={{nodes}}", "--ntasks={{ranks}}", "--nodelist={{hosts}}"]
+address: 127.0.0.1
+poll: 1s
+silence: 8s
+grace: 5s
+controller: {{home: {home}, walltime: {walltime}}}
+pools:
+  cpu: {{nodes: 2, block_nodes: 2, cores: 4, walltime: 10m, idle: 20s}}
+"""
+
+
+class OnCluster(Project):
+    """A project that is run where the cluster's commands are."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        super().__init__(folder)
+        self.cluster = cluster
+        self.site()
+
+    def environment(self) -> dict[str, str]:
+        return self.cluster.environment
+
+    def site(self, home: str = "job", walltime: str = "30m") -> None:
+        path = self.folder / "schedulers/mine.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(SITE.format(home=home, walltime=walltime))
+
+    def submit(self, *words: str) -> RunPaths:
+        """Submits from a shell that exits at once."""
+        command = [sys.executable, "-m", "diel", "submit", "flow.yaml", "--site", "mine", *words]
+        done = subprocess.run(
+            ["sh", "-c", '"$@"; exit $?', "sh", *command],
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return RunPaths(self.newest().root)
+
+    def status(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.diel("status", "--json"))
+        return document
+
+    def state(self) -> str:
+        return str(self.status()["state"])
+
+    def wait_for_state(self, *states: str, seconds: float = 60) -> None:
+        wait_for(lambda: self.state() in states, seconds)
+
+    def kill_controller(self) -> None:
+        """kill -9, wherever it is."""
+        process = psutil.Process(self.status()["controller"]["pid"])
+        process.kill()
+        psutil.wait_procs([process], timeout=20)
+
+    def jobs(self) -> list[str]:
+        """The names of all jobs of the newest run that have not ended."""
+        prefix = job_prefix(RunPaths(self.newest().root))
+        return sorted(
+            j.name for j in self.cluster.squeue() if j.name.startswith(prefix) and j.state != "COMPLETING"
+        )
+
+    def assert_nothing_is_left(self) -> None:
+        wait_for(lambda: not self.jobs())
+        wait_for(lambda: not self.newest().processes() and not self.cluster.processes(), 15)
+
+
+@pytest.fixture
+def project(tmp_path: Path, cluster: Cluster) -> Iterator[OnCluster]:
+    yield OnCluster(tmp_path, cluster)
+    cluster.clear()
+
+
+def gated(project: OnCluster, *words: str) -> RunPaths:
+    """Submits the gated workflow, and waits until it is at its tasks."""
+    project.workflow(GATED)
+    paths = project.submit(*words)
+    wait_for((paths.root / "begun").exists, 60)
+    return paths
+
+
+@pytest.mark.parametrize("home", ["login", "job", "inside"])
+def test_a_run_is_driven_to_its_end_from_wherever_its_controller_lives(project: OnCluster, home: str) -> None:
+    project.workflow(FLOW).module("total", TOTAL)
+    paths = project.submit("--home", home)
+    project.wait_for_state("succeeded", "failed", "interrupted")
+    status = project.status()
+    assert status["state"] == "succeeded", paths.controller_log.read_text()
+    assert status["controller"]["home"] == home
+    assert project.newest().value("total", "sum") == 55
+    project.assert_nothing_is_left()
+
+
+def test_a_job_hands_its_run_over_before_its_walltime_ends(project: OnCluster) -> None:
+    """Its tasks go on meanwhile: none is begun twice, and the run never looks interrupted."""
+    project.site(walltime="16s")
+    paths = gated(project)
+    seen = {project.state()}
+
+    def taken_twice() -> bool:
+        seen.add(project.state())
+        return len(list(paths.journal.glob("controller-*"))) >= 3
+
+    wait_for(taken_twice, 90)
+    (paths.root / "go").touch()
+    project.wait_for_state("succeeded", "failed", "interrupted")
+    assert project.state() == "succeeded", paths.controller_log.read_text()
+    assert seen <= {"pending", "running"}
+    run = project.newest()
+    assert [run.attempts("wait", index) for index in range(4)] == [[1]] * 4
+    project.assert_nothing_is_left()  # no successor either
+
+
+def test_while_its_job_waits_a_run_is_pending_and_can_be_taken_back(project: OnCluster) -> None:
+    project.workflow(FLOW).module("total", TOTAL)
+    blocker = project.cluster.sbatch("sleep 300", "-N4", "--exclusive")
+    project.cluster.wait_for(blocker, "RUNNING")
+    project.submit()
+    status = project.status()
+    assert (status["state"], status["controller"]["awaited"]) == ("pending", True)
+    job = status["controller"]["job"]
+    assert f"asked for as job {job}" in project.diel("status")
+    assert f"waits for its controller, job {job} (pending" in project.diel("resume", code=2)
+    assert f"had not come yet (job {job})" in project.diel("cancel")
+    assert project.cluster.state(job) == "CANCELLED"
+    assert project.state() == "cancelled"
+
+
+@pytest.mark.parametrize("home", ["job", "inside"])
+def test_a_killed_controller_is_replaced_in_its_home_by_resume(project: OnCluster, home: str) -> None:
+    paths = gated(project, "--home", home)
+    project.kill_controller()
+    assert project.state() == "interrupted"
+    (paths.root / "go").touch()
+    assert "job " in project.diel("resume")
+    project.wait_for_state("succeeded", "failed", "interrupted")
+    assert project.state() == "succeeded", paths.controller_log.read_text()
+    assert project.status()["controller"]["home"] == home
+    project.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("home", ["login", "job", "inside"])
+def test_cancelling_leaves_no_job_and_no_process_though_the_controller_was_killed(
+    project: OnCluster, home: str
+) -> None:
+    gated(project, "--home", home)
+    wait_for(lambda: {node_of(process) for process in project.cluster.processes()} >= {"n1"})
+    project.kill_controller()
+    assert "its controller was gone" in project.diel("cancel", seconds=120)
+    assert project.state() == "cancelled"
+    project.assert_nothing_is_left()
+
+
+def test_an_allocation_that_ends_leaves_an_interrupted_run(project: OnCluster) -> None:
+    paths = gated(project, "--home", "inside")
+    project.cluster.scancel(project.status()["controller"]["job"])
+    project.wait_for_state("interrupted")
+    project.assert_nothing_is_left()
+    (paths.root / "go").touch()
+    project.diel("resume")
+    project.wait_for_state("succeeded", "failed")
+    assert project.state() == "succeeded", paths.controller_log.read_text()
