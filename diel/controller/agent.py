@@ -21,6 +21,9 @@ from diel.scheduler.scheduler import Scheduler, SchedulerBusy
 LONGEST_WAIT = 60.0
 """Seconds between two questions to a scheduler that does not answer."""
 
+GONE_AFTER = 2.0
+"""Polls for which a scheduler must not know a job before that counts as gone."""
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -77,7 +80,7 @@ class Agent:
         self._wake = threading.Event()
         self._stopped = self._busy = False
         self._failures = 0
-        self._missing: set[str] = set()
+        self._missing: dict[str, float] = {}
         self._jobs: frozenset[str] = frozenset()
         self._next = 0.0
         self.news: SimpleQueue[News] = SimpleQueue()
@@ -186,10 +189,10 @@ class Agent:
         since = time.monotonic()
         asked = self._jobs
         answer = dict(self._scheduler.query(sorted(asked)))
-        missing = asked - answer.keys()
-        # A job just queued may not be known yet: gone is who is missing twice.
-        answer.update({job: JobStatus(JobState.GONE) for job in missing & self._missing})
-        self._missing = set(missing)
+        # A job just queued may not be known yet: gone is who is missing for a while.
+        self._missing = {job: self._missing.get(job, since) for job in asked - answer.keys()}
+        gone = [job for job, first in self._missing.items() if since - first >= GONE_AFTER * self._poll]
+        answer.update({job: JobStatus(JobState.GONE) for job in gone})
         if self._failures:
             self.news.put(Silent(""))
         self.news.put(Heard(since, answer))

@@ -38,6 +38,8 @@ class Block:
     """Its shape in words; of an earlier controller's block the words are all that is known."""
     number: str = ""
     """Parsl's name of it, within the executor of its shape."""
+    tried: bool = False
+    """Whether the scheduler was asked for it, maybe without an answer."""
     job: str = ""
     """The scheduler's id; empty until it gave one."""
     state: JobState = JobState.PENDING

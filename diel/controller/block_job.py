@@ -71,6 +71,7 @@ def node_script(
         "DIEL_BLOCK_WALLTIME": f"{walltime:.0f}",
         "DIEL_GRACE": f"{site.grace:g}",
         "DIEL_GPU_VARIABLES": ",".join(pool.gpu_variables),
+        "OMP_NUM_THREADS": str(shape.cores),  # PBS sets it to the cores of the whole node
     }
     return "\n".join(
         [

@@ -171,7 +171,7 @@ class Blocks:
         block = self._current
         assert block is not None
         folder, stem = self._paths.blocks, block.name
-        name = f"{job_prefix(self._paths)}-{stem}"
+        name = self._job_name(block)
         spread = self._scheduler.spread
         job = block_job(self._plan.site, block.shape, name, spread, folder, stem, sorted(self.excluded))
         root = self._paths.root
@@ -179,9 +179,12 @@ class Blocks:
         script = folder / f"{stem}.sh"
         (folder / f"{stem}.node.sh").write_text(node, encoding="utf-8", errors="surrogateescape")
         script.write_text(self._scheduler.script(job), encoding="utf-8", errors="surrogateescape")
-        block.number = number
+        block.number, block.tried = number, True
         self._job = self._scheduler.submit(script)
         return self._job
+
+    def _job_name(self, block: Block) -> str:
+        return f"{job_prefix(self._paths)}-{block.name}"
 
     # --- growing and shrinking --------------------------------------------------------------------
 
@@ -213,6 +216,11 @@ class Blocks:
         engine = self._start()
 
         def grow() -> str:
+            # A scheduler that did not answer in time may have queued the job all the same.
+            if block.tried and (
+                job := self._scheduler.find(self._job_name(block)).get(self._job_name(block))
+            ):
+                return job
             self._current, self._job = block, ""
             engine.grow(label)
             if not self._job:

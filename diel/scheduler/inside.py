@@ -61,7 +61,7 @@ class Inside:
 
     def __init__(self, outer: str, nodes: tuple[str, ...], allocation: str, end: float) -> None:
         """`outer` is the site's scheduler, `allocation` a job's id there, `end` when that job ends."""
-        self._outer = outer
+        self._slurm = is_slurm(outer)
         self._nodes = nodes
         self._allocation = allocation
         self._end = end
@@ -69,7 +69,7 @@ class Inside:
         self._jobs: dict[str, _Held] = {}
         self._lock = threading.RLock()
         srun = f'exec {shlex.join(Slurm().spread)} --nodelist="$DIEL_NODES" "$@"'
-        self.spread: tuple[str, ...] = ("sh", "-c", srun if outer == "slurm" else _PBSDSH, "spread")
+        self.spread: tuple[str, ...] = ("sh", "-c", srun if self._slurm else _PBSDSH, "spread")
         atexit.register(self.close)
 
     def script(self, job: Job) -> str:
@@ -179,7 +179,7 @@ class Inside:
         """The allocation's own variables, for some of its nodes."""
         names = self._names(held)
         more = {"DIEL_NODES": names, "DIEL_NODE_NUMBERS": " ".join(map(str, held.places))}
-        if self._outer == "slurm":
+        if self._slurm:
             more |= dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), names)
             more |= dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), str(held.nodes))
         else:
@@ -262,12 +262,19 @@ def inside_here(outer: str) -> Inside | None:
     return Inside(outer, allocation_nodes(outer), job_id() or f"p{os.getpid()}", float(end))
 
 
+def is_slurm(outer: str) -> bool:
+    """Whether Slurm gave the allocation: it also does where Torque's commands are its own wrappers."""
+    return outer == "slurm" or (
+        not os.environ.get("PBS_NODEFILE") and bool(os.environ.get("SLURM_JOB_NODELIST"))
+    )
+
+
 def allocation_nodes(outer: str) -> tuple[str, ...]:
     """The nodes of the allocation that this process runs in, as its scheduler names them.
 
     Raises SchedulerBusy where they cannot be told.
     """
-    if outer == "slurm":
+    if is_slurm(outer):
         words = ["scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")]
         try:
             told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)

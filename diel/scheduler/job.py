@@ -31,7 +31,8 @@ class Job:
     queue: str | None = None
     account: str | None = None
     options: tuple[str, ...] = ()
-    """Further options, as the scheduler's own directive lines have them."""
+    """Further options, as the scheduler's own directive lines have them; {nodes} is put in. For PBS an option
+    with `select=` or `place=` replaces what would be asked for otherwise."""
     setup: tuple[str, ...] = ()
     """Shell lines before the command."""
     exclude: tuple[str, ...] = ()

@@ -1,14 +1,17 @@
-"""PBS Pro and OpenPBS: qsub, qstat in JSON, qdel, qselect. Measured with OpenPBS 23.06."""
+"""PBS Pro and OpenPBS: qsub, qstat, qdel, qselect. Measured with OpenPBS 23.06.
+
+qstat is asked for delimited lines, not for JSON: asked for several jobs in JSON, OpenPBS's main branch
+prints the first one alone and exits with 0 (openpbs issue 2672), and an odd byte in a job's environment
+can make JSON that no reader takes. A line a job is printed rightly by every version since 18.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from diel.scheduler import qsub
 from diel.scheduler.command import TIMEOUT, Answer, ask
@@ -47,6 +50,8 @@ ENDS: Mapping[int, tuple[JobState, str]] = {
 
 NO_HISTORY = 36
 """qstat's exit code where -x asks for a history that the server does not keep."""
+_HEAD = "Job Id: "
+_DELIMITER = re.compile(r"(?<!\\)\|")
 _ENDING = (168, 202)
 """qdel's exit codes for a job that is ending: 15016, a wrong state, and 15050, already exiting."""
 _DELETED = " and terminated by "
@@ -71,7 +76,8 @@ class Pbs:
 
         A job that qsub timed out on may be queued all the same: `find` tells.
         """
-        return qsub.submit(program("qsub"), script, self.timeout, outputs=False)
+        # -f: else a qsub stays in the background for two minutes, with this process's folder and variables.
+        return qsub.submit([program("qsub"), "-f"], script, self.timeout, outputs=False)
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """How jobs stand; a job that is not in the answer is gone. Raises SchedulerBusy."""
@@ -103,15 +109,15 @@ class Pbs:
             raise SchedulerBusy(f"qselect answered with what are no ids: {answer.words}")
         ids = [number for number in ids if "[" not in number]  # arrays are never diel's
         return {
-            str(job.get("Job_Name")): number
+            job.get("Job_Name", ""): number
             for number, job in (self._jobs(ids) if ids else ())
-            if str(job.get("Job_Name")).startswith(prefix) and not status_of(job).state.ended
+            if job.get("Job_Name", "").startswith(prefix) and not status_of(job).state.ended
         }
 
-    def _jobs(self, ids: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        answer = ask([program("qstat"), "-x", "-f", "-F", "json", *ids], timeout=self.timeout)
+    def _jobs(self, ids: list[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+        answer = ask([program("qstat"), "-x", "-f", "-F", "dsv", *ids], timeout=self.timeout)
         if answer.code == NO_HISTORY:
-            answer = ask([program("qstat"), "-f", "-F", "json", *ids], timeout=self.timeout)
+            answer = ask([program("qstat"), "-f", "-F", "dsv", *ids], timeout=self.timeout)
         return iter(parse_qstat(answer, ids).items())
 
 
@@ -140,33 +146,36 @@ def _resources(job: Job) -> Iterator[str]:
         yield "place=scatter"
 
 
-def parse_qstat(answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-    """The jobs in an answer of qstat, by id. Raises SchedulerBusy where it says nothing of some of `ids`.
+def parse_qstat(answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+    """The jobs in an answer of `qstat -f -F dsv`, by id: a line a job, `Job Id: 5.pbs0|Job_Name=a|…`.
 
-    A server that is down gives valid JSON without "Jobs": only the exit code tells it from one that
-    knows no such job. A job counts as unknown only where qstat names it.
+    Raises SchedulerBusy for what is no such answer, and where it says nothing of some of `ids`: a job
+    counts as unknown only where qstat names it.
     """
     if answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED):
         raise SchedulerBusy(f"qstat: {qsub.told(answer)}")
-    try:
-        # strict: values of a job's environment may hold line breaks as they are.
-        data = json.loads(answer.out, strict=False) if answer.out.strip() or answer.code == 0 else {}
-        jobs = data.get("Jobs", {})
-        found = {str(number): dict(job) for number, job in jobs.items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise SchedulerBusy(f"qstat answered with what is no JSON of jobs: {answer.out[:200]!r}") from error
+    if answer.out and not answer.out.endswith("\n"):
+        raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
+    found: dict[str, dict[str, str]] = {}
+    for line in answer.out.split("\n"):  # a value may hold what splitlines takes for a line's end
+        head, *fields = _DELIMITER.split(line)
+        job = {key: value.replace("\\|", "|") for key, _, value in (field.partition("=") for field in fields)}
+        if head.startswith(_HEAD) and "job_state" in job:
+            found[head.removeprefix(_HEAD).strip()] = job
+        elif line.strip():
+            raise SchedulerBusy(f"qstat answered with what is no job: {line.strip()[:200]}")
     known = {qsub.short(number) for number in found}
     named = {qsub.short(word) for word in re.findall(r"\d+[\w.\[\]-]*", answer.err)}
     silent = [number for number in ids if qsub.short(number) not in known | named]
-    if silent and answer.code != 0:
+    if silent:
         raise SchedulerBusy(f"qstat says nothing of {', '.join(silent)}: {qsub.told(answer)}")
     return found
 
 
-def status_of(job: Mapping[str, Any]) -> JobStatus:
+def status_of(job: Mapping[str, str]) -> JobStatus:
     """How a job stands, from its attributes."""
-    letter, comment = str(job.get("job_state", "")), str(job.get("comment", "")).strip()
-    nodes = qsub.hosts(str(job.get("exec_host", "")))
+    letter, comment = job.get("job_state", ""), job.get("comment", "").strip()
+    nodes = qsub.hosts(job.get("exec_host", ""))
     state = STATES.get(letter, JobState.RUNNING)
     deleted = _DELETED in comment
     if letter == "R" and deleted:
@@ -177,8 +186,8 @@ def status_of(job: Mapping[str, Any]) -> JobStatus:
         return JobStatus(state, told, nodes=nodes, hopeless=hopeless)
     if letter == "M":
         return JobStatus(state, "moved to another server", nodes=nodes)
-    code = job.get("Exit_status")
-    if not isinstance(code, int | str) or not re.fullmatch(r"-?\d+", str(code)):
+    code = job.get("Exit_status", "")
+    if not re.fullmatch(r"-?\d+", code):
         return _ended_without_a_code(comment, nodes)
     status = ended(int(code), comment, nodes, ENDS)
     # A script whose child was killed first may end by itself, even with 0.

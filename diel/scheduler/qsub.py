@@ -10,7 +10,7 @@ import os
 import pwd
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from diel.scheduler.command import Answer, ask, first_lines
@@ -90,15 +90,15 @@ def _output(job: Job, path: Path) -> str:
     return quoted(path)
 
 
-def submit(qsub: str, script: Path, timeout: float, *, outputs: bool) -> str:
-    """Queues a script from its folder; returns the job's id. `outputs` says them to `qsub` as well.
+def submit(qsub: Sequence[str], script: Path, timeout: float, *, outputs: bool) -> str:
+    """Queues a script from its folder by `qsub`; returns the job's id. `outputs` says them to it as well.
 
     Raises SchedulerBusy, after which the job may be queued all the same, and SchedulerRefused, also
     where the folder of an output is missing: then the job's output would be lost without a word.
     """
     files = check_outputs(script, _OUTPUT)
     words = [word for pair in zip(("-o", "-e"), files, strict=False) for word in pair] if outputs else []
-    answer = ask([qsub, *words, script.name], timeout=timeout, folder=script.parent)
+    answer = ask([*qsub, *words, script.name], timeout=timeout, folder=script.parent)
     if answer.code != 0:
         busy = failed_to_answer(answer)
         raise (SchedulerBusy if busy else SchedulerRefused)(f"qsub: {told(answer)}")

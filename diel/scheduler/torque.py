@@ -66,7 +66,7 @@ class Torque:
         A job that qsub timed out on may be queued all the same: `find` tells.
         """
         # Slurm's qsub overrides the outputs that the script says.
-        return qsub.submit("qsub", script, self.timeout, outputs=True)
+        return qsub.submit(["qsub"], script, self.timeout, outputs=True)
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """How jobs stand; a job that is not in the answer is gone. Raises SchedulerBusy."""

@@ -300,3 +300,25 @@ def test_a_run_that_was_let_go_is_taken_over_on_another_host_at_once(gated: Proj
     (gated.newest().root / "go").touch()
     resumed = elsewhere(gated, "resume", "--here")
     assert resumed.returncode == 0, resumed.stderr
+
+
+@another_host
+def test_a_controller_that_slept_while_another_took_its_run_stops_without_a_word(gated: Project) -> None:
+    process = submitted(gated)
+    root = gated.newest().root
+    process.suspend()
+    try:
+        lease = root / "lease.json"
+        then = lease.stat().st_mtime - 61
+        os.utime(lease, (then, then))
+        (root / "go").touch()
+        resumed = elsewhere(gated, "resume", "--here")
+        assert resumed.returncode == 0, resumed.stderr
+        written = (root / "journal/controller-0001.jsonl").read_bytes()
+    finally:
+        process.resume()
+    end_of(process)
+    assert not process.is_running()
+    assert (root / "journal/controller-0001.jsonl").read_bytes() == written
+    assert state(gated) == "succeeded"
+    assert "another controller" in (root / "logs/controller.log").read_text()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from diel import api
 from diel.controller.home import (
     choose_home,
     controller_job,
@@ -319,3 +320,10 @@ def test_a_controller_that_comes_too_late_leaves_the_run_alone(
     assert main() == 2
     assert "submission 1 was taken back or replaced" in capsys.readouterr().out
     assert os.listdir(run.journal) == []
+
+
+def test_a_script_or_notebook_can_submit_as_well(plan: Plan, workspace: Path, scheduler: Pretend) -> None:
+    run = api.submit("flow.yaml", site="cluster", home="inside")
+    assert (run.id, run.state) == ("flow-1", "pending")
+    assert run.status()["controller"]["home"] == "inside"
+    assert scheduler.jobs == {"100": job_name(RunPaths(run.dir), 1)}

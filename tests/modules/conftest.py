@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,22 @@ def context(tmp_path: Path) -> diel.Context:
     task_dir = tmp_path / "task"
     task_dir.mkdir()
     return diel.Context(task_dir=task_dir)
+
+
+@pytest.fixture
+def continued(tmp_path: Path) -> Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]:
+    """Calls a module that is interrupted as soon as it asks, until it ends: its result, and its attempts."""
+
+    def run(call: Callable[[diel.Context], Any]) -> tuple[Any, int]:
+        for attempt in range(1, 500):
+            task_dir = tmp_path / "stopped" / f"0.{attempt}"
+            task_dir.mkdir(parents=True)
+            context = diel.Context(task_dir=task_dir, checkpoint=True, interrupt_at=0.0, attempt=attempt)
+            with suppress(diel.Interrupted):
+                return call(context), attempt
+        raise AssertionError("it gets nowhere")
+
+    return run
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ POLL = 0.2
 """Seconds between two looks at a job's walltime; a real mom takes 10."""
 KILL_DELAY = 1.0
 """Seconds between TERM and KILL; a real server takes 10."""
-UNKNOWN, FINISHED, NO_SERVER = 153, 35, 255
+UNKNOWN, FINISHED, NO_SERVER = 153, 35, 162
 RESOURCES = ("select", "place", "walltime", "ncpus", "mem", "mpiprocs")
 Record = dict[str, Any]
 
@@ -57,17 +57,16 @@ def main(state: Path, name: str, words: list[str]) -> int:
         print(f"pbs_version = {VERSION}")
         return 0
     if (state / "down").exists():
-        return no_server(name, words)
+        return no_server(name)
     return {"qsub": qsub, "qstat": qstat, "qdel": qdel, "qselect": qselect}[name](state, words)
 
 
-def no_server(name: str, words: list[str]) -> int:
-    """What a real one says when its server is down: qstat's JSON is valid, and has no "Jobs"."""
-    if name == "qstat" and "json" in words:
-        print(json.dumps({"timestamp": int(time.time()), "pbs_version": VERSION, "pbs_server": SERVER}))
-    print("Connection refused", file=sys.stderr)
-    print(f"{name}: cannot connect to server {SERVER} (errno=111)", file=sys.stderr)
-    return NO_SERVER
+def no_server(name: str) -> int:
+    """What a real one says when its server is down; qstat alone has an exit code of its own."""
+    reached = f"Couldn't connect to cluster: {SERVER}"
+    words = reached if name == "qdel" else f"{name}: cannot connect to server {SERVER} (errno=15010)"
+    print(f"Connection refused\n{words}", file=sys.stderr)
+    return 255 if name == "qstat" else NO_SERVER
 
 
 # --- qsub -----------------------------------------------------------------------------------------
@@ -119,7 +118,7 @@ class Asked:
                 self._take(shlex.split(line[5:]))
             elif line.strip() and not line.startswith("#"):
                 break  # directives after the first command are comments
-        self._take(words)
+        self._take([word for word in words if word != "-f"])
 
     def _take(self, words: list[str]) -> None:
         for option, value in zip(words[::2], words[1::2], strict=True):
@@ -173,13 +172,13 @@ def next_number(state: Path) -> int:
 
 
 def qstat(state: Path, words: list[str]) -> int:
+    """As `-f -F dsv`: a line a job. Asked for several in JSON a real one may tell of the first alone."""
     if words == ["-B"]:
         print(f"Server\n------\n{SERVER}  Active")
         return 0
     history = "-x" in words
-    asked = [word for word in words if word[0] != "-" and word != "json"]
-    jobs, code = {}, 0
-    for number in asked:
+    code = 0
+    for number in (word for word in words if word[0] != "-" and word != "dsv"):
         short = number.split(".")[0]
         job = attributes(state, short)
         if job is None:
@@ -188,9 +187,8 @@ def qstat(state: Path, words: list[str]) -> int:
             hint = "Job has finished, use -x or -H to obtain historical job information"
             code = refused("qstat", FINISHED, f"{short}.{SERVER} {hint}")
         else:
-            jobs[f"{short}.{SERVER}"] = job
-    answer: Record = {"timestamp": int(time.time()), "pbs_version": VERSION, "pbs_server": SERVER}
-    print(json.dumps({**answer, "Jobs": jobs} if jobs else answer, indent="\t"))
+            told = (f"{key}={str(value).replace('|', chr(92) + '|')}" for key, value in job.items())
+            print("|".join([f"Job Id: {short}.{SERVER}", *told]))
     return code
 
 
@@ -230,8 +228,9 @@ def attributes(state: Path, number: str) -> Record | None:
         "job_state": "F" if ended else "R" if started else "H" if job["after"] else "Q",
         "queue": "workq",
         "server": SERVER,
-        "Resource_List": {"ncpus": job["cores"] * job["nodes"], "nodect": job["nodes"]},
-        "Variable_List": {"PBS_O_HOME": os.environ.get("HOME", "/"), "PBS_O_LANG": "C.UTF-8"},
+        "Resource_List.ncpus": job["cores"] * job["nodes"],
+        "Resource_List.nodect": job["nodes"],
+        "Variable_List": f"PBS_O_HOME={os.environ.get('HOME', '/')},PBS_O_LANG=C.UTF-8,PBS_O_ODD=a|b=c",
         "project": "_pbs_project_default",
     }
     if impossible(job) and not ended:
@@ -255,6 +254,9 @@ def attributes(state: Path, number: str) -> Record | None:
 def mom(state: Path, number: str) -> int:
     """Waits until a job may start, runs it, watches its walltime, delivers its output."""
     job = read(state / f"{number}.job")
+    if job["after"] and not (state / f"{job['after']}.job").exists():
+        write(state / f"{number}.ended", {"unknown": job["after"]})  # taken by qsub, and F at once
+        return 0
     while impossible(job) or (job["after"] and not over(state, job["after"])):
         if (state / f"{number}.deleted").exists() or not state.exists():
             write(state / f"{number}.ended", {"deleted": True})  # F, and no Exit_status
@@ -328,8 +330,8 @@ def impossible(job: Record) -> bool:
 
 
 def over(state: Path, number: str) -> bool:
-    """Whether the job that another waits for has ended, or was never there."""
-    return (state / f"{number}.ended").exists() or not (state / f"{number}.job").exists()
+    """Whether the job that another waits for has ended."""
+    return (state / f"{number}.ended").exists()
 
 
 def variables(job: Record) -> dict[str, str]:

@@ -131,6 +131,12 @@ def test_a_job_that_the_scheduler_does_not_know_is_not_in_its_answer(edge: Edge)
     assert edge.scheduler.query([]) == {}
 
 
+def test_several_jobs_are_told_of_in_one_answer(edge: Edge) -> None:
+    """OpenPBS's main branch, asked for several jobs in JSON, tells of the first alone (its issue 2672)."""
+    numbers = {edge.run("true")[1] for _ in range(3)}
+    assert set(edge.scheduler.query(numbers)) == numbers
+
+
 def test_cancelling_what_has_ended_is_nothing(edge: Edge) -> None:
     _, number = edge.run("true")
     edge.ended(number)

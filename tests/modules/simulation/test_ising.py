@@ -100,6 +100,43 @@ def test_two_mpi_ranks_give_exactly_what_one_process_gives(
     assert json.loads(printed) == {**alone, "configuration": None}
 
 
+Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
+
+
+@pytest.mark.parametrize("algorithm", ["metropolis", "wolff"])
+def test_a_simulation_that_was_interrupted_after_each_sweep_ends_as_if_it_never_was(
+    algorithm: Any, continued: Continued, context: diel.Context
+) -> None:
+    asked: dict[str, Any] = {"size": 8, "sweeps": 12, "equilibration": 4, "algorithm": algorithm, "seed": 3}
+    stopped, attempts = continued(lambda context: ising(2.3, context, **asked))
+    assert attempts == 2 * (12 + 4)  # two replicas
+    plain = ising(2.3, context, **asked)
+    assert (np.load(stopped.pop("configuration")) == np.load(plain.pop("configuration"))).all()  # type: ignore[typeddict-item]
+    assert stopped == plain
+
+
+def test_ranks_stop_and_continue_together(on_ranks: Callable[[int, str], str], context: diel.Context) -> None:
+    printed = on_ranks(
+        2,
+        "import json, pathlib, diel\n"
+        "from mpi4py import MPI\n"
+        "from modules.simulation.ising import ising\n"
+        "comm = MPI.COMM_WORLD\n"
+        "for attempt in range(99):\n"
+        "    until = 0.0 if comm.rank else None\n"  # rank 1 alone is told: rank 0 is done and must not wait
+        "    context = diel.Context(pathlib.Path.cwd() / 'a', rank=comm.rank, checkpoint=True, interrupt_at=until)\n"
+        "    context.task_dir.mkdir(exist_ok=True)\n"
+        "    try: result = ising(2.5, context, comm, size=8, sweeps=10, equilibration=5, replicas=3, seed=5)\n"
+        "    except diel.Interrupted: continue\n"
+        "    break\n"
+        "if result: print(json.dumps([attempt, {**result, 'configuration': None}]))\n",
+    )
+    attempts, result = json.loads(printed)
+    assert attempts == 14
+    alone = ising(2.5, context, size=8, sweeps=10, equilibration=5, replicas=3, seed=5)
+    assert result == {**alone, "configuration": None}
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,56 @@ def test_lammps_divides_the_box_between_two_mpi_ranks(
     pressure, log = json.loads(printed)
     assert "2 procs for 1000 steps with 256 atoms" in log
     assert pressure == pytest.approx(lammps_melt(2.0, 0.5, context, cells=4)["pressure"], abs=0.15)
+
+
+Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
+
+
+def test_saving_changes_nothing_where_nothing_interrupts(context: diel.Context, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {"cells": 4, "steps": 300, "equilibration": 150, "every": 20}
+    other = tmp_path / "other" / "0"
+    other.mkdir(parents=True)
+    kept = lammps_melt(2.0, 0.5, diel.Context(task_dir=other, checkpoint=True), **asked)
+    plain = lammps_melt(2.0, 0.5, context, **asked)
+    assert kept["thermo"].read_text() == plain["thermo"].read_text()
+
+
+def test_a_simulation_that_was_interrupted_goes_on_from_where_it_was(
+    continued: Continued, context: diel.Context
+) -> None:
+    asked: dict[str, Any] = {"cells": 4, "steps": 200, "equilibration": 20, "every": 20}
+    stopped, attempts = continued(lambda context: lammps_melt(2.0, 0.5, context, **asked))
+    assert attempts == 20 + 10
+    with stopped["thermo"].open() as file:
+        rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    assert [row["step"] for row in rows] == list(range(20, 201, 20))
+    # From one sample to the next the melt cools by itself; one that began anew would jump back to 4.
+    temperatures = [row["temperature"] for row in rows]
+    assert max(temperatures) < 3.2
+    assert abs(temperatures[-1] - 2.0) < 0.4
+    plain = lammps_melt(2.0, 0.5, context, **asked)
+    assert stopped["pressure"] == pytest.approx(plain["pressure"], abs=0.5)
+    left = {path.name for path in (stopped["thermo"].parent.parent / "0.checkpoint").iterdir()}
+    assert left == {"20-180.restart", "progress.json"}
+
+
+def test_ranks_save_and_continue_together(on_ranks: Callable[[int, str], str]) -> None:
+    printed = on_ranks(
+        2,
+        "import json, pathlib, diel\n"
+        "from mpi4py import MPI\n"
+        "from modules.simulation.lammps_melt import lammps_melt\n"
+        "comm = MPI.COMM_WORLD\n"
+        "for attempt in range(99):\n"
+        "    until = None if comm.rank else 0.0\n"
+        "    context = diel.Context(pathlib.Path.cwd() / 'a', rank=comm.rank, checkpoint=True, interrupt_at=until)\n"
+        "    context.task_dir.mkdir(exist_ok=True)\n"
+        "    try: result = lammps_melt(2.0, 0.5, context, comm, cells=4, steps=100, equilibration=4, every=20)\n"
+        "    except diel.Interrupted: continue\n"
+        "    break\n"
+        "if result: print(json.dumps([attempt, result['atoms'], result['thermo'].read_text().count('\\n')]))\n",
+    )
+    assert json.loads(printed) == [8, 256, 6]
 
 
 def test_a_failure_says_what_lammps_said(context: diel.Context) -> None:

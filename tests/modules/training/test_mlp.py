@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,6 +77,51 @@ def test_the_same_seed_gives_the_same_model(context: diel.Context) -> None:
     first = mlp(parabola(), "y", context, epochs=20, seed=4)
     second = mlp(parabola(), "y", context, epochs=20, seed=4)
     assert first["validation_loss"] == second["validation_loss"]
+
+
+Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
+
+
+def test_a_training_that_was_interrupted_after_each_epoch_ends_as_if_it_never_was(
+    continued: Continued, context: diel.Context
+) -> None:
+    asked: dict[str, Any] = {"epochs": 60, "patience": 10, "seed": 4, "learning_rate": 0.05}
+    stopped, attempts = continued(lambda context: mlp(parabola(), "y", context, **asked))
+    plain = mlp(parabola(), "y", context, **asked)
+    assert attempts == plain["epochs"] > 20
+    with np.load(stopped["model"]) as ours, np.load(plain["model"]) as theirs:
+        assert list(ours) == list(theirs)
+        assert all((ours[name] == theirs[name]).all() for name in ours)
+    assert stopped["predictions"].read_text() == plain["predictions"].read_text()
+    for name in ("train_loss", "validation_loss", "mean_absolute_error", "epochs"):
+        assert stopped[name] == plain[name]
+
+
+def test_what_was_saved_is_read_by_another_process(root: Path, tmp_path: Path) -> None:
+    """A worker loads a module by its file: what it saved must be found by the next worker all the same."""
+    code = (
+        "import sys, pathlib, diel\n"
+        "from diel.catalogue import find, load_function\n"
+        "mlp = load_function(find('training.mlp', [pathlib.Path('modules')]))\n"
+        "task = pathlib.Path(sys.argv[1]) / sys.argv[2]; task.mkdir()\n"
+        "until = 0.0 if sys.argv[2] == '0.1' else None\n"
+        "context = diel.Context(task_dir=task, checkpoint=True, interrupt_at=until)\n"
+        "try: print(mlp({'x': [1., 2., 3., 4.], 'y': [1., 4., 9., 16.]}, 'y', context, epochs=3)['epochs'])\n"
+        "except diel.Interrupted as stop: print(stop)\n"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path), name],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for name in ("0.1", "0.2")
+    ]
+    assert said == ["epoch 1 of at most 3 is done", "3"]
+    lines = (tmp_path / "0.2" / ".metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [2, 3]
 
 
 def test_a_constant_column_and_target_do_no_harm(context: diel.Context) -> None:

