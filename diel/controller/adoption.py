@@ -7,23 +7,25 @@ ran has ended.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.controller.block import Block
-from diel.controller.blocks import Blocks
-from diel.controller.dispatcher import Dispatcher
 from diel.controller.ledger import Ledger
 from diel.journal.segment import Record
 from diel.scheduler.job import JobState
 from diel.site import Shape
 
+if TYPE_CHECKING:
+    from diel.controller.dispatcher import Dispatcher
 
-def adopt(blocks: Blocks, ledger: Ledger, dispatcher: Dispatcher) -> None:
-    """Takes over the blocks that have not ended, as far as the journal tells, and what runs in them."""
+
+def adopt(ledger: Ledger, dispatcher: Dispatcher) -> list[tuple[Block, str]]:
+    """Takes what runs in blocks of an earlier controller for handed out; returns these blocks by name.
+
+    Whether a block has ended since, the scheduler will tell.
+    """
     history = ledger.history
     live = {name: record for name, record in history.blocks.items() if not JobState(record["state"]).ended}
-    for record in live.values():
-        blocks.adopt(_block(record))
     tasks: list[list[Any]] = []
     for (stage, index), attempt in sorted(history.left.items()):
         if history.workers[attempt.worker]["block"] in live:
@@ -31,7 +33,7 @@ def adopt(blocks: Blocks, ledger: Ledger, dispatcher: Dispatcher) -> None:
             dispatcher.adopt(stage, index, attempt.number)
     if tasks:
         ledger.append("adopted", tasks=tasks)
-    blocks.end_unknown()
+    return [(_block(record), name) for name, record in live.items()]
 
 
 def _block(record: Record) -> Block:

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from diel.site import Shape
 from diel.worker.bundle import Bundle
+
+if TYPE_CHECKING:
+    from diel.controller.dispatcher import Dispatcher
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the controller knows of its tasks. Times are in seconds."""
+
+    quiet: float
+    """How long nothing was heard of any task."""
+    running: bool
+    """Whether any task is known to run."""
+    backlog: Mapping[str, float]
+    """Work in line, by shape, as far as run times are known."""
+    excluded: frozenset[str]
+    """Nodes that are to be avoided."""
 
 
 class Backend(Protocol):
@@ -30,12 +49,17 @@ class Backend(Protocol):
     def ended(self, number: int) -> None:
         """A bundle ended: its room is free."""
 
-    def tend(self, quiet: float, running: bool) -> bool:
+    def tend(self, outlook: Outlook) -> bool:
         """Looks after the workers, now and then.
 
-        `quiet` is how long nothing was heard of any task (seconds), `running` whether any is known to
-        run. Returns whether the workers were started anew, so that what was handed out is lost.
+        Returns whether they were started anew, so that what was handed out is lost.
         """
+
+    def knows(self, since: float) -> bool:
+        """Whether it can be told why a worker was lost at that moment (monotonic seconds)."""
+
+    def adopt(self, dispatcher: Dispatcher) -> None:
+        """Takes over what runs on from an earlier controller."""
 
     def detach(self) -> None:
         """Lets go without ending what can go on without a controller."""

@@ -14,7 +14,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING
 
+from diel.controller.adoption import adopt
 from diel.controller.agent import Agent, Asked, Heard, Loads, Refused, Silent
+from diel.controller.backend import Outlook
 from diel.controller.block import Block, tail_of
 from diel.controller.block_job import block_job, drain_after, node_script
 from diel.controller.ledger import Ledger
@@ -30,6 +32,7 @@ from diel.submission import job_prefix
 from diel.worker.bundle import Bundle
 
 if TYPE_CHECKING:
+    from diel.controller.dispatcher import Dispatcher
     from diel.executors.parsl import BlockEngine
 
 ORPHAN = 600.0
@@ -39,6 +42,8 @@ BARREN = 3
 REFUSALS = 3
 REFUSED_WAIT = 5.0
 """Seconds before a refused block is asked for again; doubles."""
+LIMBO = 30.0
+"""Seconds that a lost worker waits for the word of a scheduler that does not answer."""
 STUCK = 30.0
 """Seconds that a block may have bundles and no worker at a task, before it is given back."""
 END_PATIENCE = 45.0
@@ -78,15 +83,11 @@ class Blocks:
         self._count = 0
         self._current: Block | None = None
         self._job = ""
-        self.excluded: set[str] = set()
-        """Nodes that no further block is to have."""
-        self.backlog: Mapping[str, float] = {}
-        """Seconds of work that waits, by shape, as far as it is known."""
+        self._excluded: frozenset[str] = frozenset()
+        self._backlog: Mapping[str, float] = {}
         self.blocks: dict[str, Block] = {}
-        self.silent = ""
-        """Why the scheduler does not answer; empty where it does."""
-        self.heard = 0.0
-        """When the last answered question was put (monotonic seconds)."""
+        self._silent = ""
+        self._heard = 0.0
 
     # --- what the dispatcher asks -----------------------------------------------------------------
 
@@ -173,7 +174,7 @@ class Blocks:
         folder, stem = self._paths.blocks, block.name
         name = self._job_name(block)
         spread = self._scheduler.spread
-        job = block_job(self._plan.site, block.shape, name, spread, folder, stem, sorted(self.excluded))
+        job = block_job(self._plan.site, block.shape, name, spread, folder, stem, sorted(self._excluded))
         root = self._paths.root
         node = node_script(self._plan.site, block.shape, root, stem, command, os.environ)
         script = folder / f"{stem}.sh"
@@ -229,7 +230,9 @@ class Blocks:
 
         self._agent.ask(name, grow)
 
-    def tend(self, quiet: float, running: bool) -> bool:
+    def tend(self, outlook: Outlook) -> bool:
+        self._backlog = outlook.backlog
+        self._excluded = outlook.excluded
         self._take_news()
         self._hold_tainted()
         for shape in list(self._shapes.values()):
@@ -242,10 +245,10 @@ class Blocks:
 
     def _hold_tainted(self) -> None:
         """Gives no more tasks to blocks with a node that is to be avoided."""
-        if not self.excluded:
+        if not self._excluded:
             return
         workers = self._ledger.history.workers.values()
-        tainted = {worker["block"] for worker in workers if worker["node"] in self.excluded}
+        tainted = {worker["block"] for worker in workers if worker["node"] in self._excluded}
         for block in self.blocks.values():
             if block.name in tainted and block.live and not block.held:
                 block.held = True
@@ -279,7 +282,7 @@ class Blocks:
             sorted(self._out.get(label, {}).values()),
             self._usable(shape),
             more=label in self._refused_room,
-            backlog=self.backlog.get(label, 0.0),
+            backlog=self._backlog.get(label, 0.0),
             now=time.monotonic(),
         )
 
@@ -346,13 +349,13 @@ class Blocks:
         self._ledger.append("trouble", message=f"a block was refused: {news.message}")
 
     def _note_silent(self, news: Silent) -> None:
-        if news.message != self.silent:
-            self.silent = news.message
+        if news.message != self._silent:
+            self._silent = news.message
             self._ledger.append("scheduler", message=news.message)
 
     def _note_heard(self, news: Heard) -> None:
         self._note_silent(Silent(""))
-        self.heard = news.since
+        self._heard = news.since
         by_job = {block.job: block for block in self.blocks.values() if block.live and block.job}
         for job, status in news.jobs.items():
             if job in by_job:
@@ -404,17 +407,21 @@ class Blocks:
                 block.bundles, block.idle = 0, float("inf")
                 block.held = True
 
-    def look_now(self) -> None:
-        """Asks the scheduler without waiting for the next poll."""
+    def knows(self, since: float) -> bool:
+        """The scheduler has answered a question put since then, or does not answer at all."""
+        if self._heard > since or time.monotonic() - since > LIMBO:
+            return True
         self._agent.look_now()
+        return False
 
     # --- another controller's blocks -----------------------------------------------------------------
 
-    def adopt(self, block: Block) -> None:
-        """Watches a block that an earlier controller asked for: what runs there may end."""
-        self.blocks[block.name] = block
+    def adopt(self, dispatcher: Dispatcher) -> None:
+        for block, name in adopt(self._ledger, dispatcher):
+            self.blocks[name] = block
+        self._end_unknown()
 
-    def end_unknown(self) -> None:
+    def _end_unknown(self) -> None:
         """Ends jobs of the run that were queued and never written down: their controller was killed then."""
         prefix = f"{job_prefix(self._paths)}-"
 

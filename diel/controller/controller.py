@@ -13,8 +13,7 @@ from concurrent.futures import Future
 from queue import Empty
 
 from diel.cache import Cache
-from diel.controller.adoption import adopt
-from diel.controller.backend import Backend
+from diel.controller.backend import Backend, Outlook
 from diel.controller.block import Block
 from diel.controller.blocks import Blocks
 from diel.controller.dispatcher import Dispatcher, Sent
@@ -45,8 +44,6 @@ POLL = 0.5
 SLOW = 1.5
 """Seconds after which a bundle counts as slow to report."""
 SNAPSHOT_EVERY = 5.0
-LIMBO = 30.0
-"""Seconds that a lost bundle waits for a scheduler that does not answer."""
 STOP_SECONDS = 10.0
 """How long cancelled tasks may take to end."""
 
@@ -121,7 +118,7 @@ class Controller:
         state = RunState.INTERRUPTED
         leave: Callable[[RunState], None] = self._end
         try:
-            self._adopt()
+            self._backend.adopt(self._dispatcher)
             self._stages.open()
             while not self._is_over():
                 if self._is_to_hand_over():
@@ -163,10 +160,6 @@ class Controller:
         self._let_go(state)
         self._intake.read_news()
         self._ledger.hand_over()
-
-    def _adopt(self) -> None:
-        if isinstance(self._backend, Blocks):
-            adopt(self._backend, self._ledger, self._dispatcher)
 
     def _busy_blocks(self) -> set[str]:
         """The blocks in which a task is known to run."""
@@ -254,19 +247,17 @@ class Controller:
         One whose worker was lost in a block waits for the scheduler's word: the block may have ended,
         and why makes a difference.
         """
-        if not isinstance(self._backend, Blocks) or future.exception() is None:
+        now = time.monotonic()
+        if future.exception() is None or self._backend.knows(now):
             return True
-        self._limbo.append((number, future, time.monotonic()))
-        self._backend.look_now()
+        self._limbo.append((number, future, now))
         return False
 
-    def _settle(self, now: float) -> None:
-        """Takes in bundles that were lost, once the scheduler has told how their blocks are."""
-        if not isinstance(self._backend, Blocks):
-            return
+    def _settle(self) -> None:
+        """Takes in bundles that were lost, once it can be told why."""
         waiting, self._limbo = self._limbo, []
         for number, future, since in waiting:
-            if self._backend.heard > since or now - since > LIMBO:
+            if self._backend.knows(since):
                 self._intake.take(number, future)
             else:
                 self._limbo.append((number, future, since))
@@ -296,7 +287,7 @@ class Controller:
             self._read_requests()
             self._look_after_slow(now)
             self._tend(now)
-            self._settle(now)
+            self._settle()
         if now - self._last_snapshot > SNAPSHOT_EVERY:
             self._last_snapshot = now
             self._ledger.save()
@@ -310,10 +301,9 @@ class Controller:
             self._dispatcher.drop_settled()
 
     def _tend(self, now: float) -> None:
-        if isinstance(self._backend, Blocks):
-            self._backend.backlog = self._backlog()
-            self._backend.excluded = self._intake.excluded
-        if self._backend.tend(now - self._last_progress, self._is_running_any()):
+        quiet = now - self._last_progress
+        excluded = frozenset(self._intake.excluded)
+        if self._backend.tend(Outlook(quiet, self._is_running_any(), self._backlog(), excluded)):
             self._dispatcher.take_back_all()
             self._last_progress = now
 

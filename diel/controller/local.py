@@ -6,6 +6,7 @@ import time
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from diel.controller.backend import Outlook
 from diel.controller.ledger import Ledger
 from diel.errors import DielError
 from diel.executors.pipes import Pipes
@@ -16,6 +17,7 @@ from diel.worker.bundle import Bundle
 from diel.worker.reaper import kill_marked
 
 if TYPE_CHECKING:
+    from diel.controller.dispatcher import Dispatcher
     from diel.executors.parsl import Engine
 
 START_SECONDS = 60.0
@@ -75,7 +77,7 @@ class Local:
             self._engine = Engine(workers, self._ledger.paths.logs, pipes)
         return self._engine
 
-    def tend(self, quiet: float, running: bool) -> bool:
+    def tend(self, outlook: Outlook) -> bool:
         """Starts workers anew where none is at a task for long.
 
         A worker that is killed while it waits takes the lock of Parsl's task queue with it, and then
@@ -86,7 +88,7 @@ class Local:
         if not self._workers_seen:
             self._expect_workers()
             return False
-        if quiet < STUCK_SECONDS or running:
+        if outlook.quiet < STUCK_SECONDS or outlook.running:
             return False
         self.stop()
         self._engine = None
@@ -108,6 +110,12 @@ class Local:
     def _own_workers(self) -> list[str]:
         began = f"worker-{self._epoch:04d}-"
         return [name for name in segments(self._ledger.paths.journal) if name.startswith(began)]
+
+    def knows(self, since: float) -> bool:
+        return True
+
+    def adopt(self, dispatcher: Dispatcher) -> None:
+        """Nothing here outlives its controller for long: what was left is ended by who takes over."""
 
     def detach(self) -> None:
         self.stop()

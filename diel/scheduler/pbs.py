@@ -54,6 +54,7 @@ _HEAD = "Job Id: "
 _DELIMITER = re.compile(r"(?<!\\)\|")
 _ENDING = (168, 202)
 """qdel's exit codes for a job that is ending: 15016, a wrong state, and 15050, already exiting."""
+_NO_MOM = re.compile(r"could not connect to MOM (\d\S*)", re.IGNORECASE)
 _DELETED = " and terminated by "
 """In the comment of a job that somebody deleted while it ran."""
 _LOST_NODE = re.compile(r"node .*\b(down|failed)\b", re.IGNORECASE)
@@ -93,6 +94,8 @@ class Pbs:
         if not wanted:
             return
         answer = ask([program("qdel"), *wanted], timeout=self.timeout)
+        if alone := _NO_MOM.findall(answer.err):  # their node is dead: else they would run on in the books
+            answer = ask([program("qdel"), "-W", "force", *alone], timeout=self.timeout)
         if answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED, *_ENDING):
             raise SchedulerBusy(f"qdel: {qsub.told(answer)}")
 

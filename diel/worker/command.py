@@ -61,8 +61,8 @@ def run_command(
 def _told_in_time(watched: Watched, env: Mapping[str, str]) -> tuple[str, ...]:
     """Words in front of each MPI rank's command that send it SIGTERM when it is to save.
 
-    Launchers pass no SIGTERM on: mpiexec and srun kill their ranks when they get one, and the ranks
-    may be on other nodes.
+    A launcher is not asked to: MPICH's mpiexec (5.0) passes SIGTERM on, but srun (22.05) kills its
+    ranks when it gets one.
     """
     interrupt = watched.limits.interrupt
     program = None if interrupt is None else _find("timeout", env.get("PATH", os.defpath))

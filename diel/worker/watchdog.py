@@ -4,8 +4,8 @@ A command is ended by signals to its process group. A Python function shares the
 the worker ends with it: the failure is committed first, and Parsl starts another worker.
 
 A command that keeps checkpoints gets SIGTERM some time before the end of its walltime or its block;
-a function asks `context.interrupted`. MPI launchers kill their ranks when they get SIGTERM, so that
-theirs comes from `timeout` in front of each rank (`diel/worker/command.py`).
+a function asks `context.interrupted`. Ranks get theirs from `timeout` in front of each
+(`diel/worker/command.py`), for not every launcher passes it on.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.campaign import OnCluster, fold, wait_for_done
+from tests.cluster.campaign import OnCluster, fold
 from tests.cluster.cluster import Cluster
 from tests.project import Project, Record, Run, wait_for
 

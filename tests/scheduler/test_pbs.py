@@ -268,6 +268,17 @@ def test_only_a_server_that_did_not_hear_of_a_cancellation_is_busy(
         Pbs().cancel(["1"])
 
 
+def test_a_job_whose_node_is_dead_is_struck_off_the_books(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As OpenPBS answered when the job's first node had crashed."""
+    words = "qdel: Unknown Job Id 6.pbs0\\nqdel: Server could not connect to MOM 7.pbs0\\n"
+    text = f"echo \"$@\" >> '{tmp_path}/asked'; [ \"$1\" = -W ] && exit 0; printf '{words}' >&2; exit 222"
+    monkeypatch.setenv("PATH", first_on_path(programs(tmp_path / "fakes", text)))
+    Pbs().cancel(["6", "7"])
+    assert (tmp_path / "asked").read_text(encoding="utf-8") == "6 7\n-W force 7.pbs0\n"
+
+
 def test_another_dialects_commands_before_it_on_the_path_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
