@@ -1,7 +1,7 @@
 """diel: workflows for HPC and AI.
 
-The public names: `module`, `Context` and `Interrupted` for those who write modules, `run` and
-`open_run` for notebooks. They are loaded when first used, so that importing diel costs nothing.
+The public names: `module`, `Context` and `Interrupted` for those who write modules, `run`,
+`submit` and `open_run` for notebooks. They are loaded when first used, so that importing diel costs nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from diel.api import Run as Run
     from diel.api import open_run as open_run
     from diel.api import run as run
+    from diel.api import submit as submit
     from diel.context import Context as Context
     from diel.decorator import module as module
     from diel.errors import Interrupted as Interrupted
@@ -25,9 +26,10 @@ _PUBLIC = {
     "module": "diel.decorator",
     "open_run": "diel.api",
     "run": "diel.api",
+    "submit": "diel.api",
 }
 
-__all__ = ["Context", "Interrupted", "Run", "__version__", "module", "open_run", "run"]
+__all__ = ["Context", "Interrupted", "Run", "__version__", "module", "open_run", "run", "submit"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,6 +5,7 @@ The controller and the workers read them; nobody answers, for the journal shows 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -43,21 +44,30 @@ def ask_cancel(paths: RunPaths, targets: Sequence[str] = ()) -> None:
     os.replace(temporary, paths.requests / name)
 
 
-def read_cancels(paths: RunPaths, since: float = 0.0) -> list[Cancel]:
-    """The requests made after a time (seconds since the epoch), oldest first."""
+def read_cancels(paths: RunPaths) -> list[Cancel]:
+    """The requests made of the present controller, oldest first."""
     found = []
-    try:
-        names = sorted(n for n in os.listdir(paths.requests) if n.startswith("cancel-"))
-    except FileNotFoundError:
-        return []
-    for name in names:
+    for name in _cancels(paths):
         try:
-            if int(name.split("-")[1], 16) / 1e9 >= since:
-                document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
-                found.append(Cancel(tuple(document["targets"])))
+            document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
+            found.append(Cancel(tuple(document["targets"])))
         except (OSError, ValueError, KeyError, TypeError):
             continue  # somebody's own file: nothing that `ask_cancel` wrote
     return found
+
+
+def set_aside(paths: RunPaths) -> None:
+    """Puts away what was asked of an earlier controller: no clock of another host has a say in that."""
+    for name in _cancels(paths):
+        with contextlib.suppress(OSError):
+            os.rename(paths.requests / name, paths.requests / f"old-{name}")
+
+
+def _cancels(paths: RunPaths) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(paths.requests) if name.startswith("cancel-"))
+    except FileNotFoundError:
+        return []
 
 
 def changed(paths: RunPaths) -> float:

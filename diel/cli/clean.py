@@ -45,7 +45,7 @@ class Run:
 
     @property
     def live(self) -> bool:
-        return self.status is not None and self.status.alive
+        return self.status is not None and (self.status.alive or self.status.awaited)
 
     @property
     def uses(self) -> tuple[str, ...]:

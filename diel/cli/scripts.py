@@ -63,8 +63,11 @@ def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
     for number, shape in enumerate(dict.fromkeys(stage.shape for stage in plan.stages.values())):
         stages = tuple(name for name, stage in plan.stages.items() if stage.shape == shape)
         stem = f"1-{number}"
-        job = block_job(plan.site, shape, f"{job_prefix(paths)}-{stem}", scheduler.spread, paths.blocks, stem)
-        node = node_script(plan.site, shape, paths.root, stem, POOL, os.environ)
+        walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
+        job = block_job(
+            plan.site, shape, f"{job_prefix(paths)}-{stem}", scheduler.spread, paths.blocks, stem, walltime
+        )
+        node = node_script(plan.site, shape, paths.root, stem, walltime, POOL, os.environ)
         about = f"a block of shape {shape.label}, for {', '.join(stages)}"
         yield Script(str(job.folder / f"{stem}.sh"), about, shape.label, stages, scheduler.script(job))
         about = f"what {'the first' if shape.nodes else 'each'} node of that block runs"

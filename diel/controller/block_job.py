@@ -9,7 +9,7 @@ from pathlib import Path
 
 from diel.scheduler.job import Job
 from diel.site import Pool, Shape, Site, cores_of
-from diel.worker.block import start_slack
+from diel.worker.block import MARGIN, start_slack
 
 CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
 """Variables of the controller that its workers get: the programs and libraries that it found."""
@@ -18,7 +18,7 @@ CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX
 def drain_after(shape: Shape, walltime: float, grace: float) -> float:
     """Age of a block, in seconds, from which on it could not finish a task of this shape."""
     wanted = shape.walltime or grace
-    return max(start_slack(walltime), walltime - wanted)
+    return max(start_slack(walltime), walltime - wanted - MARGIN)
 
 
 def block_job(
@@ -28,6 +28,7 @@ def block_job(
     spread: tuple[str, ...],
     folder: Path,
     stem: str,
+    walltime: float,
     exclude: Iterable[str] = (),
 ) -> Job:
     """The job that holds a block; its nodes run `STEM.node.sh` in `folder`."""
@@ -43,7 +44,7 @@ def block_job(
         stderr=folder / f"{stem}.err",
         nodes=nodes,
         cores=cores_of(pool),
-        walltime=shape.block_walltime(pool, site.grace),
+        walltime=walltime,
         gpus=pool.gpus if shape.gpus else 0,
         memory=pool.memory or 0,
         queue=pool.queue,
@@ -59,11 +60,10 @@ def _filled(words: tuple[str, ...], nodes: int) -> tuple[str, ...]:
 
 
 def node_script(
-    site: Site, shape: Shape, run_dir: Path, block: str, command: str, env: Mapping[str, str]
+    site: Site, shape: Shape, run_dir: Path, block: str, walltime: float, command: str, env: Mapping[str, str]
 ) -> str:
     """What one node of a block runs: Parsl's worker pool, under a keeper that clears the node."""
     pool = site.pools[shape.pool]
-    walltime = shape.block_walltime(pool, site.grace)
     set_ = {
         **{name: env[name] for name in CARRIED if env.get(name)},
         "DIEL_RUN_DIR": str(run_dir),

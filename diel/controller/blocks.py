@@ -7,6 +7,7 @@ its own, in blocks of its own.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +26,7 @@ from diel.errors import DielError
 from diel.executors.addresses import addresses
 from diel.executors.workers import Load, Workers
 from diel.plan import Plan
+from diel.scheduler.inside import Inside
 from diel.scheduler.job import JobState, JobStatus
 from diel.scheduler.scheduler import Scheduler
 from diel.site import Pool, Shape
@@ -144,7 +146,7 @@ class Blocks:
 
     def _workers(self, shape: Shape) -> Workers:
         site, pool = self._plan.site, self._pool(shape)
-        walltime = shape.block_walltime(pool, site.grace)
+        walltime = self._walltime(shape)
         slots = shape.workers(pool)
         each = shape.gpus
         gpus = (
@@ -174,9 +176,9 @@ class Blocks:
         folder, stem = self._paths.blocks, block.name
         name = self._job_name(block)
         spread = self._scheduler.spread
-        job = block_job(self._plan.site, block.shape, name, spread, folder, stem, sorted(self._excluded))
-        root = self._paths.root
-        node = node_script(self._plan.site, block.shape, root, stem, command, os.environ)
+        site, shape, root = self._plan.site, block.shape, self._paths.root
+        job = block_job(site, shape, name, spread, folder, stem, block.walltime, sorted(self._excluded))
+        node = node_script(site, shape, root, stem, block.walltime, command, os.environ)
         script = folder / f"{stem}.sh"
         (folder / f"{stem}.node.sh").write_text(node, encoding="utf-8", errors="surrogateescape")
         script.write_text(self._scheduler.script(job), encoding="utf-8", errors="surrogateescape")
@@ -194,7 +196,12 @@ class Blocks:
 
     def _drain(self, shape: Shape) -> float:
         grace = self._plan.site.grace
-        return drain_after(shape, shape.block_walltime(self._pool(shape), grace), grace)
+        return drain_after(shape, self._walltime(shape), grace)
+
+    def _walltime(self, shape: Shape) -> float:
+        """Seconds that a block asked for now may last."""
+        left = self._scheduler.left if isinstance(self._scheduler, Inside) else math.inf
+        return min(shape.block_walltime(self._pool(shape), self._plan.site.grace), max(1.0, left))
 
     def _of(self, shape: Shape) -> list[Block]:
         return [block for block in self.blocks.values() if block.shape == shape and block.live]
@@ -211,7 +218,7 @@ class Blocks:
             return
         name = f"{self._epoch}-{self._count}"
         self._count += 1
-        walltime = shape.block_walltime(pool, self._plan.site.grace)
+        walltime = self._walltime(shape)
         block = Block(name, shape, shape.slots(pool), walltime, time.time(), label)
         self.blocks[name] = block
         engine = self._start()

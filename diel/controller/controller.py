@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from queue import Empty
 
 from diel.cache import Cache
@@ -34,6 +35,8 @@ from diel.requests import changed, read_cancels
 from diel.run_file import RunFile
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import inside_here
+from diel.scheduler.scheduler import Scheduler
+from diel.site import within
 from diel.states import RunState, TaskState
 from diel.worker.reaper import kill_marked
 
@@ -60,7 +63,6 @@ class Controller:
     def __init__(
         self, plan: Plan, run_file: RunFile, paths: RunPaths, lease: Lease, segment: SegmentWriter
     ) -> None:
-        self._began = time.time()  # requests made from now on are for this controller
         self.plan = plan
         self.run_file = run_file
         self.paths = paths
@@ -85,11 +87,11 @@ class Controller:
     def _make_backend(self) -> Backend:
         if self.plan.executor != "blocks":
             return Local(self.plan, self._ledger, self._epoch)
-        name = self.plan.site.scheduler
-        scheduler = inside_here(name) or scheduler_named(name)
-        return Blocks(
-            self.plan, self._ledger, self._epoch, scheduler, self._note_block_end, self._busy_blocks
-        )
+        plan, name = self.plan, self.plan.site.scheduler
+        scheduler: Scheduler = scheduler_named(name)
+        if inside := inside_here(name):
+            scheduler, plan = inside, replace(plan, site=within(plan.site, inside.size))
+        return Blocks(plan, self._ledger, self._epoch, scheduler, self._note_block_end, self._busy_blocks)
 
     @property
     def stages(self) -> Mapping[str, StageRun]:
@@ -328,7 +330,7 @@ class Controller:
         if now == self._requests_seen:
             return
         self._requests_seen = now
-        cancels = read_cancels(self.paths, self._began)
+        cancels = read_cancels(self.paths)
         if any(cancel.everything for cancel in cancels):
             self._cancelling_since = self._cancelling_since or time.monotonic()
         else:

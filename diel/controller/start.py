@@ -20,6 +20,7 @@ from diel.lease import take
 from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
 from diel.registry import Hyperparameters
+from diel.requests import set_aside
 from diel.run_file import RunFile, read_run_file
 from diel.runs import create_run
 from diel.site import Site, find_program, find_site, missing
@@ -129,6 +130,8 @@ def take_over(paths: RunPaths) -> Controller:
     refuse_unrunnable(plan)
     _user()
     lease, segment = take(paths)
+    if lease.epoch > 1:
+        set_aside(paths)
     kill_marked("DIEL_RUN_DIR", str(paths.root), without="DIEL_BLOCK")
     return Controller(plan, read_run_file(paths), paths, lease, segment)
 

@@ -35,7 +35,7 @@ def node_name() -> str:
 def main() -> None:
     """Runs the command to its end, or to the scheduler's SIGTERM; then clears the node."""
     signal.signal(signal.SIGTERM, _end)
-    mark = f"{os.environ.get('DIEL_BLOCK', '')}/{node_name()}"
+    mark = f"{os.environ.get('DIEL_RUN_DIR', '')}:{os.environ.get('DIEL_BLOCK', '')}/{node_name()}"
     granted = next((os.environ[name] for name in GPU_LISTS if os.environ.get(name)), "")
     env = {**os.environ, "DIEL_NODE": mark, "DIEL_BLOCK_GPUS": granted}
     pool = subprocess.Popen(sys.argv[1:], env=env)  # of this session: the scheduler sees it as well

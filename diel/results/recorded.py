@@ -19,14 +19,13 @@ from diel.errors import DielError, SpecError
 from diel.graph import StageGraph, build
 from diel.journal.history import Attempt, History
 from diel.journal.segment import Record, decode, segments
-from diel.lease import is_alive, read_lease
 from diel.load import Document, load_text
 from diel.paths import RunPaths
 from diel.points import Points, kept, read_points, static_points
 from diel.run_file import RunFile, read_run_file
 from diel.spec import Workflow
 from diel.states import RunState
-from diel.status import open_reader, run_state
+from diel.status import open_reader, standing
 
 _MADE = ("values", "artifacts", "run")
 
@@ -40,7 +39,7 @@ class Recorded:
         self._domains: dict[str, Domain | None] = {}
         self._origins: dict[str, Origins | None] = {}
         self._lost: dict[str, dict[int, Attempt]] = {}
-        self._alive = self._taken = False
+        self._state = RunState.PENDING
 
     # --- what was asked for -------------------------------------------------------------------
 
@@ -78,10 +77,9 @@ class Recorded:
         Raises UsageError where the journal is in a form that this diel cannot read.
         """
         history = open_reader(self.paths).history
-        held = read_lease(self.paths)
-        self._alive = held is not None and is_alive(*held)
-        self._taken = held is not None
-        if not self._alive:
+        found = standing(self.paths, history)
+        self._state = found.state
+        if not found.alive:
             for name, stage in history.stages.items():
                 self._lost[name] = dict(stage.under_way)
                 stage.let_go(verdicts=False)
@@ -90,8 +88,8 @@ class Recorded:
     @property
     def state(self) -> RunState:
         """The run's state; `interrupted` where it is not over and its controller is gone."""
-        history = self.history
-        return run_state(history, self._alive, taken=self._taken)
+        _ = self.history
+        return self._state
 
     def lost(self, stage: str) -> Mapping[int, Attempt]:
         """The tasks of a stage that were under way when the controller went away."""

@@ -132,6 +132,11 @@ class Inside:
             return {h.name: n for n, h in jobs if h.name.startswith(prefix) and not h.state.ended}
 
     @property
+    def size(self) -> int:
+        """How many nodes the allocation has."""
+        return len(self._nodes)
+
+    @property
     def left(self) -> float:
         """Seconds that a block may still last."""
         return self._end - KEPT - time.time()

@@ -14,3 +14,4 @@ from diel.site.site import FileSystem as FileSystem
 from diel.site.site import Site as Site
 from diel.site.site import launcher_words as launcher_words
 from diel.site.site import missing as missing
+from diel.site.site import within as within

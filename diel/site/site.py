@@ -143,3 +143,12 @@ def _filled(word: str, places: dict[str, str]) -> str:
     for place, value in places.items():
         word = word.replace(place, value)
     return word
+
+
+def within(site: Site, nodes: int) -> Site:
+    """The site as it is inside one allocation of so many nodes: each of them may be a block of its own."""
+    pools = {
+        name: pool.model_copy(update={"nodes": nodes, "block_nodes": 1, "blocks": nodes})
+        for name, pool in site.pools.items()
+    }
+    return site.model_copy(update={"pools": pools, "spread": ()})

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from diel.journal.segment import read_segment, segments
 from diel.paths import RunPaths
 from diel.requests import changed, read_cancels
 from diel.states import FailureClass
@@ -97,7 +96,6 @@ class Watchdog:
         self._release = release
         self._give_up = give_up
         self._watched: Watched | None = None
-        self._since = _controller_began(paths)
         self._seen = 0.0
         threading.Thread(target=self._run, name="diel-watchdog", daemon=True).start()
 
@@ -156,7 +154,7 @@ class Watchdog:
         now = changed(self._paths)
         if now == self._seen:
             return False
-        cancels = read_cancels(self._paths, self._since)
+        cancels = read_cancels(self._paths)
         if not any(cancel.covers(watched.stage, watched.index) for cancel in cancels):
             self._seen = now  # nothing for this task; a later task looks again
             return False
@@ -211,13 +209,3 @@ def _out_of_memory(watched: Watched) -> Failure | None:
     took, limit = format_size(used), format_size(watched.memory)
     own = ", its worker's own included" if watched.in_process else ""
     return Failure(FailureClass.OOM, f"took {took} of memory{own}: more than its {limit}")
-
-
-def _controller_began(paths: RunPaths) -> float:
-    """When the run's controller took it over, in seconds since the epoch.
-
-    What was asked before was not asked of it; what was asked since counts for a worker that started later.
-    """
-    controllers = [name for name in segments(paths.journal) if name.startswith("controller")]
-    first = next(read_segment(paths.journal / controllers[-1]), None) if controllers else None
-    return float(first[2]["time"]) if first is not None and first[2] is not None else time.time()

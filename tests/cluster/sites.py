@@ -36,10 +36,10 @@ silence: 8s
 grace: 10s
 controller: {{home: {home}, walltime: 30m}}
 pools:
-  cpu: {{nodes: 4, block_nodes: 4, blocks: 2, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s}}
-  small: {{nodes: 1, blocks: 4, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s}}
-  spot: {{queue: spot, nodes: 1, blocks: 2, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s}}
-  gpu: {{gpus: 2, cores: 4, memory: 4GiB, walltime: 10m, max_walltime: 1h, idle: 5s}}
+  cpu: {{nodes: 4, block_nodes: {block_nodes}, blocks: {blocks}, cores: 4, {memory}walltime: 10m, max_walltime: 1h, idle: 5s}}
+  small: {{nodes: 1, blocks: 4, cores: 4, {memory}walltime: 10m, max_walltime: 1h, idle: 5s}}
+  spot: {{queue: spot, nodes: 1, blocks: 2, cores: 4, {memory}walltime: 10m, max_walltime: 1h, idle: 5s}}
+  gpu: {{gpus: 2, cores: 4, {memory}walltime: 10m, max_walltime: 1h, idle: 5s}}
 """
 
 _SPREAD = """\
@@ -66,6 +66,9 @@ def site_texts() -> dict[str, str]:
             scheduler="torque" if torque else "slurm",
             spread=_SPREAD if torque else "",
             home=home,
+            block_nodes=2 if home == "job" else 4,  # the controller's own job takes a core of one node
+            blocks=1 if home == "job" else 2,
+            memory="" if torque else "memory: 4GiB, ",  # the wrapper asks each core for it
         )
 
     return {

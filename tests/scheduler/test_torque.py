@@ -57,7 +57,7 @@ Job Id: 12.master.example.org
     queue = batch
     exec_host = node7/0-3
     exit_status = -11
-    Variable_List = PBS_O_QUEUE=batch,PBS_O_HOME=/home/ann,
+    Variable_List = PBS_O_QUEUE=batch,PBS_O_HOME=/data/ann,
 \tPBS_O_PATH=/usr/bin:/bin,job_state = X,
 \tPBS_O_WORKDIR=/scratch
     comment = Job started on Sat Nov 21 at 14:11 and was ended for its wa

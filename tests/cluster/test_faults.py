@@ -1,0 +1,439 @@
+"""Whatever is killed on a real Slurm: each task is committed once, results are right, and nothing is left behind.
+
+`make test` runs the short form, each fault once or twice; `make campaign` the long one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cluster.campaign import (
+    Fault,
+    OnCluster,
+    assert_sum,
+    commands_of,
+    dice_of,
+    end,
+    fold,
+    wait_for_done,
+    wait_for_start,
+)
+from tests.cluster.cluster import Cluster, node_of
+from tests.project import Run, wait_for
+
+TASKS = 40
+"""Of half a second, eight at a time: three seconds of work in two blocks."""
+
+
+@pytest.fixture
+def project(tmp_path: Path, cluster: Cluster) -> Iterator[OnCluster]:
+    """The sum of many short tasks, on two blocks of one node."""
+    project = OnCluster(tmp_path, cluster)
+    yield project.site(pools={"small": {"blocks": 2}}).sum(TASKS)
+    cluster.clear()
+
+
+# --- something is killed under a run ----------------------------------------------------------------
+
+
+def scancel(project: OnCluster, dice: random.Random) -> None:
+    project.cluster.scancel(dice.choice(project.blocks()).id)
+
+
+def slurmd(project: OnCluster, dice: random.Random) -> None:
+    """It is back before Slurm gives its node up."""
+    node = dice.choice(project.blocks()).nodes
+    project.cluster.kill_slurmd(node)
+    project.cluster.start_slurmd(node)
+
+
+def slurmd_for_long(project: OnCluster, dice: random.Random) -> None:
+    """Slurm gives its node up while the tasks there go on."""
+    job = dice.choice(project.blocks())
+    project.cluster.kill_slurmd(job.nodes)
+    project.cluster.wait_for(job.id, "NODE_FAIL", seconds=60)
+    project.cluster.start_slurmd(job.nodes)
+
+
+def node(project: OnCluster, dice: random.Random) -> None:
+    lost = dice.choice(project.blocks()).nodes
+    project.cluster.kill_node(lost)
+    project.cluster.start_slurmd(lost)
+
+
+def worker(project: OnCluster, dice: random.Random) -> None:
+    """The worker that is at a task; the task's command lives on."""
+    for command in commands_of(project.newest()):
+        with contextlib.suppress(psutil.Error):
+            parent = command.parent()
+            if parent is not None:
+                parent.kill()
+                return
+
+
+def scheduler(project: OnCluster, dice: random.Random) -> None:
+    """Nobody answers for some seconds."""
+    project.cluster.end_controller()
+    time.sleep(8)
+    project.cluster.continue_controller()
+
+
+def scheduler_asleep(project: OnCluster, dice: random.Random) -> None:
+    """It takes calls and does not answer, for half a minute."""
+    project.cluster.stop_controller()
+    time.sleep(30)
+    project.cluster.continue_controller()
+
+
+FAULTS: dict[str, Fault] = {
+    "scancel": scancel,
+    "slurmd": slurmd,
+    "node": node,
+    "worker": worker,
+    "scheduler": scheduler,
+}
+LONG: dict[str, Fault] = {**FAULTS, "slurmd for long": slurmd_for_long, "scheduler asleep": scheduler_asleep}
+
+
+def disturb(project: OnCluster, fault: Fault, times: int, seed: int, tasks: int) -> None:
+    """Runs the sum again and again until there were so many faults, each at a random moment while tasks run."""
+    dice = dice_of(seed)
+    done = 0
+    while done < times:
+        process = project.begin()
+        moment = 0.0
+        while done < times:
+            wait_for(lambda after=moment: process.poll() is not None or begun(project.newest(), after), 90)
+            time.sleep(dice.uniform(0, 1))  # the moment is drawn, not waited for
+            if process.poll() is not None or not project.blocks():
+                break
+            fault(project, dice)
+            moment = time.time()
+            done += 1
+        end(project, process, tasks)
+
+
+def begun(run: Run, after: float) -> bool:
+    """Whether a task began after that moment (seconds since the epoch)."""
+    return any(record["time"] > after for record in run.records("start"))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_run_survives_what_is_killed_under_it(project: OnCluster, fault: str) -> None:
+    disturb(project, FAULTS[fault], 2 if fault == "scancel" else 1, seed=3, tasks=TASKS)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("fault", LONG)
+def test_a_run_survives_it_ten_times(project: OnCluster, fault: str, seed: int) -> None:
+    times = {"scheduler asleep": 1, "slurmd for long": 2, "scheduler": 3}.get(fault, 10)
+    disturb(project.sum(200), LONG[fault], times, seed, tasks=200)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(5))
+def test_a_run_survives_all_of_it_together(project: OnCluster, seed: int) -> None:
+    faults = list(FAULTS.values())
+
+    def any_of_them(project: OnCluster, dice: random.Random) -> None:
+        dice.choice(faults)(project, dice)
+
+    disturb(project.sum(200), any_of_them, 10, seed, tasks=200)
+
+
+def test_a_killed_block_is_noticed_soon(project: OnCluster) -> None:
+    """From the kill of the only block to the first task in another one."""
+    project.site(pools={"small": {"blocks": 1}}, poll="2s", silence="8s").sum(12, seconds=1)
+    process = project.begin()
+    wait_for_start(project)
+    killed = time.time()
+    project.cluster.scancel(project.blocks()[0].id)
+    (lost,) = {block["block"] for block in fold(project.newest()).blocks.values()}
+    later = [r for r in end(project, process, 12).records("worker") if r["block"] != lost]
+    assert min(record["time"] for record in later) - killed < 15
+
+
+# --- the controller is killed -----------------------------------------------------------------------
+
+
+def kill_controller(project: OnCluster) -> None:
+    """kill -9, wherever it is."""
+    process = psutil.Process(project.status()["controller"]["pid"])
+    process.kill()
+    psutil.wait_procs([process], timeout=20)
+
+
+def cancel_controller(project: OnCluster) -> None:
+    """scancel of its job."""
+    project.cluster.scancel(project.status()["controller"]["job"])
+    wait_for(lambda: project.status()["state"] == "interrupted", 30)
+
+
+CONTROLLERS = {"login": kill_controller, "job": cancel_controller, "inside": cancel_controller}
+
+
+@pytest.mark.parametrize("home", CONTROLLERS)
+def test_resume_goes_on_after_its_controller_was_killed(project: OnCluster, home: str) -> None:
+    lose_controllers(project, home, times=1, seed=1, tasks=TASKS)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("home", CONTROLLERS)
+def test_resume_goes_on_five_times(project: OnCluster, home: str) -> None:
+    lose_controllers(project.sum(200), home, times=5, seed=2, tasks=200)
+
+
+def lose_controllers(project: OnCluster, home: str, times: int, seed: int, tasks: int) -> None:
+    """Kills one controller after the other, each while tasks run, and resumes."""
+    dice = dice_of(seed)
+    run = project.submit("--home", home)
+    moment = 0.0
+    for _ in range(times):
+        wait_for_start(project, moment)
+        time.sleep(dice.uniform(0, 1))
+        CONTROLLERS[home](project)
+        moment = time.time()
+        assert project.status()["state"] == "interrupted"
+        project.diel("resume")
+    project.wait_for_end(120)
+    assert_sum(run, tasks)
+    project.assert_nothing_is_left()
+
+
+@pytest.mark.campaign
+def test_a_job_hands_over_again_and_again(project: OnCluster) -> None:
+    """Three minutes of work under controllers whose jobs may last one."""
+    project.site("virtual_job", controller={"home": "job", "walltime": "1m"}, pools={"small": {"blocks": 2}})
+    run = project.sum(120, seconds=12).submit()
+    project.wait_for_end(600)
+    assert len(list((run.root / "journal").glob("controller-*"))) >= 3
+    assert_sum(run, 120)
+    project.assert_nothing_is_left()
+
+
+# --- MPI, memory, walltime, preemption --------------------------------------------------------------
+
+RANKS = """
+    stages:
+      pair:
+        command: [python, "${{ files.script }}"]
+        files: {script: ranks.py}
+        outputs: {size: {value: int}}
+        resources: {nodes: 2, ranks_per_node: 1, pool: cpu}
+        retries: 1
+"""
+RANKS_PY = """\
+import json, os, time
+from pathlib import Path
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+pids = comm.gather(os.getpid())
+first = Path(os.environ["DIEL_RUN_DIR"], "pids")
+if comm.rank == 0 and os.environ["DIEL_ATTEMPT"] == "1":
+    first.with_suffix(".part").write_text(" ".join(map(str, pids)))
+    first.with_suffix(".part").replace(first)
+if os.environ["DIEL_ATTEMPT"] == "1":
+    time.sleep(60)
+if comm.rank == 0:
+    Path(os.environ["DIEL_RESULT"]).write_text(json.dumps({"size": comm.size}))
+"""
+GROWING = """
+    stages:
+      grow:
+        command: [python, -c, "import time; x = bytearray(80 * 2**20); time.sleep(2)"]
+        resources: {memory: 32MiB, pool: small}
+        retries: 0
+        on: {oom: {memory: x2, retries: 3}}
+"""
+COUNT = """
+    axes: {i: {range: 3}}
+    stages:
+      count:
+        over: [i]
+        command: [python, "${{ files.script }}"]
+        files: {script: count.py}
+        outputs: {steps: {value: int}, lives: {value: int}}
+        resources: {pool: small}
+        checkpoint: true
+        retries: 0
+"""
+COUNT_PY = """\
+import json, os, signal, sys, time
+from pathlib import Path
+
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+save = Path(os.environ["DIEL_CHECKPOINT_DIR"], "state")
+steps, lives = map(int, save.read_text().split()) if save.exists() else (0, 0)
+lives += 1
+while steps < 24:
+    if told:
+        save.write_text(f"{steps} {lives}")
+        sys.exit(75)
+    time.sleep(0.4)
+    steps += 1
+Path(os.environ["DIEL_RESULT"]).write_text(json.dumps({"steps": steps, "lives": lives}))
+"""
+
+
+def test_a_killed_rank_is_its_programs_failure_and_charged(project: OnCluster) -> None:
+    """mpiexec and srun tell a rank that was killed from outside from one that crashed as little as diel can."""
+    pytest.importorskip("mpi4py", reason="needs mpi4py, of the extra `examples`")
+    project.site(pools={"cpu": {"nodes": 2, "block_nodes": 2}})
+    (project.folder / "ranks.py").write_text(RANKS_PY, encoding="utf-8")
+    process = project.workflow(RANKS).begin()
+    run = project.newest()
+    wait_for((run.root / "pids").exists, 60)
+    psutil.Process(int((run.root / "pids").read_text().split()[1])).kill()
+    project.end(process)
+    (failed,) = run.records("fail")
+    assert (failed["class"], failed["attempt"]) == ("app", 1)
+    assert "SIGKILL" in failed["message"]
+    assert run.value("pair", "size") == 2
+    project.assert_nothing_is_left()
+
+
+def test_memory_grows_until_a_task_fits(project: OnCluster) -> None:
+    project.workflow(GROWING)
+    project.end(project.begin())
+    run = project.newest()
+    assert [record["class"] for record in run.records("fail")] == ["oom", "oom"]
+    asked = [record.get("resources", {}).get("memory") for record in run.records("queued")]
+    assert asked == [None, 64 * 2**20, 128 * 2**20]
+    project.assert_nothing_is_left()
+
+
+def test_a_task_that_keeps_checkpoints_goes_on_in_the_next_block(project: OnCluster) -> None:
+    """Ten seconds of work in blocks that last twenty, start-up and the time to save included."""
+    (project.folder / "count.py").write_text(COUNT_PY, encoding="utf-8")
+    limits = {"walltime": "20s", "max_walltime": "20s"}
+    project.workflow(COUNT).site(grace="6s", pools={"small": limits})
+    project.end(project.begin(), seconds=120)
+    run = project.newest()
+    assert run.values("count", "steps") == [24] * 3
+    lives = run.values("count", "lives")
+    assert min(lives) >= 2
+    assert [len(run.attempts("count", index)) for index in range(3)] == lives
+    assert {record["class"] for record in run.records("fail")} == {"interrupted"}
+    project.assert_nothing_is_left()
+
+
+def test_preempted_tasks_run_again_uncharged(project: OnCluster) -> None:
+    project.site(pools={"spot": {"blocks": 2}})
+    flow = project.folder / "flow.yaml"
+    flow.write_text(flow.read_text(encoding="utf-8").replace("pool: small", "pool: spot"), encoding="utf-8")
+    process = project.begin()
+    wait_for_start(project)
+    urgent = project.cluster.sbatch("sleep 2", "-N4", "--exclusive")
+    project.cluster.wait_for(urgent, "COMPLETED")
+    run = end(project, process, TASKS)
+    assert {record["class"] for record in run.records("fail")} == {"preempted"}
+    states = {block["state"] for block in fold(run).blocks.values()}
+    assert "preempted" in states
+
+
+@pytest.mark.campaign
+def test_blocks_that_slurm_ends_for_their_walltime_cost_no_retry(project: OnCluster) -> None:
+    """Slurm's own time limit, which diel learns only when it strikes."""
+    project.site(pools={"small": {"blocks": 1}})
+    process = project.sum(60, seconds=3).begin()
+    wait_for_start(project)
+    for _ in range(2):
+        wait_for(project.blocks, 30)
+        job = project.blocks()[0].id
+        project.cluster.end_in(job, 1)
+        project.cluster.wait_for(job, "TIMEOUT", seconds=60)
+        wait_for(lambda: process.poll() is not None or project.blocks(), 60)
+    run = end(project, process, 60)
+    assert "timeout" in {block["state"] for block in fold(run).blocks.values()}
+    assert "walltime" in {record["class"] for record in run.records("fail")}
+
+
+# --- disks, other hosts, cancelling -----------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A file system of its own, mounted for a while."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Takes all that is left of a file system."""
+    path = folder / "filler"
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        while True:
+            file.write(b"\0" * 4096)
+    return path
+
+
+def test_a_full_disk_ends_the_controller_and_resume_goes_on_once_there_is_space(project: OnCluster) -> None:
+    with small_disk(project.folder / "runs", "4m") as runs:
+        process = project.begin()
+        run = project.newest()
+        wait_for_done(run, 5)
+        filler = fill(runs)
+        said = project.end(process, code=None)
+        assert process.returncode == 1, said
+        assert "No space left" in said
+        filler.unlink()
+        project.diel("resume", "--quiet", seconds=120)
+        assert_sum(run, TASKS)
+        project.assert_nothing_is_left()
+
+
+LONG_LIVED = """
+    axes:
+      i: {range: 8}
+    stages:
+      wait:
+        over: [i]
+        command: "setsid sleep 300 & touch '${{ run.dir }}/begun'; sleep 300"
+        resources: {pool: small}
+"""
+
+
+@pytest.mark.parametrize("home", ["login", "job", "inside"])
+def test_cancel_leaves_no_job_and_no_process_and_any_host_can_see_it(project: OnCluster, home: str) -> None:
+    run = project.workflow(LONG_LIVED).submit("--home", home)
+    wait_for((run.root / "begun").exists, 60)
+    nodes = {node_of(process) for process in project.cluster.processes()}
+    assert nodes
+    seen = elsewhere(project)
+    assert (seen["state"], seen["controller"]["alive"]) == ("running", True)
+    project.diel("cancel", seconds=120)
+    wait_for(lambda: project.status()["state"] == "cancelled", 30)
+    assert elsewhere(project)["state"] == "cancelled"
+    project.assert_nothing_is_left()
+
+
+def elsewhere(project: OnCluster) -> dict[str, object]:
+    """What `diel status` says on a host of another name, which shares the file system and has no Slurm."""
+    command = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere; exec "$@"', "sh"]
+    done = subprocess.run(
+        [*command, sys.executable, "-m", "diel", "status", "--json"],
+        cwd=project.folder,
+        env={**project.environment(), "SLURM_CONF": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    document: dict[str, object] = json.loads(done.stdout)
+    return document
