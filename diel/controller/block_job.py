@@ -78,6 +78,8 @@ def node_script(
             "#!/bin/sh",
             *(f"export {name}={shlex.quote(value)}" for name, value in set_.items()),
             "export DIEL_BLOCK_END=$(( $(date +%s) + DIEL_BLOCK_WALLTIME ))",
+            *site.setup,  # again: what the job's script sets does not reach all nodes under PBS
+            *pool.setup,
             f"cd {shlex.quote(str(run_dir))} || exit 1",
             f"exec {shlex.quote(sys.executable)} -m diel.executors.node {command}",
             "",

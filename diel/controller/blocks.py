@@ -322,12 +322,13 @@ class Blocks:
         ending = [block for block in blocks if block.live and not block.ending]
         for block in ending:
             block.ending = True
-            self._write(block)
             label, number = block.shape.label, block.number
             if self._engine is not None and block.connected and not block.adopted:
                 self._agent.do(partial(self._engine.hold, label, number))
         if jobs := [block.job for block in ending if block.job]:
             self._agent.end(jobs)
+        for block in ending:  # last: a full disk must not keep jobs alive
+            self._write(block)
 
     # --- news -------------------------------------------------------------------------------------
 
@@ -338,9 +339,9 @@ class Blocks:
         block = self.blocks[news.block]
         block.job = news.job
         self._refusals.pop(block.shape.label, None)
-        self._write(block)
         if block.ending:
             self._agent.end([block.job])
+        self._write(block)
 
     def _note_refused(self, news: Refused) -> None:
         block = self.blocks.pop(news.block)
@@ -453,12 +454,13 @@ class Blocks:
         """Ends all blocks, and waits until the scheduler says that they are gone."""
         for name in self._agent.unask():
             del self.blocks[name]
-        self._end(list(self.blocks.values()))
+        with contextlib.suppress(DielError):
+            self._end(list(self.blocks.values()))
         end = time.monotonic() + END_PATIENCE
         while any(block.live for block in self.blocks.values()) and time.monotonic() < end:
             with contextlib.suppress(DielError):
                 self._take_news()
-            self._end([block for block in self.blocks.values() if block.job])
+                self._end([block for block in self.blocks.values() if block.job])
             self._agent.look_now()
             time.sleep(0.2)
         self._agent.stop(1.0)

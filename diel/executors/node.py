@@ -14,8 +14,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from types import FrameType
 
+from diel.executors.orphans import Orphans
 from diel.worker.reaper import kill_marked
 
 PATIENCE = 1.0
@@ -37,6 +39,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     mark = f"{os.environ.get('DIEL_RUN_DIR', '')}:{os.environ.get('DIEL_BLOCK', '')}/{node_name()}"
     granted = next((os.environ[name] for name in GPU_LISTS if os.environ.get(name)), "")
+    threading.Thread(target=Orphans(os.environ).watch, daemon=True).start()
     env = {**os.environ, "DIEL_NODE": mark, "DIEL_BLOCK_GPUS": granted}
     pool = subprocess.Popen(sys.argv[1:], env=env)  # of this session: the scheduler sees it as well
     try:
@@ -48,12 +51,13 @@ def main() -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             pool.wait(PATIENCE)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # clearing must not be cut short
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         kill_marked("DIEL_NODE", mark)
     sys.exit(code)
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come twice: from the node and from its spreader
     raise _Ended
 
 

@@ -337,4 +337,9 @@ def run_bundle(packed: bytes) -> bytes:
     with _making:
         if _worker is None or (str(_worker.paths.root), _worker.epoch) != (bundle.run_dir, bundle.epoch):
             _worker = Worker(bundle.run_dir, bundle.epoch)
-    return pickle.dumps(_worker.run(bundle))
+    try:
+        return pickle.dumps(_worker.run(bundle))
+    except JournalError as error:
+        # What became of its task cannot be written: only the end of this process still tells that it is lost.
+        print(error, file=sys.stderr, flush=True)  # noqa: T201 - to the block's own output
+        os._exit(os.EX_IOERR)

@@ -5,6 +5,7 @@ Nothing here waits a fixed time to pass; the moments of faults are drawn at rand
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -17,7 +18,9 @@ import psutil
 import yaml
 
 from diel.journal.history import History
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
+from diel.status import read_status
 from diel.submission import job_prefix
 from tests.cluster.cluster import Cluster, Job
 from tests.cluster.daemon import alive
@@ -111,19 +114,17 @@ class OnCluster(Project):
         return self.newest()
 
     def status(self) -> dict[str, Any]:
-        import json
-
         document: dict[str, Any] = json.loads(self.diel("status", "--json"))
         return document
 
     def state(self) -> str:
-        return str(fold(self.newest()).state)
+        return str(read_status(RunPaths(self.newest().root)).state)
 
     def wait_for_end(self, seconds: float = 90) -> None:
         """Waits until the run that was submitted has succeeded."""
         run = self.newest()
-        wait_for(lambda: fold(run).ended is not None, seconds)
-        assert fold(run).state == "succeeded", (run.root / "logs" / "controller.log").read_text()
+        wait_for(lambda: self.state() in ("succeeded", "failed", "cancelled", "interrupted"), seconds)
+        assert self.state() == "succeeded", (run.root / "logs" / "controller.log").read_text()
 
     def jobs(self, *states: str) -> list[Job]:
         """The jobs of the newest run that have not ended; those that are about to are left out."""
@@ -143,9 +144,7 @@ class OnCluster(Project):
 
 
 def fold(run: Run) -> History:
-    """What the journal says so far, without a look at the snapshot."""
-    from diel.journal.snapshot import read_run
-
+    """What the journal says so far."""
     return read_run(RunPaths(run.root)).history
 
 

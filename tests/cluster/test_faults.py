@@ -29,7 +29,7 @@ from tests.cluster.campaign import (
     wait_for_start,
 )
 from tests.cluster.cluster import Cluster, node_of
-from tests.project import Run, wait_for
+from tests.project import wait_for
 
 TASKS = 40
 """Of half a second, eight at a time: three seconds of work in two blocks."""
@@ -72,13 +72,13 @@ def node(project: OnCluster, dice: random.Random) -> None:
 
 
 def worker(project: OnCluster, dice: random.Random) -> None:
-    """The worker that is at a task; the task's command lives on."""
+    """A worker that is at a task; the task's command lives on."""
     for command in commands_of(project.newest()):
         with contextlib.suppress(psutil.Error):
             parent = command.parent()
-            if parent is not None:
-                parent.kill()
-                return
+            assert parent is not None
+            parent.kill()
+            return
 
 
 def scheduler(project: OnCluster, dice: random.Random) -> None:
@@ -111,21 +111,23 @@ def disturb(project: OnCluster, fault: Fault, times: int, seed: int, tasks: int)
     done = 0
     while done < times:
         process = project.begin()
-        moment = 0.0
-        while done < times:
-            wait_for(lambda after=moment: process.poll() is not None or begun(project.newest(), after), 90)
+        while done < times and wait_until_at_work(project, process):
             time.sleep(dice.uniform(0, 1))  # the moment is drawn, not waited for
-            if process.poll() is not None or not project.blocks():
-                break
-            fault(project, dice)
-            moment = time.time()
-            done += 1
+            if project.blocks():
+                fault(project, dice)
+                done += 1
         end(project, process, tasks)
 
 
-def begun(run: Run, after: float) -> bool:
-    """Whether a task began after that moment (seconds since the epoch)."""
-    return any(record["time"] > after for record in run.records("start"))
+def wait_until_at_work(project: OnCluster, process: subprocess.Popen[str]) -> bool:
+    """Waits until a task begins that had not before; False where the run ends instead."""
+    run, now = project.newest(), time.time()
+
+    def begun() -> bool:
+        return any(record["time"] > now for record in run.records("start"))
+
+    wait_for(lambda: process.poll() is not None or begun(), 90)
+    return process.poll() is None
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -188,6 +190,24 @@ def test_resume_goes_on_after_its_controller_was_killed(project: OnCluster, home
     lose_controllers(project, home, times=1, seed=1, tasks=TASKS)
 
 
+def test_a_task_is_not_awaited_whose_worker_died_with_the_controller(project: OnCluster) -> None:
+    """Its block goes on without a controller, and could do so for the whole walltime."""
+    gate = "while [ ! -e '${{ run.dir }}/go' ]; do sleep 0.1; done; "
+    flow = project.sum(8, walltime="5m").folder / "flow.yaml"
+    flow.write_text(flow.read_text(encoding="utf-8").replace("sleep 0.5; ", gate), encoding="utf-8")
+    run = project.submit()
+    wait_for(lambda: commands_of(run), 60)
+    kill_controller(project)
+    worker(project, random.Random(0))
+    (run.root / "go").touch()
+    project.diel("resume")
+    project.wait_for_end(60)
+    assert_sum(run, 8)
+    (lost,) = run.records("fail")
+    assert lost["message"] == "its worker died while the run's controller was gone"
+    project.assert_nothing_is_left()
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("home", CONTROLLERS)
 def test_resume_goes_on_five_times(project: OnCluster, home: str) -> None:
@@ -200,11 +220,11 @@ def lose_controllers(project: OnCluster, home: str, times: int, seed: int, tasks
     run = project.submit("--home", home)
     moment = 0.0
     for _ in range(times):
-        wait_for_start(project, moment)
+        wait_for_start(project, moment)  # by the controller of this round
         time.sleep(dice.uniform(0, 1))
         CONTROLLERS[home](project)
         moment = time.time()
-        assert project.status()["state"] == "interrupted"
+        assert project.state() == "interrupted"
         project.diel("resume")
     project.wait_for_end(120)
     assert_sum(run, tasks)
