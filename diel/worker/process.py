@@ -31,6 +31,13 @@ from diel.worker.limits import Limits, limits_of
 from diel.worker.oom import OomKills
 from diel.worker.watchdog import Watchdog, Watched, watched_of
 
+WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
+"""What launchers are told where the site does not say otherwise: a rank that dies takes its task along.
+
+Unlike mpiexec, srun would leave the other ranks waiting for it.
+"""
+LEAST_SPACE = 64 * 1024
+"""Bytes; a file system with less counts as full."""
 LAST = 1.0
 """Seconds for which a worker waits that has no time left for what it was given: others may have."""
 
@@ -186,7 +193,13 @@ class Worker:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         own = self._own_environment(job, request, task_dir, watched.limits)
         if job.module is None or job.launcher:
-            env = {**self.environ, "OMP_NUM_THREADS": str(job.threads), **own, **request.env}
+            env = {
+                **(WITH_RANKS if job.launcher else {}),
+                **self.environ,
+                "OMP_NUM_THREADS": str(job.threads),
+                **own,
+                **request.env,
+            }
             if job.module is None:
                 return run_command(job, request, task_dir, self._root, env, self.dog, watched)
             context = self._context(job, request, task_dir, watched.limits)
@@ -281,6 +294,8 @@ class Worker:
         """The class and message of a failure: what a program died of may not show in its exit code."""
         if failure.kind != FailureClass.APP or failure.exit_code == 0:
             return failure.kind, failure.message
+        if _is_full(self._root):
+            return FailureClass.NODE, f"no space left on the file system of the run ({failure.message})"
         why = self._kills.evidence(failure.exit_code, tail, launched=bool(job.launcher))
         self._kills.mark()
         return (
@@ -311,6 +326,15 @@ def _continued(job: Job, failure: Failure) -> Failure:
         return failure
     message = f"diel.Interrupted: {failure.message}; to continue takes `checkpoint: true`"
     return Failure(FailureClass.APP, message, failure.exit_code)
+
+
+def _is_full(folder: str) -> bool:
+    """Whether the file system there has no room: then a program that could not write is not to blame."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < LEAST_SPACE
 
 
 def search_path() -> str:

@@ -20,6 +20,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+if not __package__:  # `python tests/benchmarks`: the checkout is not on the path
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from tests.cluster.cluster import Cluster, missing, new_folder
 
 DIEL = [sys.executable, "-m", "diel"]
 SHIPPED = Path(__file__).resolve().parents[2] / "workflows"
@@ -88,16 +94,16 @@ def newest(folder: Path) -> Path:
     return max((folder / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
 
 
+def records(segment: Path) -> list[dict[str, Any]]:
+    """The whole lines of a segment of a run's journal."""
+    return [json.loads(line) for line in segment.read_bytes().rpartition(b"\n")[0].splitlines()]
+
+
 def first_and_last(run: Path) -> tuple[float, float]:
     """When the first task began and the last result was committed, in seconds since the epoch."""
-    starts, ends = [], []
-    for segment in (run / "journal").iterdir():
-        for line in segment.read_text().splitlines():
-            record = json.loads(line)
-            if record["event"] == "start":
-                starts.append(record["time"])
-            elif record["event"] == "done":
-                ends.append(record["time"])
+    found = [record for segment in (run / "journal").iterdir() for record in records(segment)]
+    starts = [record["time"] for record in found if record["event"] == "start"]
+    ends = [record["time"] for record in found if record["event"] == "done"]
     return min(starts), max(ends)
 
 
@@ -178,6 +184,73 @@ def cached(runs: int) -> None:
     show("running a finished 10,000-task workflow again", "<= 3 s", f"{median(walls):.2f} s")
 
 
+def cluster(runs: int) -> None:
+    """A virtual Slurm of four nodes: 1,000 `true` on one block, the first task, a block that is killed."""
+    if reason := missing():
+        print(f"cluster: left out, {reason}")
+        return
+    slurm = Cluster(new_folder())
+    slurm.up()
+    os.environ["SLURM_CONF"] = str(slurm.slurm_conf)
+    try:
+        with project(sweep(1_000, 'command: ["true"]')) as folder:
+            short_tasks(slurm, folder, runs)
+        with project(sweep(64, "command: [sleep, '3']")) as folder:
+            first_task_and_recovery(slurm, folder, runs)
+    finally:
+        slurm.down()
+
+
+def short_tasks(slurm: Cluster, folder: Path, runs: int) -> None:
+    """One 4-node block against this machine without a scheduler, in turn."""
+    here, there, ratios = [], [], []
+    (folder / "local.yaml").write_text(sweep(10_000, 'command: ["true"]').replace("sweep", "local"))
+    for _ in range(runs):
+        measure([*DIEL, "run", "--no-cache", "--site", "local", "local.yaml"], folder)
+        first, last = first_and_last(newest(folder))
+        here.append(10_000 / (last - first))
+        slurm.clear()
+        measure([*DIEL, "run", "--no-cache", "--site", str(slurm.site()), "workflow.yaml"], folder)
+        first, last = first_and_last(newest(folder))
+        there.append(1_000 / (last - first))
+        ratios.append(there[-1] / here[-1])
+    figure = f"{median(there):,.0f} tasks/s; local {median(here):,.0f}; {median(ratios):.0%} of it"
+    figure += f" ({min(ratios):.0%} to {max(ratios):.0%})"
+    show("1,000 `true` on one 4-node block of Slurm", ">= 80 % of the local rate", figure)
+
+
+def first_task_and_recovery(slurm: Cluster, folder: Path, runs: int) -> None:
+    """Submits to an idle cluster, kills the block once its tasks run, and waits for the next one."""
+    firsts, recoveries = [], []
+    for _ in range(runs):
+        slurm.clear()
+        before = time.time()
+        measure([*DIEL, "submit", "--no-cache", "--site", str(slurm.site()), "workflow.yaml"], folder)
+        run = newest(folder)
+        firsts.append(first_start(run, "1-0") - before)
+        killed = time.time()
+        slurm.scancel()
+        recoveries.append(first_start(run, "1-1") - killed)
+        measure([*DIEL, "cancel"], folder)
+    show("submit to first task, on an idle cluster", "<= 6 s", f"{median(firsts):.1f} s")
+    show("from scancel of the only block to the next task", "<= 15 s", f"{median(recoveries):.1f} s")
+
+
+def first_start(run: Path, block: str) -> float:
+    """When the first task of a block began, in seconds since the epoch; waits for it."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        starts = []
+        for segment in (run / "journal").glob("worker-*"):
+            lines = records(segment)
+            if lines and lines[0]["block"] == block:
+                starts += [line["time"] for line in lines if line["event"] == "start"]
+        if starts:
+            return float(min(starts))
+        time.sleep(0.05)
+    raise RuntimeError(f"no task began in block {block}")
+
+
 BENCHMARKS: dict[str, Callable[[int], None]] = {
     "starting": starting,
     "hello": hello,
@@ -186,6 +259,7 @@ BENCHMARKS: dict[str, Callable[[int], None]] = {
     "functions": functions,
     "commands": commands,
     "large": large,
+    "cluster": cluster,
 }
 
 
