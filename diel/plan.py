@@ -157,12 +157,14 @@ def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems
     fitting = [label for label, lacking in missing.items() if not lacking]
     if fitting:
         return fitting[0]
-    told = "; ".join(f"pool '{label}' lacks {', '.join(lacking)}" for label, lacking in missing.items())
+    told = "; ".join(f"pool '{label}': {', '.join(lacking)}" for label, lacking in missing.items())
+    spread = [nodes_that_fit(pool, wanted, scheduled=site.scheduled) for pool in pools.values()]
+    over = next((f"write `nodes: {nodes}`, " for nodes in spread if nodes is not None), "")
     problems.append(
         checked.document.problem(
             ("stages", name, "resources"),
             f"fits no pool of site '{site.name}'",
-            f"{told}; ask for less, or choose another site with --site",
+            f"{told}; {over}ask for less, or choose another site with --site",
         )
     )
     return next(iter(pools))

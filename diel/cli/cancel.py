@@ -21,6 +21,7 @@ from diel.lease import beat, take
 from diel.paths import RunPaths, runs_dir
 from diel.requests import ask_cancel
 from diel.runs import find_run
+from diel.scheduler.job import JobState
 from diel.states import RunState, TaskState
 from diel.status import Status, find_stage, find_task, fold_status, open_reader, read_status
 
@@ -149,6 +150,8 @@ def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
         found = _end_jobs(paths, reader, tend=lambda: beat(paths))
         if status.lease is not None and status.lease.host != socket.gethostname():
             click.echo(f"what may still run on {status.lease.host} itself ends by itself", err=True)
+        if found is not None:
+            _note_blocks(paths, found, segment)
         _verdicts(paths, status, segment)
     finally:
         segment.close()
@@ -190,6 +193,23 @@ def _tell_left(paths: RunPaths, found: Leftovers) -> int:
     again = f"`diel cancel {paths.run_id}{here(paths)}` tries again"
     click.echo(f"{jobs} may still be there: {why}\n    {again}", err=True)
     return 1
+
+
+def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> None:
+    """Writes how the run's blocks ended: those that were ended here, and those that were there no more.
+
+    Of a block whose job may still be there nothing is written.
+    """
+    now = time.time()
+    for block in open_reader(paths).history.blocks.values():
+        job = str(block.get("job") or "")
+        # Within an allocation a block's job is a part of the allocation's: `62.1` of `62`.
+        ended = any(job == one or job.startswith(f"{one}.") for one in found.ended)
+        left = bool(found.why) or job in found.left
+        if JobState(block["state"]).ended or (left and not ended):
+            continue
+        state = JobState.CANCELLED if ended else JobState.GONE
+        segment.append({**block, "event": "block", "state": state.value, "ended": now, "time": now})
 
 
 def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:

@@ -15,10 +15,12 @@ import click
 from diel.cli.columns import columns, paint_state
 from diel.cli.complete import complete_run
 from diel.cli.disk import size_of
+from diel.cli.hints import here
 from diel.cli.options import runs_option
 from diel.errors import DielError, UsageError
 from diel.paths import RunPaths, runs_dir
 from diel.runs import all_runs, find_run
+from diel.scheduler.job import JobState
 from diel.states import RunState
 from diel.status import Status, read_status
 from diel.values import format_duration, format_size, parse_duration
@@ -46,6 +48,17 @@ class Run:
     @property
     def live(self) -> bool:
         return self.status is not None and (self.status.alive or self.status.awaited)
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Jobs that may still run, though nobody drives the run; who ends a run sees to its jobs."""
+        if self.status is None or self.status.state.ended:
+            return ()
+        return tuple(
+            str(block["job"] or block["block"])
+            for block in self.status.blocks
+            if not JobState(block["state"]).ended
+        )
 
     @property
     def uses(self) -> tuple[str, ...]:
@@ -87,8 +100,8 @@ def command(
 ) -> None:
     """Remove runs: those named, or those that all the given options agree on.
 
-    Says what that frees, and asks first. A run that is running is never removed, and one whose results
-    another run took from the cache only with --force.
+    Says what that frees, and asks first. A run that is running, or whose jobs may still run, is never
+    removed, and one whose results another run took from the cache only with --force.
     """
     where = runs_dir(runs)
     if not names and not (everything or failed or older_than is not None or keep is not None):
@@ -151,6 +164,9 @@ def _protection(run: Run, chosen: Sequence[Run], known: Sequence[Run], *, force:
     """Why a run must stay; nothing where it may go."""
     if run.live:
         return f"is running (`diel cancel {run.name}` stops it)"
+    if run.jobs:
+        what = f"job {run.jobs[0]}" if len(run.jobs) == 1 else f"jobs {', '.join(run.jobs)}"
+        return f"was interrupted, and {what} may still run: `diel cancel {run.name}{here(run.paths)}` first"
     if force:
         return ""
     gone = {other.paths.root for other in chosen}

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from diel import __version__
-from diel.errors import DielError
+from diel.errors import DielError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _ROOM = "make room there; `diel resume` then goes on, and nothing that was committed is lost"
@@ -73,6 +73,13 @@ class Commands(click.Group):
 def cli(context: click.Context, debug: bool) -> None:
     """Workflows for HPC and AI: one YAML file of simulations, trainings and inferences."""
     context.obj = {"debug": debug}
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UsageError(
+            "the current directory is no longer there (it was removed or replaced): cd elsewhere, "
+            "and give --runs DIR where the runs are not in `runs` there"
+        ) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -68,6 +68,9 @@ def drive(controller: Controller, *, quiet: bool) -> int:
             watch.last_look(controller.history)
             watch.close()
     _echo(summary(controller, state, time.monotonic() - began, quiet=quiet))
+    if controller.left:
+        again = f"`diel cancel {controller.paths.run_id}{here(controller.paths)}` ends them"
+        _echo([f"jobs {', '.join(controller.left)} may still be there; {again}"])
     return EXIT_CODES[state]
 
 

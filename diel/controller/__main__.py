@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -26,7 +27,6 @@ from diel.errors import DielError
 from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
-from diel.run_file import read_run_file
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import END, KEPT, job_id
 from diel.scheduler.scheduler import SchedulerBusy
@@ -44,8 +44,7 @@ def main() -> int:
     paths = RunPaths(options.run.absolute())
     try:
         wanted = refuse_unwanted(paths, options.submission, read_run(paths).history)
-        cwd = Path(read_run_file(paths).cwd)
-        os.chdir(cwd if cwd.is_dir() else paths.root)
+        os.chdir(paths.root)  # where it was asked for may be gone tomorrow
         if wanted.home == "inside" and options.end is not None:
             os.environ[END] = str(options.end)
         controller = take_over(paths)
@@ -54,7 +53,10 @@ def main() -> int:
     except DielError as error:
         say(f"error: {error}")
         return error.exit_code
-    say(f"{paths.run_id} {state}")
+    let_go = state is RunState.INTERRUPTED and not controller.history.state.ended
+    say(f"{paths.run_id} {'let go: what runs in blocks goes on' if let_go else state}")
+    if controller.left:
+        say(f"jobs {', '.join(controller.left)} may still be there; `diel cancel {paths.run_id}` ends them")
     return EXIT_CODES[state]
 
 
@@ -73,7 +75,7 @@ def say(message: str) -> None:
 
 def _drive(controller: Controller, wanted: Submission, end: float | None) -> RunState:
     """Drives a run until it is over, a signal asks for an end, or the job's walltime is nearly over."""
-    watch = Watch()
+    watch = Watch(controller.let_go if wanted.home != "inside" and controller.plan.site.scheduled else None)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watch.interrupt)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -98,9 +100,11 @@ def _drive(controller: Controller, wanted: Submission, end: float | None) -> Run
 class Watch:
     """What the controller calls, many times a second: where a signal and the walltime take effect."""
 
-    def __init__(self) -> None:
+    def __init__(self, let_go: Callable[[], None] | None) -> None:
+        """`let_go` leaves what runs in blocks to the next controller, where it can."""
+        self._let_go = let_go
         self.asked = False
-        """Whether a signal asked for an end."""
+        """Whether a signal asked for an end: `scancel`, a reboot."""
         self.succession: Succession | None = None
         self._told: set[tuple[str, int]] = set()
         self._raised = False
@@ -114,7 +118,9 @@ class Watch:
     def __call__(self, history: History) -> None:
         if self.asked and not self._raised and history.ended is None:
             self._raised = True
-            raise KeyboardInterrupt
+            if self._let_go is None:
+                raise KeyboardInterrupt
+            self._let_go()
         if self.succession is not None and history.ended is None:
             self.succession.look()
         if len(history.failures) != len(self._told):

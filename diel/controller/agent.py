@@ -10,13 +10,13 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from diel.executors.workers import Load
 from diel.scheduler.job import JobState, JobStatus
-from diel.scheduler.scheduler import Scheduler, SchedulerBusy
+from diel.scheduler.scheduler import Scheduler, SchedulerBusy, SchedulerRefused
 
 LONGEST_WAIT = 60.0
 """Seconds between two questions to a scheduler that does not answer."""
@@ -82,7 +82,7 @@ class Agent:
         self._failures = 0
         self._missing: dict[str, float] = {}
         self._jobs: frozenset[str] = frozenset()
-        self._next = 0.0
+        self._next = self._asked = 0.0
         self.news: SimpleQueue[News] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="diel-agent", daemon=True)
         self._thread.start()
@@ -93,10 +93,10 @@ class Agent:
         def order() -> None:
             try:
                 job = grow()
-            except SchedulerBusy:
-                raise
-            except Exception as error:  # whatever it is, the agent goes on
-                self.news.put(Refused(block, str(error) or type(error).__name__))
+            except SchedulerRefused as error:
+                self.news.put(Refused(block, str(error)))
+            except Exception as error:  # a full disk, say: whatever it is, it is asked again
+                raise SchedulerBusy(f"{type(error).__name__}: {error}") from error
             else:
                 self._jobs |= {job}
                 self.news.put(Asked(block, job))
@@ -112,9 +112,11 @@ class Agent:
     def unask(self) -> set[str]:
         """Takes back what was not yet asked for; returns these blocks."""
         with self._lock:
-            first = [self._orders[0]] if self._orders and self._busy else []
-            asks = {name for name, _ in self._orders if name} - {name for name, _ in first}
-            self._orders = deque(one for one in self._orders if one[0] not in asks)
+            first = {self._orders[0][0]} if self._orders and self._busy else set()
+            asks = {name for name, _ in self._orders if name} - first
+            kept = [one for one in self._orders if one[0] not in asks]
+            self._orders.clear()
+            self._orders.extend(kept)
         return asks
 
     def watch(self, jobs: frozenset[str]) -> None:
@@ -126,9 +128,10 @@ class Agent:
         self._order(order)
 
     def look_now(self) -> None:
-        """Asks without waiting for the next poll."""
-        self._next = 0.0
-        self._wake.set()
+        """Asks without waiting for the next poll, but no more than once a second."""
+        if not self._failures:
+            self._next = min(self._next, self._asked + 1.0)
+            self._wake.set()
 
     def stop(self, patience: float) -> None:
         """Carries out what was ordered, within so many seconds, and ends."""
@@ -139,14 +142,11 @@ class Agent:
         self._wake.set()
         self._thread.join(max(0.0, end - time.monotonic()))
 
-    def drain(self) -> list[News]:
-        """The news since the last time."""
-        found: list[News] = []
-        try:
+    def drain(self) -> Iterator[News]:
+        """The news since the last time, one by one: what is not taken is still there."""
+        with contextlib.suppress(Empty):
             while True:
-                found.append(self.news.get_nowait())
-        except Empty:
-            return found
+                yield self.news.get_nowait()
 
     def _order(self, order: Callable[[], None], block: str = "") -> None:
         with self._lock:
@@ -164,8 +164,8 @@ class Agent:
                 elif not self._jobs:
                     self._next = time.monotonic() + self._poll
                 self._failures = 0
-            except SchedulerBusy as error:
-                self._wait_longer(str(error))
+            except Exception as error:  # one that nobody thought of must not end this thread
+                self._wait_longer(str(error) or type(error).__name__)
 
     def _carry_out(self) -> None:
         while not self._stopped:
@@ -180,13 +180,19 @@ class Agent:
                 raise  # it stays first in line
             except Exception as error:  # whatever it is, the agent goes on
                 self.news.put(Silent(str(error)))
+                self._drop_first()
+            else:
+                self._drop_first()
             finally:
                 self._busy = False
-            with self._lock:
-                self._orders.popleft()
+
+    def _drop_first(self) -> None:
+        with self._lock:
+            self._orders.popleft()
+            self._busy = False
 
     def _look(self) -> None:
-        since = time.monotonic()
+        since = self._asked = time.monotonic()
         asked = self._jobs
         answer = dict(self._scheduler.query(sorted(asked)))
         # A job just queued may not be known yet: gone is who is missing for a while.

@@ -7,11 +7,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from diel.errors import DielError
 from diel.site import Shape
 from diel.worker.bundle import Bundle
 
 if TYPE_CHECKING:
     from diel.controller.dispatcher import Dispatcher
+
+
+class LetGo(DielError):
+    """This controller must stop now; what runs in blocks goes on, for the next one to adopt."""
 
 
 @dataclass(frozen=True)
@@ -66,3 +71,7 @@ class Backend(Protocol):
 
     def stop(self) -> None:
         """Ends all workers."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Jobs that were told to end, and of which the scheduler has not said that they did."""

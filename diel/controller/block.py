@@ -74,7 +74,10 @@ class Block:
 
     @property
     def blame(self) -> FailureClass:
-        return BLAME.get(self.state, FailureClass.NODE)
+        known = BLAME.get(self.state, FailureClass.NODE)
+        if self.adopted and known == FailureClass.WALLTIME:
+            return FailureClass.NODE  # its tasks were told of their end by nobody who listened
+        return known
 
     @property
     def told(self) -> str:

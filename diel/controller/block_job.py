@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from diel.paths import RunPaths
 from diel.scheduler.job import Job
 from diel.site import Pool, Shape, Site, cores_of
 from diel.worker.block import MARGIN, start_slack
@@ -50,7 +51,7 @@ def block_job(
         queue=pool.queue,
         account=pool.account or site.account,
         options=(*site.options, *pool.options),
-        setup=(*site.setup, *pool.setup),
+        setup=(f"date +%s > {shlex.quote(str(folder / stem))}.began", *site.setup, *pool.setup),
         exclude=tuple(exclude),
     )
 
@@ -64,6 +65,7 @@ def node_script(
 ) -> str:
     """What one node of a block runs: Parsl's worker pool, under a keeper that clears the node."""
     pool = site.pools[shape.pool]
+    began = RunPaths(run_dir).blocks / f"{block}.began"
     set_ = {
         **{name: env[name] for name in CARRIED if env.get(name)},
         "DIEL_RUN_DIR": str(run_dir),
@@ -77,7 +79,9 @@ def node_script(
         [
             "#!/bin/sh",
             *(f"export {name}={shlex.quote(value)}" for name, value in set_.items()),
-            "export DIEL_BLOCK_END=$(( $(date +%s) + DIEL_BLOCK_WALLTIME ))",
+            # The job's begin, and not this node's: what stands before may take long.
+            f"began=$(cat {shlex.quote(str(began))} 2>/dev/null || date +%s)",
+            "export DIEL_BLOCK_END=$(( began + DIEL_BLOCK_WALLTIME ))",
             *site.setup,  # again: what the job's script sets does not reach all nodes under PBS
             *pool.setup,
             f"cd {shlex.quote(str(run_dir))} || exit 1",

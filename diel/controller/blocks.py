@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from diel.controller.adoption import adopt
 from diel.controller.agent import Agent, Asked, Heard, Loads, Refused, Silent
-from diel.controller.backend import Outlook
+from diel.controller.backend import LetGo, Outlook
 from diel.controller.block import Block, tail_of
 from diel.controller.block_job import block_job, drain_after, node_script
 from diel.controller.ledger import Ledger
@@ -31,22 +31,22 @@ from diel.scheduler.job import JobState, JobStatus
 from diel.scheduler.scheduler import Scheduler
 from diel.site import Pool, Shape
 from diel.submission import job_prefix
+from diel.worker.block import MARGIN
 from diel.worker.bundle import Bundle
 
 if TYPE_CHECKING:
     from diel.controller.dispatcher import Dispatcher
     from diel.executors.parsl import BlockEngine
 
-ORPHAN = 600.0
-"""Seconds that nodes go on without their controller where tasks do not say how long they take."""
 BARREN = 3
 """Blocks in a row that end before any of their nodes was heard of: then something is wrong."""
 REFUSALS = 3
 REFUSED_WAIT = 5.0
 """Seconds before a refused block is asked for again; doubles."""
+LONGEST_REFUSED_WAIT = 300.0
 LIMBO = 30.0
 """Seconds that a lost worker waits for the word of a scheduler that does not answer."""
-STUCK = 30.0
+STUCK = 120.0
 """Seconds that a block may have bundles and no worker at a task, before it is given back."""
 END_PATIENCE = 45.0
 """Seconds that the jobs of a run may take to end with it."""
@@ -86,6 +86,7 @@ class Blocks:
         self._current: Block | None = None
         self._job = ""
         self._excluded: frozenset[str] = frozenset()
+        self._forgiven: frozenset[str] = frozenset()
         self._backlog: Mapping[str, float] = {}
         self.blocks: dict[str, Block] = {}
         self._silent = ""
@@ -160,7 +161,7 @@ class Blocks:
             gpus=() if shape.nodes else gpus,
             drain=round(self._drain(shape)),
             silence=max(2, round(site.silence)),
-            orphan=round(min(walltime, shape.walltime or ORPHAN)),
+            orphan=round(walltime),  # the keeper of a node ends it before, where it has nothing to do
         )
 
     def _loads(self) -> Mapping[str, Mapping[str, Load]]:
@@ -174,6 +175,7 @@ class Blocks:
         block = self._current
         assert block is not None
         folder, stem = self._paths.blocks, block.name
+        folder.mkdir(parents=True, exist_ok=True)
         name = self._job_name(block)
         spread = self._scheduler.spread
         site, shape, root = self._plan.site, block.shape, self._paths.root
@@ -216,6 +218,13 @@ class Blocks:
         held = [block for block in self.blocks.values() if block.shape.pool == shape.pool and block.live]
         if len(held) >= pool.blocks or time.monotonic() < self._not_before.get(label, 0.0):
             return
+        if isinstance(self._scheduler, Inside) and self._walltime(shape) < shape.walltime + MARGIN:
+            if not any(block.live for block in self.blocks.values()):
+                raise DielError(
+                    f"what is left of the allocation is too short for tasks of {label}; "
+                    f"`diel resume {self._paths.run_id}` asks for another one"
+                )
+            return
         name = f"{self._epoch}-{self._count}"
         self._count += 1
         walltime = self._walltime(shape)
@@ -239,7 +248,12 @@ class Blocks:
 
     def tend(self, outlook: Outlook) -> bool:
         self._backlog = outlook.backlog
-        self._excluded = outlook.excluded
+        self._excluded = outlook.excluded - self._forgiven
+        if self._engine is not None and self._engine.broken:
+            raise LetGo(
+                "Parsl's interchange is gone (out of memory on this host?); running tasks go on, "
+                f"`diel resume {self._paths.run_id}` takes them over"
+            )
         self._take_news()
         self._hold_tainted()
         for shape in list(self._shapes.values()):
@@ -336,7 +350,14 @@ class Blocks:
         self._ledger.append("block", **block.record())
 
     def _note_asked(self, news: Asked) -> None:
-        block = self.blocks[news.block]
+        block = self.blocks.get(news.block)
+        if block is None:
+            self._agent.end([news.job])
+            return
+        for other in self.blocks.values():
+            if other.live and other.job == news.job:  # the scheduler lost its memory, and counts anew
+                other.state, other.reason = JobState.GONE, "the scheduler gave its id to another job"
+                self._note_end(other)
         block.job = news.job
         self._refusals.pop(block.shape.label, None)
         if block.ending:
@@ -344,17 +365,25 @@ class Blocks:
         self._write(block)
 
     def _note_refused(self, news: Refused) -> None:
+        """Asks again later, without excluded nodes. Raises DielError where the pool has no block at all."""
         block = self.blocks.pop(news.block)
-        label = block.shape.label
+        label, pool = block.shape.label, block.shape.pool
         count = self._refusals[label] = self._refusals.get(label, 0) + 1
-        if count >= REFUSALS:
+        if count >= REFUSALS and not self._has_working(pool) and not self._excluded:
             raise DielError(
-                f"the scheduler refuses blocks of pool '{block.shape.pool}': {news.message}\n"
+                f"the scheduler refuses blocks of pool '{pool}': {news.message}\n"
                 f"correct the site file, or choose another site; `diel doctor --site {self._plan.site.name}` "
                 "checks it"
             )
-        self._not_before[label] = time.monotonic() + REFUSED_WAIT * 2 ** (count - 1)
-        self._ledger.append("trouble", message=f"a block was refused: {news.message}")
+        without = " (asked again without the nodes to avoid)" if self._excluded else ""
+        self._forgiven |= self._excluded  # there may be no others
+        wait = min(REFUSED_WAIT * 2 ** min(count - 1, 10), LONGEST_REFUSED_WAIT)
+        self._not_before[label] = time.monotonic() + wait
+        self._ledger.append("trouble", message=f"a block was refused: {news.message}{without}")
+
+    def _has_working(self, pool: str) -> bool:
+        """Whether a pool has a block whose nodes were heard of: then the site's description is right."""
+        return any(b.live and b.connected for b in self.blocks.values() if b.shape.pool == pool)
 
     def _note_silent(self, news: Silent) -> None:
         if news.message != self._silent:
@@ -393,7 +422,7 @@ class Blocks:
             self._barren[pool] = 0
             return
         self._barren[pool] = self._barren.get(pool, 0) + 1
-        if self._barren[pool] >= BARREN:
+        if self._barren[pool] >= BARREN and not self._has_working(pool):
             said = block.stderr_tail.strip() or "nothing"
             raise DielError(
                 f"{BARREN} blocks of pool '{pool}' ended before any worker was heard of; the last was "
@@ -435,7 +464,7 @@ class Blocks:
 
         def order() -> None:
             known = {block.job for block in self.blocks.values()}
-            own = (f"{prefix}c", f"{prefix}{self._epoch}-")
+            own = f"{prefix}c"
             found = self._scheduler.find(prefix)
             if jobs := [job for name, job in found.items() if not name.startswith(own) and job not in known]:
                 self._scheduler.cancel(jobs)
@@ -453,11 +482,13 @@ class Blocks:
     def stop(self) -> None:
         """Ends all blocks, and waits until the scheduler says that they are gone."""
         for name in self._agent.unask():
-            del self.blocks[name]
+            if not self.blocks[name].tried:  # else it may be queued all the same: `end_unknown` looks
+                del self.blocks[name]
+        self._end_unknown()
         with contextlib.suppress(DielError):
             self._end(list(self.blocks.values()))
         end = time.monotonic() + END_PATIENCE
-        while any(block.live for block in self.blocks.values()) and time.monotonic() < end:
+        while any(block.live and block.job for block in self.blocks.values()) and time.monotonic() < end:
             with contextlib.suppress(DielError):
                 self._take_news()
                 self._end([block for block in self.blocks.values() if block.job])
@@ -466,3 +497,7 @@ class Blocks:
         self._agent.stop(1.0)
         if self._engine is not None:
             self._engine.stop()
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        return tuple(block.job for block in self.blocks.values() if block.live and block.job)

@@ -6,6 +6,7 @@ takes in what became of them, until every task has ended.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from dataclasses import replace
 from queue import Empty
 
 from diel.cache import Cache
-from diel.controller.backend import Backend, Outlook
+from diel.controller.backend import Backend, LetGo, Outlook
 from diel.controller.block import Block
 from diel.controller.blocks import Blocks
 from diel.controller.dispatcher import Dispatcher, Sent
@@ -51,10 +52,6 @@ STOP_SECONDS = 10.0
 """How long cancelled tasks may take to end."""
 
 Watch = Callable[[History], None]
-
-
-class Superseded(DielError):
-    """Another controller has taken the run: this one, maybe asleep for long, must write no more."""
 
 
 class Controller:
@@ -132,8 +129,12 @@ class Controller:
                 self._poll()
             else:
                 state = self._end_state()
-        except Superseded:
+        except LetGo:
             leave = self._let_go
+            raise
+        except Exception as error:
+            with contextlib.suppress(DielError):  # the disk may be full
+                self._ledger.append("trouble", message=str(error) or type(error).__name__)
             raise
         finally:
             leave(state)
@@ -143,6 +144,15 @@ class Controller:
             else:
                 os.environ["DIEL_RUN_DIR"] = before
         return state
+
+    def let_go(self) -> None:
+        """Lets go of the run at the next look, as at the end of `until`."""
+        self._until = 0.0
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """Jobs of the run that the scheduler has not said to have ended."""
+        return self._backend.left
 
     def _end(self, state: RunState) -> None:
         self._backend.stop()
@@ -282,7 +292,7 @@ class Controller:
         if now - self._last_beat > HEARTBEAT:
             self._last_beat = now
             if not still_mine(self.paths, self._lease):
-                raise Superseded(f"another controller drives {self.paths.run_id}; this one stops")
+                raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)
         if now - self._last_poll > POLL:
             self._last_poll = now

@@ -4,6 +4,7 @@ allocation that holds its workers as well.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shlex
@@ -24,7 +25,7 @@ from diel.plan import Plan
 from diel.run_file import read_run_file
 from diel.scheduler import scheduler_named
 from diel.scheduler.job import Job
-from diel.scheduler.scheduler import SchedulerBusy
+from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
 from diel.site import Pool, Site, cores_of
 from diel.submission import (
     Home,
@@ -35,6 +36,7 @@ from diel.submission import (
     queued,
     withdraw,
 )
+from diel.values import format_duration
 
 PATIENCE = 60.0
 """Seconds that a busy scheduler is asked again."""
@@ -44,13 +46,40 @@ LONGEST_MARGIN = 600.0
 """Seconds kept for that at most."""
 PAUSE = 0.05
 """Seconds between two looks whether a controller has come."""
+SHORTEST = 300.0
+"""Seconds that the job of a controller must be given: a shorter one would do little but hand over."""
 Answer = TypeVar("Answer")
+
+
+class Unanswered(SchedulerBusy):
+    """The scheduler was asked for a controller's job, and has not said whether it took it."""
+
+    def __init__(self, paths: RunPaths, made: Submission, why: str) -> None:
+        super().__init__(
+            f"{paths.run_id} is asked for, and its job may still be queued: {why}\n"
+            f"`diel cancel {paths.run_id}` takes it back, `diel status {paths.run_id}` shows whether it comes"
+        )
+        self.paths = paths
+        self.made = made
+        self.why = why
+
+
+class ControllerRefused(SchedulerRefused):
+    """The scheduler refuses a controller's job as the site describes it."""
+
+    exit_code = 2
 
 
 def choose_home(site: Site, wanted: Home | None = None) -> Home:
     """Where a controller of a site lives. Raises UsageError where it cannot live as wanted."""
     if site.scheduled:
         return wanted or site.controller.home
+    if wanted is None and site.controller.home != "login":
+        raise UsageError(
+            f"site '{site.name}' says `controller: {{home: {site.controller.home}}}` and has no scheduler "
+            "(`scheduler: local`), so a controller cannot live in a job: leave `home` out there, or name the "
+            "scheduler; --home login submits as it is"
+        )
     if wanted not in (None, "login"):
         raise UsageError(
             f"site '{site.name}' has no scheduler, so a controller cannot live in a job; "
@@ -60,9 +89,19 @@ def choose_home(site: Site, wanted: Home | None = None) -> Home:
 
 
 def refuse_homeless(plan: Plan, home: Home) -> None:
-    """What cannot live there: a run of several pools in one allocation. Raises UsageError."""
+    """What cannot live there: a run of several pools in one allocation, a controller in a job that is
+    over at once. Raises UsageError.
+    """
     if home == "inside":
         inside_pool(plan)
+    if home == "job" and (walltime := job_walltime(plan, home)) < SHORTEST:
+        own, name = plan.site.controller, _pool_name(plan)
+        short = "`controller: {walltime: …}`" if walltime >= own.walltime else f"pool '{name}'"
+        raise UsageError(
+            f"a controller's job needs at least {format_duration(SHORTEST)}, and {short} of site "
+            f"'{plan.site.name}' gives it {format_duration(walltime)}: give it more (a day is usual), name "
+            "a queue for it by `controller: {queue: …}`, or choose --home login"
+        )
 
 
 def submit_new(
@@ -77,32 +116,60 @@ def submit_new(
 ) -> tuple[RunPaths, Submission]:
     """Makes a new run and asks for its controller; where that cannot be had, nothing is left of it.
 
-    Raises UsageError, SchedulerRefused and SchedulerBusy.
+    Raises UsageError and SchedulerRefused; Unanswered where its job may be queued: then the run stays.
     """
+    fresh = not runs.exists()
     where = choose_home(plan.site, home)
     refuse_homeless(plan, where)
     paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at)
     try:
         return paths, submit(paths, plan, where)
+    except Unanswered:
+        raise
     except DielError:
         shutil.rmtree(paths.root, ignore_errors=True)
+        if fresh:
+            with contextlib.suppress(OSError):  # somebody else's run came there meanwhile
+                runs.rmdir()
         raise
 
 
 def submit(paths: RunPaths, plan: Plan, home: Home, *, python: str = sys.executable) -> Submission:
     """Asks for a controller of a run.
 
-    Raises UsageError where the run has one, SchedulerRefused and SchedulerBusy where its job is not
-    taken: then nothing is left of the request.
+    Raises UsageError where the run has one and SchedulerRefused where its job is not taken: then nothing
+    is left of the request. Raises Unanswered where its job may be queued: then the request stays.
     """
     refuse_driven(paths)
     refuse_homeless(plan, home)
     made = make_submission(paths, home)
     try:
         return _start(paths, made, python) if home == "login" else queue(paths, plan, made, python=python)
+    except SchedulerBusy as error:
+        raise Unanswered(paths, made, str(error)) from error
+    except SchedulerRefused as error:
+        withdraw(paths, made)
+        raise ControllerRefused(_refusal(plan, home, error)) from error
     except DielError:
         withdraw(paths, made)
         raise
+
+
+def _refusal(plan: Plan, home: Home, error: SchedulerRefused) -> str:
+    """What was refused, by the keys of the site file, and what to do."""
+    site, own = plan.site, plan.site.controller
+    if home != "inside" and own.queue is not None:
+        asked = f"`controller: {{queue: {own.queue}}}`"
+    else:
+        name = _pool_name(plan)
+        pool = site.pools[name]
+        asked = f"pool '{name}'" + (f" (`queue: {pool.queue}`)" if pool.queue else "")
+    more = ", --home login needs no job of its own" if home == "job" else ""
+    return (
+        f"the scheduler refuses the job of the controller, which asks for {asked} of site '{site.name}': "
+        f"{error}\ncorrect the site file, or choose another site by --site{more}; "
+        f"`diel doctor --site {site.name}` checks it; nothing was submitted"
+    )
 
 
 def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> bool:
@@ -238,7 +305,11 @@ def margin(walltime: float, grace: float) -> float:
 
 def first_pool(plan: Plan) -> Pool:
     """The pool of the first stage: a controller's job stands in its queue where it has none of its own."""
-    return plan.site.pools[next(iter(plan.stages.values())).pool]
+    return plan.site.pools[_pool_name(plan)]
+
+
+def _pool_name(plan: Plan) -> str:
+    return next(iter(plan.stages.values())).pool
 
 
 def inside_pool(plan: Plan) -> Pool:

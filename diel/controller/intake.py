@@ -64,23 +64,42 @@ class Intake:
         """Takes in what workers wrote and did not report yet; says whether there was anything."""
         self._kills.look()
         news = self._ledger.read_news()
-        for segment, offset, record in news:
-            self._take_record(segment, offset, record)
+        for segment, offset, record, ended in news:
+            if not self._take_record(segment, offset, record) and not ended:
+                self._take_late(segment, offset, record)
         return bool(news)
 
-    def _take_record(self, segment: str, offset: int, record: Record) -> None:
-        """Takes in what became of an attempt; what is not in flight any more is left alone."""
+    def _take_late(self, segment: str, offset: int, record: Record) -> None:
+        """Takes in what a worker wrote that was given up for lost: its task waits to be handed out again."""
+        stage = self._stages.runs.get(record["stage"])
+        if (
+            stage is None
+            or stage.domain is None
+            or (stage.name, record["index"]) in self._dispatcher.in_flight
+        ):
+            return
+        if record["event"] == "done":
+            stage.measure(record["seconds"])
+            self._ledger.commit(stage, record["index"], segment, offset, record)
+            self._stages.note_end(stage, record["index"])
+        elif record["event"] in ("start", "fail"):
+            reset(stage, record["index"])
+
+    def _take_record(self, segment: str, offset: int, record: Record) -> bool:
+        """Takes in what became of an attempt; says whether that was awaited."""
         event = record["event"]
         if event == "release":
             stage = self._stages.runs[record["stage"]]
             self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
-            return
-        if event not in ("done", "fail"):
-            return
+            return True
+        if "index" not in record:
+            return True
         name, index = record["stage"], record["index"]
         task = self._dispatcher.in_flight.get((name, index))
-        if task is None or (event == "fail" and task.attempt != record["attempt"]):
-            return
+        if task is None:
+            return False
+        if event not in ("done", "fail") or (event == "fail" and task.attempt != record["attempt"]):
+            return True
         del self._dispatcher.in_flight[(name, index)]
         stage = self._stages.runs[name]
         if event == "done":
@@ -90,6 +109,7 @@ class Intake:
         else:
             self._ledger.history.apply(record, segment)
             self._retry_or_fail(stage, index, record, self._node(segment))
+        return True
 
     def _take_lost(self, number: int, sent: Sent, error: BaseException) -> None:
         """A worker was lost: its segment tells which tasks were done and which one it was at."""

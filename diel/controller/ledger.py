@@ -35,10 +35,19 @@ class Ledger:
         if record["event"] in ("done", "cached"):
             self.results.put(record["stage"], record["index"], segment, offset, record)
 
-    def read_news(self) -> list[tuple[str, int, Record]]:
-        """Folds what workers wrote and did not report yet; returns it, each with its place."""
-        news: list[tuple[str, int, Record]] = []
-        self.reader.catch_up(lambda segment, offset, record: news.append((segment, offset, record)))
+    def read_news(self) -> list[tuple[str, int, Record, bool]]:
+        """Folds what workers wrote and did not report yet.
+
+        Returns it, each with its place, and whether its task had ended before.
+        """
+        news: list[tuple[str, int, Record, bool]] = []
+
+        def note(segment: str, offset: int, record: Record) -> None:
+            index = record.get("index")
+            ended = index is None or self.history.stage(record["stage"]).state(index).ended
+            news.append((segment, offset, record, ended))
+
+        self.reader.catch_up(note)
         return news
 
     def append(self, event: str, **content: Any) -> tuple[int, Record]:

@@ -117,6 +117,10 @@ class Local:
     def adopt(self, dispatcher: Dispatcher) -> None:
         """Nothing here outlives its controller for long: what was left is ended by who takes over."""
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        return ()
+
     def detach(self) -> None:
         self.stop()
 

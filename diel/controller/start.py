@@ -14,8 +14,11 @@ from pathlib import Path
 
 from diel import __version__
 from diel.check import check
+from diel.controller.block_job import block_job
 from diel.controller.controller import Controller
+from diel.controller.leftovers import noted_jobs
 from diel.errors import DielError, SpecError, UsageError
+from diel.journal.snapshot import read_run
 from diel.lease import take
 from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
@@ -23,6 +26,10 @@ from diel.registry import Hyperparameters
 from diel.requests import set_aside
 from diel.run_file import RunFile, read_run_file
 from diel.runs import create_run
+from diel.scheduler import scheduler_named
+from diel.scheduler.inside import END
+from diel.scheduler.installed import lacking as missing_commands
+from diel.scheduler.scheduler import SchedulerRefused
 from diel.site import Site, find_program, find_site, missing
 from diel.worker.reaper import kill_marked
 
@@ -71,6 +78,7 @@ def create(
     Raises UsageError where it cannot run, before anything is made.
     """
     refuse_unrunnable(plan)
+    _refuse_unwritable(plan, runs)
     if begin_at is not None and begin_at not in plan.workflow.stages:
         raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
     paths = create_run(runs, plan.workflow.name)
@@ -120,6 +128,23 @@ def _origins(hyperparameters: Hyperparameters) -> dict[str, str]:
     return {name: value.origin for name, value in hyperparameters.values.items()}
 
 
+def _refuse_unwritable(plan: Plan, runs: Path) -> None:
+    """A directory of the runs that no job script can name. Raises UsageError before anything is made."""
+    if not plan.site.scheduled:
+        return
+    paths = RunPaths((runs / f"{plan.workflow.name}-1").absolute())
+    shape = next(iter(plan.stages.values())).shape
+    scheduler = scheduler_named(plan.site.scheduler)
+    walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
+    job = block_job(plan.site, shape, "diel", scheduler.spread, paths.blocks, "1-0", walltime)
+    try:
+        scheduler.script(job)
+    except SchedulerRefused as error:
+        raise UsageError(
+            f"a run in {str(runs)!r} cannot have jobs: {error}; give another by --runs"
+        ) from error
+
+
 def take_over(paths: RunPaths) -> Controller:
     """Makes this process the controller of a run: its first, or the next one after another is gone.
 
@@ -136,8 +161,11 @@ def take_over(paths: RunPaths) -> Controller:
     return Controller(plan, read_run_file(paths), paths, lease, segment)
 
 
-def plan_again(paths: RunPaths) -> Plan:
-    """The plan of a run that was made before, from what was kept of its workflow and site."""
+def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
+    """The plan of a run that was made before, from what was kept of its workflow and site.
+
+    Another site may be given. Raises SpecError where a stage fits none of its pools.
+    """
     run_file = read_run_file(paths)
     checked = check(
         Path(run_file.source),
@@ -147,7 +175,39 @@ def plan_again(paths: RunPaths) -> Plan:
         cwd=Path(run_file.cwd),
         text=_text(paths),
     )
-    return make_plan(checked, read_kept_site(paths))
+    return make_plan(checked, site or read_kept_site(paths))
+
+
+def find_site_again(paths: RunPaths, name: str) -> Site:
+    """A site as its file says now, looked for from the run's workflow.
+
+    Raises UsageError and SpecError, also where jobs of the run may still be with another scheduler.
+    """
+    site = find_site(name, read_run_file(paths).folder)
+    kept = read_kept_site(paths)
+    jobs = noted_jobs(paths, read_run(paths).history)
+    if jobs and site.scheduler != kept.scheduler:
+        raise UsageError(
+            f"{paths.run_id} may still have jobs with {kept.scheduler} ({', '.join(sorted(jobs))}), and site "
+            f"'{site.name}' has another scheduler ({site.scheduler}): `diel cancel {paths.run_id}` ends them, "
+            "then resume it there"
+        )
+    return site
+
+
+def keep_site(paths: RunPaths, site: Site) -> None:
+    """Makes a site the one on which a run goes on. Raises UsageError where it cannot be written."""
+    run_file = read_run_file(paths).model_copy(update={"site": site.name})
+    try:
+        for path, text in (
+            (paths.site, site.model_dump_json(indent=1)),
+            (paths.run_file, run_file.model_dump_json(indent=1)),
+        ):
+            part = path.with_suffix(".part")
+            part.write_text(text, encoding="utf-8")
+            part.replace(path)
+    except OSError as error:
+        raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
 
 def read_kept_site(paths: RunPaths) -> Site:
@@ -165,8 +225,22 @@ def _text(paths: RunPaths) -> str:
         raise DielError(f"{paths.run_id}: its workflow cannot be read: {error.strerror}") from error
 
 
+def refuse_unreachable(site: Site) -> None:
+    """A site whose scheduler has no commands here. Raises UsageError.
+
+    Within one allocation that holds a whole run none are needed.
+    """
+    absent = () if os.environ.get(END) else missing_commands(site.scheduler)
+    if absent:
+        told = " and ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))
+        raise UsageError(
+            f"site '{site.name}' needs {told}, and {'it is' if len(absent) == 1 else 'they are'} not here: "
+            "submit on a login node of the cluster, or put the scheduler's commands on PATH"
+        )
+
+
 def refuse_unrunnable(plan: Plan) -> None:
-    """What validates but cannot run: adaptive axes, and ranks without a launcher.
+    """What validates but cannot run: adaptive axes, ranks without a launcher, jobs without a scheduler.
 
     Raises SpecError and UsageError.
     """
@@ -185,6 +259,7 @@ def refuse_unrunnable(plan: Plan) -> None:
         raise SpecError(problems)
     if lacking := missing(plan.site):
         raise UsageError("\n".join(lacking))
+    refuse_unreachable(plan.site)
     for stage in plan.stages.values():
         if not plan.site.scheduled and stage.launcher and find_program(stage.launcher[0]) is None:
             raise UsageError(

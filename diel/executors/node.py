@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from types import FrameType
 
 from diel.executors.orphans import Orphans
@@ -22,6 +23,7 @@ from diel.worker.reaper import kill_marked
 
 PATIENCE = 1.0
 """Seconds that the pool gets to end by itself: schedulers kill within two to thirty."""
+DRAIN = "--drain_period="
 GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
 
@@ -41,7 +43,7 @@ def main() -> None:
     granted = next((os.environ[name] for name in GPU_LISTS if os.environ.get(name)), "")
     threading.Thread(target=Orphans(os.environ).watch, daemon=True).start()
     env = {**os.environ, "DIEL_NODE": mark, "DIEL_BLOCK_GPUS": granted}
-    pool = subprocess.Popen(sys.argv[1:], env=env)  # of this session: the scheduler sees it as well
+    pool = subprocess.Popen(_aged(sys.argv[1:]), env=env)  # of this session: the scheduler sees it as well
     try:
         code = pool.wait()
     except _Ended:
@@ -54,6 +56,18 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         kill_marked("DIEL_NODE", mark)
     sys.exit(code)
+
+
+def _aged(words: list[str]) -> list[str]:
+    """The pool's command, whose drain period counts from the block's begin and not from now."""
+    try:
+        age = time.time() - float(os.environ["DIEL_BLOCK_END"]) + float(os.environ["DIEL_BLOCK_WALLTIME"])
+    except (KeyError, ValueError):
+        return words
+    return [
+        f"{DRAIN}{max(1, round(float(word.removeprefix(DRAIN)) - age))}" if word.startswith(DRAIN) else word
+        for word in words
+    ]
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,8 @@ from diel.worker.reaper import kill_marked
 
 LOOK = 2.0
 """Seconds between two looks."""
+ORPHAN = 600.0
+"""Seconds without a heartbeat of the run's controller after which an idle node ends."""
 
 
 class Orphans:
@@ -44,6 +47,21 @@ class Orphans:
             time.sleep(LOOK)
             with contextlib.suppress(OSError, JournalError):  # a full disk, perhaps: the next look may tell
                 self.look()
+                if self.abandoned():
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+
+    def abandoned(self) -> bool:
+        """Whether no controller was heard of for long, and nothing runs here that it should hear of."""
+        try:
+            silence = time.time() - os.stat(self._paths.lease).st_mtime
+        except OSError:
+            return False
+        superseded = self._paths.controller_segment(self._epoch + 1).exists()
+        if silence < ORPHAN and not superseded:
+            return False
+        own = (name for name in segments(self._paths.journal) if self._is_own(name))
+        return all(_open_attempt(self._paths.journal / name) is None for name in own)
 
     def look(self) -> None:
         """Writes down which tasks were lost. Does nothing while the block's own controller may live."""
@@ -54,6 +72,13 @@ class Orphans:
             if attempt is not None:
                 self._tell(attempt)
             self._others.add(name)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a segment is one of this node's workers."""
+        if not name.startswith(f"worker-{self._epoch:04d}-{socket.gethostname()}-"):
+            return False
+        worker = next(read_segment(self._paths.journal / name), (0, 0, None))[2]
+        return worker is not None and (worker.get("block"), worker.get("node")) == (self._block, self._node)
 
     def _dead_workers(self) -> Iterator[str]:
         """The segments of this node's workers that have died."""

@@ -44,6 +44,8 @@ from diel.worker.process import run_bundle
 
 STRATEGY_PERIOD = 0.1
 """Seconds; Parsl starts the first block only after one period, five seconds by default."""
+ANSWER = 20
+"""Seconds that Parsl's interchange has to answer a question."""
 TETHER = (sys.executable, "-m", "diel.executors.tether", "parsl.executors.high_throughput.interchange")
 POOL = DEFAULT_LAUNCH_CMD.replace(
     "process_worker_pool.py",
@@ -178,12 +180,28 @@ class BlockEngine:
 
     def hold(self, label: str, number: str) -> None:
         """Gives a block no more tasks."""
-        self._executors[label]._hold_block(number)  # type: ignore[no-untyped-call]
+        for manager in self._managers(label):
+            if manager["block_id"] == number:
+                self._command(label, ["HOLD_MANAGER", manager["manager"]])
+
+    def _managers(self, label: str) -> list[dict[str, Any]]:
+        """The nodes that are connected. Parsl's own call would wait for ever where nobody answers."""
+        return cast("list[dict[str, Any]]", self._command(label, "MANAGERS"))
+
+    def _command(self, label: str, command: object) -> object:
+        client: Any = self._executors[label].command_client
+        return client.run(command, timeout_s=ANSWER)
+
+    @property
+    def broken(self) -> bool:
+        """Whether an interchange is gone: then nothing reaches its workers any more."""
+        started = (executor.interchange_proc for executor in self._executors.values())
+        return any(process is not None and process.poll() is not None for process in started)
 
     def loads(self, label: str) -> dict[str, Load]:
         """What the connected blocks of a shape have to do, by number."""
         found: dict[str, Load] = defaultdict(lambda: Load(0, 0, float("inf")))
-        for manager in self._executors[label].connected_managers():
+        for manager in self._managers(label):
             known = found[manager["block_id"]]
             found[manager["block_id"]] = Load(
                 known.nodes + 1,

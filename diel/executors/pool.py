@@ -12,12 +12,16 @@ import sys
 from typing import Any
 
 PRELOADED = ("diel.worker.process",)
+NOISE = ("ignore::RuntimeWarning:runpy", "ignore::UserWarning:multiprocessing.resource_tracker")
+"""What Python says of modules that are preloaded, and of a pool that is killed: the end of a block's output
+should tell why the block ended."""
 
 
 def main() -> None:
     """Runs the module as a script; what it asks `spawn` for is forked from a server."""
     sys.argv = sys.argv[1:]
     module = sys.argv[0]
+    sys.warnoptions.extend(NOISE)  # multiprocessing hands them to its own processes
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([module, *PRELOADED])
     other = multiprocessing.get_context

@@ -31,7 +31,7 @@ class Reader:
     offsets: dict[str, int] = field(default_factory=dict)
 
     def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
-        """Folds what was appended since the last time; `seen` is told each record and its place."""
+        """Folds what was appended since the last time; `seen` is told each record and its place before."""
         for name in segments(self.paths.journal):
             path = self.paths.journal / name
             offset = self.offsets.get(name, 0)
@@ -44,9 +44,9 @@ class Reader:
             for start, end, record in read_segment(path, offset):
                 self.offsets[name] = end
                 if record is not None:
-                    self.history.apply(record, worker)
                     if seen is not None:
                         seen(name, start, record)
+                    self.history.apply(record, worker)
 
     def save(self) -> None:
         """Writes the snapshot in one step."""

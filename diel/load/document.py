@@ -36,6 +36,7 @@ M = TypeVar("M", bound=Model)
 
 MAX_BYTES = 16 * 2**20
 MAX_PROBLEMS = 100
+EXAMPLE = "`diel init` writes an example"
 _VERBATIM: Verbatim = {"stages": {"*": {"command": True, "env": True}}}
 """Words of a command and variables stay as they are written: `1e-3`, `007`, `true`."""
 
@@ -161,8 +162,13 @@ def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Probl
     return made, [_shown(source, misfit) for misfit in misfits]
 
 
-def parse(text: str, path: Path, verbatim: Verbatim = False) -> tuple[Source, Any, list[Problem]]:
-    """The tree and the plain values of a YAML text, and what is wrong in it as YAML."""
+def parse(
+    text: str, path: Path, verbatim: Verbatim = False, example: str = EXAMPLE
+) -> tuple[Source, Any, list[Problem]]:
+    """The tree and the plain values of a YAML text, and what is wrong in it as YAML.
+
+    `example` says what to do where the file is empty.
+    """
     text = text.removeprefix("\ufeff")
     bare = Source(path, text)
     refused = _REFUSED.search(text)
@@ -176,14 +182,14 @@ def parse(text: str, path: Path, verbatim: Verbatim = False) -> tuple[Source, An
     except yaml.YAMLError as error:
         return bare, None, bare.complained([complaint(error, text)])
     if root is None or (isinstance(root, Scalar) and root.plain and not root.text):
-        return bare, None, [bare.at(0, (), "the file is empty", "`diel init` writes an example")]
+        return bare, None, [bare.at(0, (), "the file is empty", example)]
     source = Source(path, text, root)
     data = content(root, verbatim, complaints)
     return source, data, source.complained(complaints)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file.
+def read_text(path: Path, what: str = "workflow") -> str:
+    """The text of a file, which is to hold a workflow, or what else `what` says.
 
     Raises SpecError where it is no readable UTF-8 file of at most 16 MiB.
     """
@@ -194,9 +200,9 @@ def read_text(path: Path) -> str:
     try:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
-            raise refused("this is a directory", "name the workflow file in it")
+            raise refused("this is a directory", f"name the {what} file in it")
         if not stat.S_ISREG(mode):
-            raise refused("this is no ordinary file", "write the workflow into a file first")
+            raise refused("this is no ordinary file", f"write the {what} into a file first")
         with open(path, "rb") as file:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
@@ -223,7 +229,7 @@ def _nearby(path: Path) -> str:
     except OSError:
         return "check the path"
     return did_you_mean(path.name, names) or (
-        f"workflows here: {', '.join(sorted(names)[:5])}" if names else "`diel init` writes an example"
+        f"workflows here: {', '.join(sorted(names)[:5])}" if names else EXAMPLE
     )
 
 

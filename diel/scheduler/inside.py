@@ -124,6 +124,7 @@ class Inside:
                 elif held.state is JobState.RUNNING:
                     held.state = JobState.ENDING
                     threading.Thread(target=_end_tree, args=(held.process,), daemon=True).start()
+            self._fill()  # the line may have moved
 
     def find(self, prefix: str) -> Mapping[str, str]:
         """Ids of the jobs that have not ended and whose names begin so, by name."""

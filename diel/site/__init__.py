@@ -7,6 +7,7 @@ from diel.site.pool import Pool as Pool
 from diel.site.pool import cores_of as cores_of
 from diel.site.pool import lacks as lacks
 from diel.site.pool import memory_of as memory_of
+from diel.site.pool import nodes_that_fit as nodes_that_fit
 from diel.site.shape import Shape as Shape
 from diel.site.shape import shape_of as shape_of
 from diel.site.site import ControllerHome as ControllerHome

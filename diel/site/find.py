@@ -14,8 +14,11 @@ from diel.errors import SpecError, UsageError, did_you_mean
 from diel.load import Source, fit, parse, read_text
 from diel.paths import site_folders
 from diel.site.site import Site
+from diel.site.words import job_word
+from diel.spec.model import Flaws
 
 SUFFIXES = (".yaml", ".yml")
+EXAMPLE = "write `extends: slurm` (or pbs, torque, local) and what differs; docs/sites.md has examples"
 
 
 def find_program(name: str) -> str | None:
@@ -33,26 +36,44 @@ def find_site(name: str | None, folder: Path) -> Site:
     wanted = name or os.environ.get("DIEL_SITE") or "local"
     site = read_site(_find(wanted, folder), folder)
     account = os.environ.get("DIEL_ACCOUNT")
-    return site.model_copy(update={"account": account}) if account else site
+    return site.model_copy(update={"account": _account(account)}) if account else site
 
 
-def _find(wanted: str, folder: Path, beside: Path | None = None, but: tuple[Path, ...] = ()) -> Path:
+def _account(text: str) -> str:
+    """DIEL_ACCOUNT, as strict as a file's `account`. Raises UsageError."""
+    try:
+        return job_word(text)
+    except Flaws as error:
+        (flaw,) = error.flaws
+        raise UsageError(f"DIEL_ACCOUNT: {flaw.message}; {flaw.hint}") from None
+
+
+def _find(
+    wanted: str,
+    folder: Path,
+    beside: Path | None = None,
+    but: tuple[Path, ...] = (),
+    seen: tuple[Path, ...] = (),
+) -> Path:
     """The file of a site: beside a file that extends it, and where sites are; not one of `but`.
+
+    Those in `seen` are found, but not suggested.
 
     Raises UsageError where there is none.
     """
     files = list(_site_files(folder))
     files += sorted(beside.parent.glob("*.yaml")) if beside is not None else []
     known = {path.stem: path for path in files if path.resolve() not in but}
+    others = [name for name, path in known.items() if path.resolve() not in seen]
     if wanted.endswith(SUFFIXES):
         path = Path(wanted)
         if path.exists():
             return path
-        hint = did_you_mean(path.stem, known) or f"sites: {', '.join(sorted(known))}"
+        hint = did_you_mean(path.stem, others) or f"sites: {', '.join(sorted(others))}"
         raise UsageError(f"no site file '{wanted}'; check its path, or name a site ({hint})")
     found = known.get(wanted)
     if found is None:
-        hint = did_you_mean(wanted, known) or f"sites: {', '.join(sorted(known))}"
+        hint = did_you_mean(wanted, others) or f"sites: {', '.join(sorted(others))}"
         raise UsageError(f"no site '{wanted}'; {hint}")
     return found
 
@@ -69,7 +90,7 @@ def read_site(path: Path, folder: Path = Path()) -> Site:
 
 def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[str, Any]]:
     """A site, and its keys as they are written, those of the site that it extends among them."""
-    source, data, problems = parse(read_text(path), path)
+    source, data, problems = parse(read_text(path, "site"), path, example=EXAMPLE)
     if source.root is None:
         raise SpecError(problems)
     base = data.get("extends") if isinstance(data, dict) else None
@@ -92,7 +113,7 @@ def _extended(
     # A file that extends its own name means the next one of that name, not itself.
     but = seen if seen[-1].stem == base else ()
     try:
-        found = _find(base, folder, source.path, but)
+        found = _find(base, folder, source.path, but, seen)
     except UsageError as error:
         raise SpecError([source.problem(("extends",), str(error))]) from error
     if found.resolve() in seen:

@@ -6,8 +6,9 @@ import os
 
 from pydantic import Field, model_validator
 
+from diel.site.words import JobOption, JobWord, SetupLine
 from diel.spec import Resources
-from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Size, Text
+from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Size
 from diel.values import format_duration, format_size
 
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES",)
@@ -17,10 +18,10 @@ class Pool(Model):
     """A kind of node, and the blocks (allocations) of it that diel may hold."""
 
     description: str = ""
-    queue: Text | None = Field(
+    queue: JobWord | None = Field(
         default=None, description="Slurm's partition or PBS's queue; the scheduler's default where absent."
     )
-    account: Text | None = Field(default=None, description="Account to charge; the site's where absent.")
+    account: JobWord | None = Field(default=None, description="Account to charge; the site's where absent.")
     nodes: int = Field(default=1, ge=1, description="How many nodes a block, and so a task, may span.")
     block_nodes: int = Field(default=1, ge=1, description="Nodes of a block that no task makes larger.")
     blocks: int = Field(default=1, ge=1, description="How many blocks diel may hold at the same time.")
@@ -43,11 +44,11 @@ class Pool(Model):
     idle: Duration = Field(
         default=30.0, ge=0, description="How long a block may idle before it is given back."
     )
-    options: Items[Text] = Field(
+    options: Items[JobOption] = Field(
         default=(),
         description="Further options of the scheduler, one each: `--constraint=gpu`, `-l place=scatter`.",
     )
-    setup: Items[Text] = Field(
+    setup: Items[SetupLine] = Field(
         default=(), description="Shell lines at the start of each block: `module load ...`."
     )
 
@@ -84,28 +85,44 @@ def memory_of(pool: Pool) -> int:
 
 
 def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str]:
-    """What a pool lacks for a task with these resources; nothing where the task fits.
+    """What a task with these resources asks for and a pool does not have; nothing where the task fits.
+
+    Each as `asks for 5 nodes, and it has 4`.
 
     `scheduled` says whether a scheduler bounds how long a block may last.
     """
     nodes = nodes_of(wanted)
     missing = []
     if nodes > pool.nodes:
-        missing.append(f"{nodes} nodes (it has {pool.nodes})")
+        missing.append(f"asks for {nodes} nodes, and it has {pool.nodes}")
     cores = -(-wanted.cores // nodes)
     if cores > cores_of(pool):
-        missing.append(f"{cores} cores a node (it has {cores_of(pool)})")
+        missing.append(f"asks for {cores} cores a node, and it has {cores_of(pool)}")
     gpus = -(-wanted.gpus // nodes)
     if gpus > pool.gpus:
-        missing.append(f"{gpus} GPUs a node (it has {pool.gpus})")
+        missing.append(f"asks for {gpus} GPUs a node, and it has {pool.gpus}")
     if wanted.memory is not None and wanted.memory > memory_of(pool):
-        missing.append(f"{format_size(wanted.memory)} of memory (it has {format_size(memory_of(pool))})")
+        missing.append(f"asks for {format_size(wanted.memory)} of memory, and it has {format_size(memory_of(pool))}")
     if scheduled and wanted.walltime is not None and wanted.walltime > pool.longest:
         longest = format_duration(pool.longest)
-        missing.append(f"{format_duration(wanted.walltime)} of walltime (it has {longest})")
+        missing.append(f"asks for {format_duration(wanted.walltime)} of walltime, and it has {longest}")
     return missing
 
 
 def nodes_of(wanted: Resources) -> int:
     """Nodes that a task spans: as it says, or as few as its ranks_per_node allow."""
     return wanted.nodes or -(-wanted.processes // (wanted.ranks_per_node or wanted.processes))
+
+
+def nodes_that_fit(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> int | None:
+    """Nodes over which the ranks of a task that names none would fit; None where no number of them does."""
+    if wanted.ranks is None or wanted.nodes is not None or wanted.ranks_per_node is not None:
+        return None
+    each = cores_of(pool) // wanted.cores_per_rank
+    if wanted.gpus_per_rank:
+        each = min(each, pool.gpus // wanted.gpus_per_rank)
+    if each < 1:
+        return None
+    nodes = -(-wanted.ranks // each)
+    spread = wanted.model_copy(update={"nodes": nodes})
+    return nodes if nodes > 1 and not lacks(pool, spread, scheduled=scheduled) else None

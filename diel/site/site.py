@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from diel.site.pool import Pool, nodes_of
+from diel.site.words import JobOption, JobWord, LauncherWord, SetupLine, SpreadWord
 from diel.spec import Resources
 from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Name, Size, Text
 
@@ -19,7 +20,7 @@ class ControllerHome(Model):
         description="`login`: a process of its own, where `diel submit` is typed; `job`: a small job; "
         "`inside`: one allocation holds the controller and all its workers.",
     )
-    queue: Text | None = Field(
+    queue: JobWord | None = Field(
         default=None, description="Queue of the controller's job; the pool's where absent."
     )
     walltime: Limit = Field(
@@ -27,7 +28,7 @@ class ControllerHome(Model):
     )
     cores: int = Field(default=1, ge=1, description="Cores of its job.")
     memory: Size | None = Field(default=None, description="Memory of its job.")
-    options: Items[Text] = Field(default=(), description="Further options of the scheduler for its job.")
+    options: Items[JobOption] = Field(default=(), description="Further options of the scheduler for its job.")
 
 
 class FileSystem(Model):
@@ -52,23 +53,25 @@ class Site(Model):
     description: str = ""
     extends: Name | None = Field(default=None, description="A site whose keys hold where this file has none.")
     scheduler: Literal["local", "slurm", "pbs", "torque"] = Field(description="What starts allocations.")
-    account: Text | None = Field(default=None, description="Account to charge; DIEL_ACCOUNT beats it.")
+    account: JobWord | None = Field(default=None, description="Account to charge; DIEL_ACCOUNT beats it.")
     account_required: bool = Field(
         default=False, description="Whether the scheduler refuses jobs without one."
     )
     pools: dict[Name, Pool] = Field(min_length=1, description="Kinds of node, by name.")
-    launcher: Items[str] = Field(
+    launcher: Items[LauncherWord] = Field(
         default=("mpiexec", "-n", "{ranks}"),
         description="Words of the MPI launcher; {ranks}, {nodes}, {ranks_per_node}, {cores_per_rank} and "
         "{hosts} (the task's nodes, with commas between) are put in.",
     )
-    spread: Items[str] = Field(
+    spread: Items[SpreadWord] = Field(
         default=(),
         description="Words that start a program once on each node of a block, where the scheduler's own "
         "are not right; {nodes} is put in.",
     )
-    setup: Items[Text] = Field(default=(), description="Shell lines at the start of every job.")
-    options: Items[Text] = Field(default=(), description="Further options of the scheduler for every job.")
+    setup: Items[SetupLine] = Field(default=(), description="Shell lines at the start of every job.")
+    options: Items[JobOption] = Field(
+        default=(), description="Further options of the scheduler for every job."
+    )
     address: Text | None = Field(
         default=None,
         description="Address or network interface by which nodes reach the controller; all where absent.",

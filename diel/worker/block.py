@@ -26,10 +26,13 @@ class Block:
     """When its tasks are stopped: seconds since the epoch."""
     fresh: float = 0.0
     """Until when any task is started, for no later block would have more time: seconds since the epoch."""
+    length: float = 0.0
+    """Its walltime: what is longer never fits."""
 
     def has_room(self, job: Job, now: float) -> bool:
         """Whether a task that begins now can end, or save something worth saving, before the block does."""
-        return now <= self.fresh or self.end - now >= _needs(job)
+        needs = _needs(job)
+        return (now <= self.fresh and needs <= self.length) or self.end - now >= needs
 
 
 def _needs(job: Job) -> float:
@@ -46,7 +49,7 @@ def own_block(environ: Mapping[str, str]) -> Block | None:
         return None
     walltime = float(environ.get("DIEL_BLOCK_WALLTIME") or 0.0)
     fresh = end - walltime + start_slack(walltime) + MARGIN if walltime else 0.0
-    return Block(environ.get("DIEL_BLOCK", ""), end - MARGIN, fresh)
+    return Block(environ.get("DIEL_BLOCK", ""), end - MARGIN, fresh, walltime)
 
 
 def start_slack(walltime: float) -> float:

@@ -369,19 +369,17 @@ def test_preempted_tasks_run_again_uncharged(project: OnCluster) -> None:
 
 @pytest.mark.campaign
 def test_blocks_that_slurm_ends_for_their_walltime_cost_no_retry(project: OnCluster) -> None:
-    """Slurm's own time limit, which diel learns only when it strikes."""
+    """Slurm's own time limit, which diel learns of when it strikes."""
     project.site(pools={"small": {"blocks": 1}})
     process = project.sum(60, seconds=3).begin()
-    wait_for_start(project)
     for _ in range(2):
-        wait_for(project.blocks, 30)
+        assert wait_until_at_work(project, process)
         job = project.blocks()[0].id
         project.cluster.end_in(job, 1)
         project.cluster.wait_for(job, "TIMEOUT", seconds=60)
-        wait_for(lambda: process.poll() is not None or project.blocks(), 60)
     run = end(project, process, 60)
     assert "timeout" in {block["state"] for block in fold(run).blocks.values()}
-    assert "walltime" in {record["class"] for record in run.records("fail")}
+    assert {record["class"] for record in run.records("fail")} == {"walltime"}
 
 
 # --- disks, other hosts, cancelling -----------------------------------------------------------------
