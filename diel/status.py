@@ -92,6 +92,7 @@ class Status:
     silent_since: float | None = None
     trouble: str = ""
     """What last went wrong besides tasks."""
+    site: str = ""
 
     @property
     def elapsed(self) -> float:
@@ -214,6 +215,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         silent=history.silent,
         silent_since=_silent_since(paths, history),
         trouble=history.trouble,
+        site=str(run_document(paths).get("site") or ""),
     )
 
 

@@ -8,9 +8,16 @@ import click
 
 from diel.cli.options import json_option, run_argument, runs_option
 from diel.cli.progress import drive
-from diel.cli.submit import HOMES, tell
-from diel.controller.home import choose_home, persist, submit
-from diel.controller.start import plan_again, read_kept_site, refuse_unrunnable, take_over
+from diel.cli.submit import HOMES, patience, tell
+from diel.controller.home import choose_home, persist, refuse_homeless, submit
+from diel.controller.start import (
+    find_site_again,
+    keep_site,
+    plan_again,
+    read_kept_site,
+    refuse_unrunnable,
+    take_over,
+)
 from diel.errors import UsageError
 from diel.journal.snapshot import read_run
 from diel.lease import refuse_driven
@@ -31,31 +38,51 @@ from diel.submission import Home, awaited, job_name, newest_submission, withdraw
     type=click.Choice(HOMES),
     help="Leave it to a controller of its own there, as `diel submit` does.",
 )
+@click.option(
+    "--site", metavar="NAME", help="Read this site's file anew, corrected or another; as it was otherwise."
+)
 @click.option("-q", "--quiet", is_flag=True, help="In the foreground: failures and the end alone.")
 @json_option
 def command(
-    run: str, runs: Path | None, in_foreground: bool, home: Home | None, quiet: bool, as_json: bool
+    run: str,
+    runs: Path | None,
+    in_foreground: bool,
+    home: Home | None,
+    site: str | None,
+    quiet: bool,
+    as_json: bool,
 ) -> int:
     """Go on with a run that was interrupted, cancelled or failed.
 
     What has a result is not run again; what failed or was skipped is tried anew. A run that was
-    submitted is submitted again, one that was run in the foreground goes on there.
+    submitted is submitted again, one that was run in the foreground goes on there. Its site is the one
+    that was kept when the run was made; --site reads a file anew.
     """
     if in_foreground and home is not None:
         raise UsageError("--here is in the foreground, --home is not: give one of them")
     paths = find_run(runs_dir(runs), run)
     last = newest_submission(paths)
-    if in_foreground or (last is None and home is None):
-        if as_json:
-            raise UsageError("--json tells how a run was submitted: give --home, or leave --json out")
+    foreground = in_foreground or (last is None and home is None)
+    if foreground and as_json:
+        raise UsageError("--json tells how a run was submitted: give --home, or leave --json out")
+    refuse_driven(paths)
+    if foreground and site is None:
         _take_back(paths, forced=in_foreground)
         return drive(take_over(paths), quiet=quiet)
-    refuse_driven(paths)
-    plan = plan_again(paths)
+    anew = None if site is None else find_site_again(paths, site)
+    plan = plan_again(paths, anew)
     refuse_unrunnable(plan)
-    _take_back(paths, forced=False)
-    wanted = choose_home(plan.site, home or (last.home if last is not None else None))
-    return tell(paths, plan, submit(paths, plan, wanted), as_json=as_json)
+    wanted = None if foreground else choose_home(plan.site, home or (last.home if last is not None else None))
+    if wanted is not None:
+        refuse_homeless(plan, wanted)
+    _take_back(paths, forced=in_foreground)
+    if anew is not None:
+        keep_site(paths, anew)
+    if wanted is None:
+        return drive(take_over(paths), quiet=quiet)
+    with patience(plan, as_json=as_json):
+        made = submit(paths, plan, wanted)
+    return tell(paths, plan, made, as_json=as_json)
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:

@@ -287,6 +287,9 @@ def _next_step(status: Status, where: str) -> list[str]:
         task = task_of(status.failures[0])
         steps = (f"explain {run} {task}", f"logs {run} {task}", f"resume {run}")
         return ["", "next: " + ", ".join(f"`diel {step}{where}`" for step in steps)]
+    if status.state == RunState.INTERRUPTED and "refuse" in status.trouble:
+        again = f"`diel resume {run} --site {status.site or 'NAME'}{where}` reads it anew and goes on"
+        return ["", f"next: correct the site file, then {again}"]
     if status.state in (RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED):
         return ["", f"next: `diel resume {run}{where}` goes on with it"]
     return []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,9 @@ import click
 
 from diel.cli.hints import here
 from diel.cli.options import json_option, runs_option, settings_options
-from diel.controller.home import has_come, submit_new
+from diel.controller.home import Unanswered, has_come, submit_new
 from diel.controller.start import prepare
+from diel.errors import DielError
 from diel.lease import read_lease
 from diel.paths import RunPaths, runs_dir
 from diel.plan import Plan
@@ -22,6 +26,8 @@ from diel.submission import Home, Submission
 
 TAIL = 20
 """Lines of a controller's log that are shown where it did not come."""
+SOON = 3.0
+"""Seconds after which a user is told what is waited for."""
 HOMES = ("login", "job", "inside")
 
 
@@ -56,10 +62,37 @@ def command(
     in one allocation together with its workers.
     """
     plan = prepare(file, settings, params_files, site or os.environ.get("DIEL_SITE") or detect())
-    paths, made = submit_new(
-        plan, runs_dir(runs), settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
-    )
+    with patience(plan, as_json=as_json):
+        paths, made = submit_new(
+            plan, runs_dir(runs), settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
+        )
     return tell(paths, plan, made, as_json=as_json)
+
+
+@contextmanager
+def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
+    """Says what is waited for where a controller's job is not taken soon, and how to go on if it never is.
+
+    Raises DielError where the scheduler has not answered.
+    """
+    words = "the scheduler has not taken the controller's job yet; it is asked for some two minutes …"
+    timer = threading.Timer(SOON, lambda: click.echo(words, err=True))
+    timer.daemon = True
+    if plan.site.scheduled:
+        timer.start()
+    try:
+        yield
+    except Unanswered as error:
+        paths, where = error.paths, here(error.paths)
+        if as_json:
+            click.echo(json.dumps(_document(paths, plan, error.made)))
+        raise DielError(
+            f"{paths.run_id} is asked for, and its job may still be queued: {error.why}\n"
+            f"    `diel status {paths.run_id}{where}` shows whether it comes, "
+            f"`diel cancel {paths.run_id}{where}` takes it back"
+        ) from error
+    finally:
+        timer.cancel()
 
 
 def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int:
@@ -76,12 +109,14 @@ def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int
         )
         return 1
     click.echo(f"{run}: submitted to site '{plan.site.name}', {_whereabouts(paths, made)}")
-    for words, what in (
+    steps = (
         (f"diel status {run}{where}", "how it stands"),
         (f"diel logs {run} TASK{where}", "what a task printed"),
         (f"diel cancel {run}{where}", "stop it"),
-    ):
-        click.echo(f"    {words:<32} {what}")
+    )
+    width = max(len(words) for words, _ in steps)
+    for words, what in steps:
+        click.echo(f"    {words:<{width}}  # {what}")  # as a shell's comment: the whole line can be copied
     return 0
 
 

@@ -16,7 +16,6 @@ from diel import __version__
 from diel.check import check
 from diel.controller.block_job import block_job
 from diel.controller.controller import Controller
-from diel.controller.leftovers import noted_jobs
 from diel.errors import DielError, SpecError, UsageError
 from diel.journal.snapshot import read_run
 from diel.lease import take
@@ -29,6 +28,7 @@ from diel.runs import create_run
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import END
 from diel.scheduler.installed import lacking as missing_commands
+from diel.scheduler.job import JobState
 from diel.scheduler.scheduler import SchedulerRefused
 from diel.site import Site, find_program, find_site, missing
 from diel.worker.reaper import kill_marked
@@ -185,13 +185,16 @@ def find_site_again(paths: RunPaths, name: str) -> Site:
     """
     site = find_site(name, read_run_file(paths).folder)
     kept = read_kept_site(paths)
-    jobs = noted_jobs(paths, read_run(paths).history)
-    if jobs and site.scheduler != kept.scheduler:
-        raise UsageError(
-            f"{paths.run_id} may still have jobs with {kept.scheduler} ({', '.join(sorted(jobs))}), and site "
-            f"'{site.name}' has another scheduler ({site.scheduler}): `diel cancel {paths.run_id}` ends them, "
-            "then resume it there"
-        )
+    blocks = read_run(paths).history.blocks.values()
+    for block in blocks:
+        if JobState(block["state"]).ended:
+            continue
+        if site.scheduler != kept.scheduler or block["pool"] not in site.pools:
+            lost = f"the scheduler {kept.scheduler}" if site.scheduler != kept.scheduler else "this pool"
+            raise UsageError(
+                f"{paths.run_id} may still have job {block['job']} in pool '{block['pool']}', and site "
+                f"'{site.name}' is without {lost}: `diel cancel {paths.run_id}` ends it, resume it then"
+            )
     return site
 
 

@@ -6,6 +6,8 @@ import socket
 
 import psutil
 
+from diel.errors import UsageError
+
 
 def addresses(wanted: str | None) -> tuple[str, ...]:
     """Addresses of this host that nodes may reach: one interface's, one as given, or all but loopback's."""
@@ -14,6 +16,13 @@ def addresses(wanted: str | None) -> tuple[str, ...]:
         for name, found in psutil.net_if_addrs().items()
     }
     if wanted is not None:
-        return tuple(known.get(wanted) or (wanted,))
+        try:
+            return tuple(known.get(wanted) or (socket.gethostbyname(wanted),))
+        except OSError as error:
+            names = ", ".join(sorted(known))
+            raise UsageError(
+                f"address: no interface or address '{wanted}' on this host; it has {names}\n"
+                "correct `address` in the site file, or leave it out"
+            ) from error
     found = [address for each in known.values() for address in each if not address.startswith("127.")]
     return tuple(found) or ("127.0.0.1",)

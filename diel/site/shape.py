@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from diel.site.pool import Pool, cores_of, memory_of, nodes_of
 from diel.spec import Resources
-from diel.values import format_duration
 
 
 @dataclass(frozen=True, order=True)
@@ -17,24 +17,24 @@ class Shape:
     nodes: int
     """Whole nodes that a task spans under MPI; 0 where tasks share a node."""
     cores: int
-    """Cores of one task, on each of its nodes."""
+    """Cores of one task, on its node; 1 where it has whole nodes."""
     gpus: int = 0
     """GPUs of one task, on each of its nodes."""
     memory: int = 0
     """Bytes of one task on each of its nodes; 0 where it does not say."""
     walltime: float = 0.0
-    """Seconds that a task may run; 0 where it does not say."""
+    """Whole seconds that a task may run; 0 where it does not say."""
 
     @property
     def label(self) -> str:
-        """A name for files and messages: `cpu-2c`, `gpu-8c-1g-10m`, `cpu-2n`."""
+        """A name for files and messages: `cpu-2c`, `gpu-8c-1g-10m00s`, `cpu-2n`. Other shapes have others."""
         parts = [self.pool, f"{self.nodes}n" if self.nodes else f"{self.cores}c"]
         if self.gpus:
             parts.append(f"{self.gpus}g")
         if self.memory:
-            parts.append(f"{-(-self.memory // 2**20)}MiB")
+            parts.append(_size(self.memory))
         if self.walltime:
-            parts.append(format_duration(self.walltime))
+            parts.append(_clock(self.walltime))
         return "-".join(parts)
 
     def workers(self, pool: Pool) -> int:
@@ -65,14 +65,35 @@ class Shape:
 
 
 def shape_of(pool: str, wanted: Resources) -> Shape:
-    """The shape of a task. One that asks for `nodes`, or spans several, gets whole nodes."""
+    """The shape of a task. One that asks for `nodes`, or spans several, gets whole nodes.
+
+    Tasks that need the same of a block have the same shape: with whole nodes, their cores do not count.
+    """
     nodes = nodes_of(wanted)
     whole = nodes if wanted.mpi and (nodes > 1 or wanted.nodes is not None) else 0
     return Shape(
         pool,
         whole,
-        -(-wanted.cores // nodes),
+        1 if whole else -(-wanted.cores // nodes),
         -(-wanted.gpus // nodes),
         wanted.memory or 0,
-        wanted.walltime or 0.0,
+        float(math.ceil(wanted.walltime or 0.0)),
     )
+
+
+def _size(size: int) -> str:
+    """Bytes to the last one. Not rounded, since a fourth of a node's 240GB is to fit four times."""
+    if size % 2**20 == 0:
+        return f"{size // 2**20}MiB"
+    return f"{size // 10**6}MB" if size % 10**6 == 0 else f"{size}B"
+
+
+def _clock(seconds: float) -> str:
+    """Seconds to the last one: `36s`, `10m00s`, `1h30m`, `1h30m05s`."""
+    whole = math.ceil(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    rest = f"{whole % 60:02d}s" if whole % 60 else ""
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m{rest}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -143,8 +144,9 @@ def launcher_words(site: Site, wanted: Resources) -> tuple[str, ...]:
 
 
 def _filled(word: str, places: dict[str, str]) -> str:
+    """A word with values in their places, and with the shell's `${NAME}` as it is."""
     for place, value in places.items():
-        word = word.replace(place, value)
+        word = re.sub(rf"(?<!\$){re.escape(place)}", value, word)
     return word
 
 

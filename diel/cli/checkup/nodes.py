@@ -36,6 +36,8 @@ class Queue:
     name: str
     limit: float | None = None
     """Seconds; None where there is none, or the scheduler does not say."""
+    default: bool = False
+    """Whether jobs that name no queue go there."""
 
 
 def parse_sinfo(text: str) -> tuple[list[Queue], list[NodeKind]]:
@@ -47,8 +49,8 @@ def parse_sinfo(text: str) -> tuple[list[Queue], list[NodeKind]]:
         if len(fields) != 6:
             continue
         name, nodes, shape, memory, gres, limit = fields
-        name = name.rstrip("*")
-        queues[name] = Queue(name, _days(limit))
+        default, name = name.endswith("*"), name.rstrip("*")
+        queues[name] = Queue(name, _days(limit), default)
         sockets, cores, threads = ([int(part) for part in re.findall(r"\d+", shape)] + [1, 1, 1])[:3]
         gpus = sum(int(number) for number in _GPUS.findall(gres))
         bytes_ = int(re.sub(r"\D", "", memory) or 0) * 2**20
@@ -131,14 +133,22 @@ def _size(text: str) -> int:
 
 def differences(name: str, pool: Pool, kinds: list[NodeKind], queues: list[Queue]) -> Iterator[str]:
     """What a pool claims and no node of its queue has, as advice."""
-    own = [kind for kind in kinds if kind.queue in ("", pool.queue)] if pool.queue else kinds
+    queue = _queue_of(pool, queues)
+    own = [kind for kind in kinds if kind.queue in ("", queue.name)] if queue is not None else kinds
     if own:
         nearest = max(own, key=lambda kind: _likeness(pool, kind))
         yield from (f"{name}: {told}" for told in _differences(pool, nearest))
-    queue = next((queue for queue in queues if queue.name == pool.queue), None)
     if queue is not None and queue.limit is not None and pool.longest > min(queue.limit, MAX_DURATION):
         longest, limit = format_duration(pool.longest), format_duration(queue.limit)
-        yield f"{name}: blocks of up to {longest}, but queue '{queue.name}' allows {limit}"
+        which = "queue" if pool.queue else "the default queue"
+        yield f"{name}: blocks of up to {longest}, but {which} '{queue.name}' allows {limit}"
+
+
+def _queue_of(pool: Pool, queues: list[Queue]) -> Queue | None:
+    """The queue that a pool names, or the scheduler's default one; None where that is not known."""
+    if pool.queue is None:
+        return next((queue for queue in queues if queue.default), None)
+    return next((queue for queue in queues if queue.name == pool.queue), None)
 
 
 def _likeness(pool: Pool, kind: NodeKind) -> tuple[bool, bool, int, int]:
