@@ -11,7 +11,17 @@ from diel.catalogue import Module
 from diel.check import Checked
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
-from diel.site import Pool, Shape, Site, cores_of, find_program, lacks, launcher_words, nodes_that_fit, shape_of
+from diel.site import (
+    Pool,
+    Shape,
+    Site,
+    cores_of,
+    find_program,
+    lacks,
+    launcher_words,
+    nodes_that_fit,
+    shape_of,
+)
 from diel.spec import Resources, Workflow
 
 SHORT_RUN = 200

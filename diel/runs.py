@@ -13,13 +13,18 @@ _RUN = re.compile(r"(?P<workflow>.+)-(?P<number>[0-9]+)")
 
 
 def create_run(runs: Path, workflow: str) -> RunPaths:
-    """Makes the next run's directory: `<workflow>-<n>`, n counting up."""
+    """Makes the next run's directory: `<workflow>-<n>`, n counting up.
+
+    Its path is the same however the directory is called, by a link or by `..`: the names of a run's jobs and
+    the marks of its processes are made from it.
+    """
     try:
         runs.mkdir(parents=True, exist_ok=True)
+        place = runs.resolve()
         number = max((n for name, n in _numbered(runs) if name == workflow), default=0)
         while True:
             number += 1
-            paths = RunPaths((runs / f"{workflow}-{number}").absolute())
+            paths = RunPaths(place / f"{workflow}-{number}")
             try:
                 paths.root.mkdir(mode=0o700)
             except FileExistsError:
@@ -46,8 +51,9 @@ def _listdir(runs: Path) -> list[str]:
 def all_runs(runs: Path) -> list[RunPaths]:
     """Every run, the oldest first."""
     found = []
+    place = runs.resolve()
     for name in _listdir(runs):
-        paths = RunPaths((runs / name).absolute())
+        paths = RunPaths(place / name)
         try:
             made = paths.run_file.stat().st_mtime_ns
         except OSError:
@@ -67,7 +73,7 @@ def find_run(runs: Path, name: str = "last") -> RunPaths:
     if name != "last":
         exact = [paths for paths in known if paths.run_id == name]
         if not exact and (Path(name) / "run.json").is_file():
-            exact = [RunPaths(Path(name).absolute())]
+            exact = [RunPaths(Path(name).resolve())]
         known = exact or [paths for paths in known if _workflow_of(paths) == name]
     if not known:
         if name == "last":

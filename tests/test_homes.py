@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from diel import api
 from diel.paths import RunPaths
 from diel.submission import job_prefix
 from tests.cluster.cluster import Cluster, node_of
@@ -144,10 +145,17 @@ def test_a_run_is_driven_to_its_end_from_wherever_its_controller_lives(project: 
     project.assert_nothing_is_left()
 
 
-def test_a_job_hands_its_run_over_before_its_walltime_ends(project: OnCluster) -> None:
+def test_a_job_hands_its_run_over_before_its_walltime_ends(
+    project: OnCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its tasks go on meanwhile: none is begun twice, and the run never looks interrupted."""
-    project.site(walltime="16s")
-    paths = gated(project)
+    project.workflow(GATED).site(walltime="16s")
+    monkeypatch.setattr("diel.controller.home.SHORTEST", 0.0)  # for a test that lasts no day
+    for name, value in project.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(project.folder)
+    paths = RunPaths(api.submit("flow.yaml", site="mine").dir)
+    wait_for((paths.root / "begun").exists, 60)
     seen = {project.state()}
 
     def taken_twice() -> bool:

@@ -143,8 +143,8 @@ def test_a_stage_goes_into_the_first_pool_that_it_fits_or_the_one_that_it_names(
             "stages.s.resources",
             "fits no pool of site 'here'",
             (
-                "pool 'small' lacks 64 cores a node (it has 2)",
-                "pool 'large' lacks 64 cores a node (it has 32)",
+                "pool 'small': asks for 64 cores a node, and it has 2",
+                "pool 'large': asks for 64 cores a node, and it has 32",
                 "--site",
             ),
         ),
@@ -152,7 +152,7 @@ def test_a_stage_goes_into_the_first_pool_that_it_fits_or_the_one_that_it_names(
             "gpus_per_rank: 1, pool: small",
             "stages.s.resources",
             "fits no pool",
-            ("pool 'small' lacks 1 GPUs a node (it has 0)",),
+            ("pool 'small': asks for 1 GPUs a node, and it has 0",),
         ),
         (
             "pool: lage",
@@ -196,3 +196,9 @@ def test_the_document_has_the_promised_keys() -> None:
     assert grid["launcher"][1:] == ["-n", "2"]
     assert document["tasks"] == sum(stage["tasks"] for stage in document["stages"].values())
     assert all(stage["tasks"] == prod(stage["axes"].values()) for stage in document["stages"].values())
+
+
+def test_ranks_that_need_several_nodes_are_told_how_many() -> None:
+    with pytest.raises(SpecError) as error:
+        planned(ONE.format(resources="ranks: 33"))
+    assert "write `nodes: 2`" in error.value.problems[0].hint

@@ -169,3 +169,13 @@ def test_the_runs_lie_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("DIEL_RUNS", "/scratch/runs")
     assert runs_dir() == Path("/scratch/runs")
     assert runs_dir(Path("here")) == Path("here")
+
+
+def test_a_run_has_one_path_however_its_directory_is_called(tmp_path: Path) -> None:
+    """The names of its jobs and the marks of its processes are made from that path."""
+    (tmp_path / "else").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    made = create_run(tmp_path / "else/../runs", "w")
+    assert made.root == (tmp_path / "runs/w-1").resolve()
+    for runs in (tmp_path / "link/runs", tmp_path / "else/../runs", tmp_path / "runs"):
+        assert find_run(runs, "w-1") == find_run(tmp_path, str(runs / "w-1")) == made

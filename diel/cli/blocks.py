@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,6 +19,8 @@ BAD = ("failed", "oom", "timeout", "node_failed", "preempted", "gone", "cancelle
 SHOWN = 8
 """Blocks that are shown one by one; the rest are counted."""
 SHOWN_BAD = 3
+NEVER = "can never run"
+"""What stands in the place of `pending` where the scheduler says that waiting is of no use."""
 LEAST = 16
 """Columns of a terminal that the scheduler's reason gets, before other cells give way to it."""
 WIDE = 300
@@ -113,11 +116,28 @@ def _time(block: Block, now: float) -> str:
 
 def _state(block: Block) -> str:
     """Where it is, in the words of a table: a running block that diel gives back is ending."""
-    return "ending" if block["ending"] else str(block["state"])
+    if block["ending"]:
+        return "ending"
+    return NEVER if is_hopeless(block) else str(block["state"])
+
+
+def never_lines(status: Status, where: str) -> list[str]:
+    """What to do about a block that can never run; nothing where none is so."""
+    never = next((block for block in status.blocks if is_live(block) and is_hopeless(block)), None)
+    if never is None or status.state is not RunState.RUNNING:
+        return []
+    site = f" of site '{status.site}'" if status.site else ""
+    text = (
+        f"next: block {never['block']} can never run: correct pool '{never['pool']}'{site}, or ask for "
+        f"less in `resources`, then `diel cancel {status.run}{where}` and run it anew"
+    )
+    return ["", text]
 
 
 def _state_words(block: Block, room: int) -> str:
     reason = printable(str(block["reason"]).strip())
+    if is_hopeless(block):
+        reason = re.sub(rf"^{NEVER}:?\s*", "", reason, flags=re.IGNORECASE)  # PBS says it itself
     words = shorten(f"{_state(block)}: {reason}" if reason else _state(block), room)
     if is_hopeless(block):
         return paint(words, fg="red", bold=True)

@@ -9,5 +9,5 @@ from diel.paths import RunPaths, runs_dir
 
 def here(paths: RunPaths) -> str:
     """` --runs DIR`, where a command would not look for this run by itself."""
-    where = paths.root.parent.resolve()
+    where = paths.root.parent
     return "" if where == runs_dir().resolve() else f" --runs {shlex.quote(str(where))}"

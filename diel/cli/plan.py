@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diel.check import check
-from diel.cli.options import plan_options
+from diel.cli.options import plan_options, runs_option
 from diel.cli.validate import tasks_text
 from diel.paths import runs_dir
 from diel.plan import Plan, StagePlan, make_plan
 from diel.site import Pool, Shape, cores_of, find_site, missing
+from diel.submission import Home
 from diel.table import Table, render
 from diel.values import format_duration, format_size
 
@@ -37,6 +38,12 @@ WIDTH = 72
 @click.option(
     "--scripts", "with_scripts", is_flag=True, help="Print the job scripts that a run there would submit."
 )
+@runs_option
+@click.option(
+    "--home",
+    type=click.Choice(list(HOMES)),
+    help="Where `diel submit --home` would put the controller, in place of what the site says.",
+)
 def command(
     file: Path,
     settings: tuple[str, ...],
@@ -44,35 +51,52 @@ def command(
     site: str | None,
     as_json: bool,
     with_scripts: bool,
+    runs: Path | None,
+    home: Home | None,
 ) -> int:
     """Show what would run where, and what it may cost. Nothing is run.
 
     Core-hours are a bound: every task at its longest, by `walltime` or `timeout`.
     """
     plan = make_plan(check(file, settings, params_files), find_site(site, file.parent))
+    plan = _at_home(plan, home)
+    folder = runs_dir(runs)
     if as_json:
-        click.echo(json.dumps(_document(plan, with_scripts=with_scripts)))
+        click.echo(json.dumps(_document(plan, folder, with_scripts=with_scripts)))
     else:
-        click.echo("\n".join(_script_lines(plan) if with_scripts else _lines(plan)))
+        click.echo("\n".join(_script_lines(plan, folder) if with_scripts else _lines(plan)))
     return 0
 
 
-def _document(plan: Plan, *, with_scripts: bool) -> dict[str, Any]:
+def _at_home(plan: Plan, home: Home | None) -> Plan:
+    """The plan with its controller elsewhere than its site says. Raises UsageError where it cannot be."""
+    if home is None:
+        return plan
+    from diel.controller.home import choose_home, refuse_homeless  # what submits runs: slow, and here seldom
+
+    choose_home(plan.site, home)
+    controller = plan.site.controller.model_copy(update={"home": home})
+    moved = replace(plan, site=plan.site.model_copy(update={"controller": controller}))
+    refuse_homeless(moved, home)
+    return moved
+
+
+def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
     document = plan.document()
     document["home"] = plan.site.controller.home if plan.site.scheduled else "login"
     document["blocks"] = [block.document() for block in blocks_of(plan)]
     if with_scripts:
         from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
 
-        document["scripts"] = [script.document() for script in scripts_of(plan, runs_dir())]
+        document["scripts"] = [script.document() for script in scripts_of(plan, runs)]
     return document
 
 
-def _script_lines(plan: Plan) -> Iterator[str]:
+def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
     """The scripts, each under its file's name."""
     from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
 
-    scripts = scripts_of(plan, runs_dir())
+    scripts = scripts_of(plan, runs)
     if not scripts:
         yield f"site '{plan.site.name}' has no scheduler: runs there need no job scripts"
         return

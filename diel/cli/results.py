@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,10 @@ def command(
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
     paths, wanted = run_and_rest(runs_dir(runs), words)
     run = Recorded(paths)
-    table = make_table(run, wanted, limit) if wanted else summarize(run)
+    if as_json and (silent := _without_results(run, wanted)):
+        table = _empty(run, wanted, silent)
+    else:
+        table = make_table(run, wanted, limit) if wanted else summarize(run)
     if parquet is not None:
         write_parquet(table, parquet)
         click.echo(f"{parquet}: {len(table.rows):,} rows of {', '.join(table.columns)}")
@@ -62,6 +66,20 @@ def command(
     for text in table.missing.values():
         click.echo(text, err=True)
     return 0
+
+
+def _without_results(run: Recorded, wanted: Sequence[str]) -> list[str]:
+    """The stages asked for of which no task has a result yet; a program that reads JSON goes on with none."""
+    stages = dict.fromkeys(word.partition(".")[0] for word in wanted)
+    if not all(stage in run.workflow.stages for stage in stages):
+        return []  # refused as ever
+    return [stage for stage in stages if not run.records(stage)]
+
+
+def _empty(run: Recorded, wanted: Sequence[str], silent: Sequence[str]) -> Table:
+    parameters = (name for word in wanted for name in run.parameters(word.partition(".")[0]))
+    columns = tuple(dict.fromkeys([*parameters, *(word for word in wanted if "." in word)]))
+    return Table(columns, [], {stage: f"'{stage}' has no results yet" for stage in silent})
 
 
 def _document(run: Recorded, table: Table) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import click
 
-from diel.cli.blocks import WIDE, block_lines
+from diel.cli.blocks import WIDE, block_lines, never_lines
 from diel.cli.columns import (
     bar,
     columns,
@@ -292,7 +292,7 @@ def _next_step(status: Status, where: str) -> list[str]:
         return ["", f"next: correct the site file, then {again}"]
     if status.state in (RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED):
         return ["", f"next: `diel resume {run}{where}` goes on with it"]
-    return []
+    return never_lines(status, where)
 
 
 # --- a stage --------------------------------------------------------------------------------------

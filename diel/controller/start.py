@@ -132,7 +132,7 @@ def _refuse_unwritable(plan: Plan, runs: Path) -> None:
     """A directory of the runs that no job script can name. Raises UsageError before anything is made."""
     if not plan.site.scheduled:
         return
-    paths = RunPaths((runs / f"{plan.workflow.name}-1").absolute())
+    paths = RunPaths(runs.resolve() / f"{plan.workflow.name}-1")
     shape = next(iter(plan.stages.values())).shape
     scheduler = scheduler_named(plan.site.scheduler)
     walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)

@@ -18,12 +18,15 @@ import threading
 import time
 from types import FrameType
 
+import psutil
+
 from diel.executors.orphans import Orphans
-from diel.worker.reaper import kill_marked
+from diel.worker.reaper import kill_marked, marked
 
 PATIENCE = 1.0
 """Seconds that the pool gets to end by itself: schedulers kill within two to thirty."""
 DRAIN = "--drain_period="
+TRACKER = "multiprocessing.resource_tracker"
 GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
 
@@ -54,8 +57,21 @@ def main() -> None:
             pool.wait(PATIENCE)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        kill_marked("DIEL_NODE", mark)
+        _clear(mark)
     sys.exit(code)
+
+
+def _clear(mark: str) -> None:
+    """Kills what is left here; Python's trackers last, for they remove the semaphores of what was killed."""
+    trackers = []
+    for process in marked("DIEL_NODE", mark):
+        with contextlib.suppress(psutil.Error):
+            if any(TRACKER in word for word in process.cmdline()):
+                trackers.append(process)
+            else:
+                process.kill()
+    psutil.wait_procs(trackers, PATIENCE)
+    kill_marked("DIEL_NODE", mark)
 
 
 def _aged(words: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diel.errors import UsageError
-from diel.explain.place import is_hopeless, says
+from diel.explain.place import is_hopeless, never_step, says
 from diel.journal.segment import read_segment
 from diel.results import Recorded
 from diel.states import TaskState
@@ -89,7 +89,7 @@ def _why(block: Mapping[str, Any]) -> str:
         if block["ending"]:
             return "diel has given it back, and the scheduler is about to end it"
         if state == "pending":
-            return f"it waits in the queue{reason}"
+            return f"{'it can never run' if is_hopeless(block) else 'it waits in the queue'}{reason}"
         return f"it runs{reason}"
     if block["ending"]:
         return "diel gave it back: there was nothing more to do in it, or the run ended"
@@ -99,12 +99,9 @@ def _why(block: Mapping[str, Any]) -> str:
 
 
 def _next(run: Recorded, block: Mapping[str, Any]) -> str:
-    name, site = run.paths.run_id, run.run_file.site
+    site = run.run_file.site
     if is_hopeless(block):
-        return (
-            f"ask for less in `resources`, or correct pool '{block['pool']}' of site '{site}', "
-            f"then `diel cancel {name}` and run it anew"
-        )
+        return never_step(run, block).partition("; ")[0]
     if block["ended"] is None or block["ending"]:
         return ""
     match block["state"]:

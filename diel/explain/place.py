@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from diel.scheduler.hopeless import is_hopeless as waits_in_vain
 from diel.site import Shape, Site, lacks, shape_of
 from diel.spec import resources_with
 from diel.states import FailureClass, RunState
+from diel.submission import awaited
 
 LOST = (FailureClass.NODE, FailureClass.PREEMPTED, FailureClass.WALLTIME, FailureClass.OOM)
 """Failures of tasks for which the end of a block may be to blame."""
@@ -32,6 +34,8 @@ def job_of(block: Mapping[str, Any]) -> str:
 def says(block: Mapping[str, Any]) -> str:
     """The scheduler's own words of a block, behind a colon; nothing where they say no more than its state."""
     reason = str(block["reason"]).strip()
+    if is_hopeless(block):
+        reason = re.sub(r"^can never run:?\s*", "", reason, flags=re.IGNORECASE)  # diel says it itself
     return f": {reason}" if reason and reason.lower() != block["state"] else ""
 
 
@@ -63,6 +67,14 @@ def block_end(run: Recorded, name: str | None) -> dict[str, Any] | None:
     return {key: block[key] for key in ("state", "reason", "stderr_tail", "ended")}
 
 
+def awaited_text(run: Recorded) -> str:
+    """`waits for its controller, job 84`; empty where none is still to come."""
+    coming = awaited(run.paths, run.history) if run.state is RunState.PENDING else None
+    if coming is None:
+        return ""
+    return f"waits for its controller, {f'job {coming.job}' if coming.job else f'on {coming.host}'}"
+
+
 # --- what is waited for ---------------------------------------------------------------------------
 
 
@@ -90,7 +102,8 @@ def wait_for_block(run: Recorded, stage: str, index: int | None = None) -> dict[
     elif pending:
         block = vain or pending[0]
         more = f", and {len(pending) - 1:,} more" if len(pending) > 1 else ""
-        text = f"waits for a block: {block['block']} ({job_of(block)}) is pending{says(block)}{more}"
+        stands = "can never run" if vain is not None else "is pending"
+        text = f"waits for a block: {block['block']} ({job_of(block)}) {stands}{says(block)}{more}"
     else:
         text = f"waits for a block of shape {shape.label}{_why_none(site, shape, live)}"
         text += f"; trouble: {history.trouble}" if history.trouble else ""
@@ -98,9 +111,18 @@ def wait_for_block(run: Recorded, stage: str, index: int | None = None) -> dict[
         text += f"; the scheduler does not answer: {history.silent}"
     return {
         "text": text,
-        "next": "" if vain is None else f"`diel explain {run.paths.run_id} --block {vain['block']}`",
+        "next": "" if vain is None or held else never_step(run, vain),
         "blocks": [block["block"] for block in own],
     }
+
+
+def never_step(run: Recorded, block: Mapping[str, Any]) -> str:
+    """What to do about a block that can never run."""
+    name, site = run.paths.run_id, run.run_file.site
+    return (
+        f"ask for less in `resources`, or correct pool '{block['pool']}' of site '{site}', then "
+        f"`diel cancel {name}` and run it anew; `diel explain {name} --block {block['block']}` tells more"
+    )
 
 
 def _named(block: Mapping[str, Any]) -> str:

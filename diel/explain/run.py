@@ -10,7 +10,7 @@ from typing import Any
 
 from diel.explain.advice import next_step
 from diel.explain.computed import why_computed
-from diel.explain.place import is_live, place_of, wait_for_block
+from diel.explain.place import awaited_text, is_live, place_of, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
 from diel.journal.history import Attempt, spread
@@ -33,6 +33,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> dict[str, Any]:
         "run": run.paths.run_id,
         "workflow": run.run_file.workflow,
         "state": str(run.state),
+        "controller": awaited_text(run),
         "stages": {name: _counts(run, name) for name in stages},
         "failures": [failure for name in stages for failure in _failures(run, name)],
         "skipped": [skip for name in stages for skip in _skips(view, name)],
@@ -140,6 +141,7 @@ def _waiting(view: View, stage: str) -> dict[str, Any] | None:
         "axes": axes,
         "for": [asdict(wait) for wait in waits],
         "text": _waiting_text(run, axes, waits, block),
+        "next": "" if axes or waits or block is None else block["next"],
     }
 
 
@@ -150,12 +152,14 @@ def _waiting_text(
         return "; ".join(f"axis '{a['axis']}' is known when '{a['stage']}' is done" for a in axes)
     if waits:
         return "; ".join(f"waits for {wait}" for wait in waits)
+    if run.state == RunState.PENDING and (coming := awaited_text(run)):
+        return f"the run {coming}"
     if run.state == RunState.INTERRUPTED:
         return f"nothing hinders it, but its controller is gone: `diel resume {run.paths.run_id}`"
     if run.state == RunState.FAILED:
         return "was not tried before the run ended"
     if block is not None:
-        return str(block["text"]) + (f"; see {block['next']}" if block["next"] else "")
+        return str(block["text"])
     return "waits for a free worker"
 
 

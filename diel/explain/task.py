@@ -11,7 +11,7 @@ from diel.errors import DielError, UsageError
 from diel.explain.advice import next_step
 from diel.explain.attempts import attempts_of
 from diel.explain.computed import resolve, why_computed
-from diel.explain.place import block_end, place_of, place_text, wait_for_block
+from diel.explain.place import awaited_text, block_end, place_of, place_text, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
 from diel.journal.segment import Record
@@ -56,7 +56,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
 def _check(view: View, stage: str, index: int) -> None:
     domain = view.stages[stage].domain
     if domain is None:
-        why = view.run.void.get(stage) or "its axes are not known yet"
+        why = view.run.void.get(stage) or awaited_text(view.run) or "its axes are not known yet"
         raise UsageError(f"'{stage}' has no tasks: {why}; `diel explain {view.run.paths.run_id} {stage}`")
     if not 0 <= index < domain.size:
         raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {domain.size - 1}")
@@ -161,6 +161,8 @@ def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]])
     if waits:
         return {"why": [f"waits for {wait}" for wait in waits], "waits_for": [asdict(wait) for wait in waits]}
     run = view.run
+    if run.state == RunState.PENDING and (coming := awaited_text(run)):
+        return {"why": [f"the run {coming}"]}
     if run.state == RunState.INTERRUPTED:
         lost = run.lost(stage).get(index)
         under_way = f"it was {lost.state.label} when the controller went away" if lost is not None else ""

@@ -22,7 +22,10 @@ WIDE = 100
 
 def render_run(document: Mapping[str, Any]) -> Iterator[str]:
     """A run's explanation."""
-    yield f"{document['run']} {document['state']}: {_totals(document['stages'])}"
+    stands = _totals(document["stages"])
+    if document["controller"]:
+        stands = document["controller"] + (f"; {stands}" if stands else "")
+    yield f"{document['run']} {document['state']}: {stands or 'no tasks yet'}"
     for failure in document["failures"]:
         yield ""
         yield from _failure(failure)
@@ -40,6 +43,8 @@ def render_run(document: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         count = "its tasks" if wait["count"] is None else _tasks(wait["count"])
         yield f"{wait['stage']}: {count} waiting: {wait['text']}"
+        if wait["next"]:
+            yield f"    next: {wait['next']}"
     told = [computed for computed in document["computed"] if computed["earlier"] or computed["again"]]
     if told:
         yield ""
@@ -66,7 +71,7 @@ def _totals(stages: Mapping[str, Mapping[str, int]]) -> str:
         for state, number in counts.items():
             if state != "total":
                 sums[state] = sums.get(state, 0) + number
-    return ", ".join(f"{number:,} {state}" for state, number in sums.items() if number) or "no tasks yet"
+    return ", ".join(f"{number:,} {state}" for state, number in sums.items() if number)
 
 
 def _tasks(count: int) -> str:

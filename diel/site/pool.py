@@ -102,7 +102,9 @@ def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str
     if gpus > pool.gpus:
         missing.append(f"asks for {gpus} GPUs a node, and it has {pool.gpus}")
     if wanted.memory is not None and wanted.memory > memory_of(pool):
-        missing.append(f"asks for {format_size(wanted.memory)} of memory, and it has {format_size(memory_of(pool))}")
+        missing.append(
+            f"asks for {format_size(wanted.memory)} of memory, and it has {format_size(memory_of(pool))}"
+        )
     if scheduled and wanted.walltime is not None and wanted.walltime > pool.longest:
         longest = format_duration(pool.longest)
         missing.append(f"asks for {format_duration(wanted.walltime)} of walltime, and it has {longest}")

@@ -18,7 +18,7 @@ _BREAK = re.compile("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 _SHELL_VARIABLE = re.compile(r"\$\{[^{}]*\}")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PLACE = re.compile(r"[\w\s.-]*")
-"""What stands in braces of a place; with other letters (`{print $1}`, `{a,b}`) it is a shell's or a program's."""
+"""What stands in braces of a place; with others (`{print $1}`, `{a,b}`) it is a shell's or a program's."""
 
 
 def job_word(text: str) -> str:
@@ -58,7 +58,7 @@ def _option(text: str) -> str:
 
 
 def _checked(text: str, places: tuple[str, ...]) -> str:
-    """Refuses places that nothing is put into, and lone braces: what was meant would reach the scheduler raw."""
+    """Refuses places that nothing is put into, and lone braces: they would reach the scheduler raw."""
     listed = " ".join(f"{{{place}}}" for place in places)
     plain = _SHELL_VARIABLE.sub("", text)
     for inner in _BRACES.findall(plain):

@@ -84,15 +84,25 @@ def test_only_the_last_bad_ends_are_shown_and_all_when_asked(run: Written, capsy
 @pytest.mark.parametrize(
     "reason", ["Can Never Run: Insufficient amount of resource: ncpus", "PartitionNodeLimit"]
 )
-def test_a_block_that_can_never_run_is_red_and_comes_first(run: Written, reason: str) -> None:
+def test_a_block_that_can_never_run_says_so_in_red_and_comes_first(run: Written, reason: str) -> None:
     for number in range(9):
         block(run, f"1-{number}")
     block(run, "1-9", "pending", reason=reason)
     lines = block_lines(read_status(run.paths))
     (line,) = [line for line in lines if "1-9" in line]
     assert "\033[31m" in line
-    assert f"pending: {reason}" in click.unstyle(line)
+    assert f"  can never run: {reason.removeprefix('Can Never Run: ')}" in click.unstyle(line)
+    assert "blocks: 9 running, 1 can never run" in block_lines(read_status(run.paths), brief=True)
     assert "… 2 more blocks: 2 running" in lines
+
+
+def test_what_to_do_about_a_block_that_can_never_run_is_the_next_step(run: Written, capsys: Capture) -> None:
+    block(run, "1-0", "pending", reason="Priority")
+    assert "next:" not in call(capsys, "status").out
+    block(run, "1-1", "pending", reason="PartitionTimeLimit")
+    last = call(capsys, "status").out.splitlines()[-1]
+    assert last.startswith("next: block 1-1 can never run: correct pool 'cpu'")
+    assert "ask for less in `resources`, then `diel cancel w-1` and run it anew" in last
 
 
 def test_a_block_that_waits_its_turn_is_not_red(run: Written) -> None:
@@ -171,7 +181,7 @@ def test_no_line_is_longer_than_the_terminal(run: Written, width: int) -> None:
     run.write("scheduler", message="y" * 300).write("trouble", message="z" * 300)
     lines = block_lines(read_status(run.paths), width)
     assert max(map(width_of, lines)) <= width
-    assert any("pending: Can" in line for line in lines)
+    assert any("can never" in line for line in lines)
 
 
 @pytest.mark.parametrize("height", [8, 12, 16, 24])

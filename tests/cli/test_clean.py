@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.blocks import block
 from tests.cli.call import call
 from tests.written import Written
 
@@ -141,3 +142,18 @@ def test_what_makes_no_sense_is_refused(runs: Path, capsys: Capture, words: list
     assert result.code == 2
     assert said in result.err
     assert left(runs) == {"w-1", "w-2", "bad-1", "live-1"}
+
+
+def test_a_run_whose_jobs_may_still_run_is_kept_and_the_others_go(runs: Path, capsys: Capture) -> None:
+    """Its jobs would be nobody's: no later `diel cancel` could know them."""
+    left_alone = Written(runs, "cut-1")
+    block(left_alone, "1-0", "completed")
+    block(left_alone, "1-2", "running", job="62")
+    said = call(capsys, "clean", "--all", "--yes", "--force")
+    assert said.code == 0
+    assert "keeping cut-1" in said.err
+    assert "job 62 may still run: `diel cancel cut-1` first" in said.err
+    assert left(runs) == {"cut-1", "live-1"}
+    assert call(capsys, "clean", "cut-1", "--yes").code == 2
+    block(left_alone, "1-2", "cancelled", job="62")
+    assert call(capsys, "clean", "cut-1", "--yes").code == 0

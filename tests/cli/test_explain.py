@@ -49,7 +49,7 @@ def test_a_stage_alone_leaves_the_others_out(failed: Handmade, capsys: Capture) 
 def test_json_is_one_document_with_stable_keys(failed: Handmade, capsys: Capture) -> None:
     run = json.loads(call(capsys, "explain", "--json").out)
     assert set(run) == {
-        *("run", "workflow", "state", "stages", "failures", "skipped"),
+        *("run", "workflow", "state", "controller", "stages", "failures", "skipped"),
         *("waiting", "running", "lost", "computed", "blocks", "trouble"),
     }
     task = json.loads(call(capsys, "explain", "sim/1", "--json").out)

@@ -120,3 +120,32 @@ def test_a_cached_tasks_output_is_read_where_it_was_made_though_its_index_change
     assert project.diel("logs", "a/0") == "made 1\n"
     project.diel("clean", "flow-1", "--force", "--yes")
     assert "flow-1, which is not there any more" in project.diel("logs", "a/3", code=2)
+
+
+def test_a_task_that_has_not_begun_is_said_to_have_printed_nothing_for_that(
+    runs: Path, capsys: Capture
+) -> None:
+    run = Written(runs, alive=True)
+    run.write("queued", stage="a", tasks=[0, 1, 2], bundle=1)
+    run.work("start", 1).work("fail", 1, message="m", **{"class": "app"}).output(1, stdout="one\n")
+    run.write("queued", stage="a", tasks=[1], attempts=[2], bundle=2)
+    run.work("start", 2)
+    said = call(capsys, "logs", "a/0")
+    assert (said.code, "a/0 is queued and has not begun" in said.err) == (2, True)
+    said = call(capsys, "logs", "a/1")
+    assert (said.code, "attempt 2 of a/1 is queued and has not begun" in said.err) == (2, True)
+    assert "--attempt 1 shows the one before" in said.err
+    assert call(capsys, "logs", "a/1", "--attempt", "1").out == "one\n"
+    assert "a/2 printed nothing to stdout or stderr so far" in call(capsys, "logs", "a/2").err
+
+
+def test_what_was_only_handed_out_when_its_controller_went_has_not_begun(runs: Path, capsys: Capture) -> None:
+    run = Written(runs)
+    run.write("queued", stage="a", tasks=[0, 1], bundle=1)
+    run.work("start", 1).write("handover")
+    run.write("controller", epoch=2, host="h", pid=1, started=1.0)
+    said = call(capsys, "logs", "a/0")
+    assert (said.code, "a/0 is waiting and has not begun" in said.err) == (2, True)
+    assert "a/1 printed nothing" in call(capsys, "logs", "a/1").err
+    followed = call(capsys, "logs", "a/0", "--follow")
+    assert "a/0 is waiting, and has not begun" in followed.err

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from diel.cli import main
 from diel.cli.main import cli
+from tests.cli.call import call
 
 
 def run_with(error: Exception, monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
@@ -41,3 +44,15 @@ def test_an_error_that_nobody_expected_shows_no_traceback_but_with_debug(
     assert "Traceback" not in said
     with pytest.raises(ZeroDivisionError):
         main(["--debug", "list"])
+
+
+@pytest.mark.parametrize("words", [["list"], ["run", "x.yaml"], ["submit", "x.yaml"], ["status"], ["init"]])
+def test_a_current_directory_that_is_gone_is_told_as_that(
+    workspace: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    gone = workspace / "gone"
+    gone.mkdir()
+    os.chdir(gone)
+    gone.rmdir()
+    said = call(capsys, *words)
+    assert (said.code, "current directory is no longer there" in said.err) == (2, True)

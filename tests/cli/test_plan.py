@@ -74,7 +74,7 @@ def test_a_stage_that_fits_no_pool_is_refused(flow: Path, capsys: Capture) -> No
     flow.write_text(FLOW.replace("walltime: 36s", "gpus_per_rank: 64"))
     said = call(capsys, "plan", "flow.yaml")
     assert said.code == 2
-    assert "lacks 64 GPUs a node" in said.err
+    assert "asks for 64 GPUs a node, and it has 0" in said.err
 
 
 def test_nothing_is_made(flow: Path, capsys: Capture, workspace: Path) -> None:
@@ -224,3 +224,23 @@ def test_scripts_are_not_written(cluster: Path, capsys: Capture) -> None:
 def test_what_a_user_must_still_give_is_told(flow: Path, capsys: Capture) -> None:
     said = call(capsys, "plan", "flow.yaml", "--site", "polaris").out
     assert "still needed   site 'polaris' needs an account" in said
+
+
+def test_the_scripts_are_for_the_runs_and_the_home_that_are_given(cluster: Path, capsys: Capture) -> None:
+    at_site(cluster, max_walltime="6h")
+    words = ("plan", "flow.yaml", "--site", "cluster", "--scripts", "--runs", "elsewhere", "--home", "job")
+    said = call(capsys, *words, "--json")
+    assert said.code == 0, said.err
+    document = json.loads(said.out)
+    assert document["home"] == "job"
+    first = document["scripts"][0]
+    assert first["file"].startswith(str(cluster.absolute() / "elsewhere/flow-N/"))
+    assert first["file"].endswith("/c1.sh")
+    assert all("/elsewhere/flow-N" in script["text"] for script in document["scripts"])
+    assert "/runs/flow-N" not in said.out
+
+
+def test_a_home_that_the_site_cannot_give_is_refused(flow: Path, capsys: Capture) -> None:
+    said = call(capsys, "plan", "flow.yaml", "--home", "job")
+    assert said.code == 2
+    assert "has no scheduler" in said.err

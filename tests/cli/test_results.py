@@ -113,3 +113,16 @@ def test_a_value_that_is_no_utf8_is_printed_byte_for_byte_as_csv(
     with pytest.raises(SystemExit):
         main(["results", "end.n", "--csv"])
     assert capfdbinary.readouterr().out == b"end.n\n\xff\n"
+
+
+def test_json_before_any_result_is_an_empty_document(workspace: Path, capsys: Capture) -> None:
+    Handmade(workspace, FLOW).stage("sim", 3)
+    said = call(capsys, "results", "last", "sim.e", "--json")
+    assert said.code == 0
+    assert json.loads(said.out) == {
+        "run": "w-1",
+        "columns": ["t", "sim.e"],
+        "rows": [],
+        "missing": {"sim": "'sim' has no results yet"},
+    }
+    assert call(capsys, "results", "last", "nosuch.e", "--json").code == 2

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from diel.lease import read_lease
+from diel.lease import HEARTBEAT, read_lease
 from diel.paths import RunPaths
 from tests.project import Project, wait_for
 
@@ -307,6 +308,7 @@ def test_a_controller_that_slept_while_another_took_its_run_stops_without_a_word
     process = submitted(gated)
     root = gated.newest().root
     process.suspend()
+    asleep = time.monotonic()
     try:
         lease = root / "lease.json"
         then = lease.stat().st_mtime - 61
@@ -314,6 +316,7 @@ def test_a_controller_that_slept_while_another_took_its_run_stops_without_a_word
         (root / "go").touch()
         resumed = elsewhere(gated, "resume", "--here")
         assert resumed.returncode == 0, resumed.stderr
+        wait_for(lambda: time.monotonic() - asleep > HEARTBEAT)  # as long as it slept, at the least
         written = (root / "journal/controller-0001.jsonl").read_bytes()
     finally:
         process.resume()

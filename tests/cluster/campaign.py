@@ -193,6 +193,16 @@ def wait_for_done(run: Run, tasks: int, seconds: float = 60) -> None:
     wait_for(lambda: len(run.records("done")) >= tasks, seconds)
 
 
+def placed(run: Run, stage: str) -> list[Record]:
+    """The starts of a stage's tasks, each with its worker's record."""
+    found = []
+    for segment in (run.root / "journal").glob("worker-*.jsonl"):
+        lines = [json.loads(line) for line in segment.read_text(encoding="utf-8").splitlines()]
+        worker = next(line for line in lines if line["event"] == "worker")
+        found += [{**r, "worker": worker} for r in lines if r["event"] == "start" and r["stage"] == stage]
+    return found
+
+
 def dice_of(seed: int) -> random.Random:
     """A die; its seed is printed, and so shown where a test fails."""
     print(f"seed {seed}")

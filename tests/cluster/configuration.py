@@ -20,6 +20,8 @@ Measured with Slurm 22.05.8 (Debian 12):
 - GPUs need device files in gres.conf: without `File=` slurmd drops them. Links to /dev/null are enough.
   A job with `--gres=gpu:1` then gets CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK and
   GPU_DEVICE_ORDINAL (numbers from 0 in the node), and SLURM_JOB_GPUS.
+- MPICH names its shared memory by the ids of job and step, and gives up ("Out of memory") where a file of that
+  name is there: from another cluster on this machine, or left by ranks that were killed. Hence FirstJobId.
 - Without accounting sacct has no answer. slurmctld knows an ended job for MinJobAge.
 """
 
@@ -54,6 +56,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SlurmdParameters=config_overrides
 MailProg=/bin/true
+FirstJobId={first_job}
 
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
@@ -89,6 +92,7 @@ def slurm_conf(folder: Path, host: str, ports: tuple[int, ...]) -> str:
         folder=folder,
         host=host,
         controller_port=controller,
+        first_job=1000 * controller,
         message_timeout=MESSAGE_TIMEOUT,
         slurmd_timeout=SLURMD_TIMEOUT,
         nodes="\n".join(_node(node, host, port) for node, port in zip(NODES, rest, strict=True)),

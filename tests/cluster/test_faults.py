@@ -25,21 +25,22 @@ from tests.cluster.campaign import (
     dice_of,
     end,
     fold,
+    placed,
     wait_for_done,
     wait_for_start,
 )
 from tests.cluster.cluster import Cluster, node_of
 from tests.project import wait_for
 
-TASKS = 40
-"""Of half a second, eight at a time: three seconds of work in two blocks."""
+TASKS = 24
+"""Of four tenths of a second, four at a time on each node."""
 
 
 @pytest.fixture
 def project(tmp_path: Path, cluster: Cluster) -> Iterator[OnCluster]:
     """The sum of many short tasks, on two blocks of one node."""
     project = OnCluster(tmp_path, cluster)
-    yield project.site(pools={"small": {"blocks": 2}}).sum(TASKS)
+    yield project.site(pools={"small": {"blocks": 2}}).sum(TASKS, seconds=0.4)
     cluster.clear()
 
 
@@ -105,17 +106,16 @@ FAULTS: dict[str, Fault] = {
 LONG: dict[str, Fault] = {**FAULTS, "slurmd for long": slurmd_for_long, "scheduler asleep": scheduler_asleep}
 
 
-def disturb(project: OnCluster, fault: Fault, times: int, seed: int, tasks: int) -> None:
-    """Runs the sum again and again until there were so many faults, each at a random moment while tasks run."""
-    dice = dice_of(seed)
-    done = 0
-    while done < times:
+def disturb(project: OnCluster, faults: list[str], dice: random.Random, tasks: int) -> None:
+    """Runs the sum, again and again until each fault had its turn, at a random moment while tasks run."""
+    left = list(faults)
+    while left:
         process = project.begin()
-        while done < times and wait_until_at_work(project, process):
+        while left and wait_until_at_work(project, process):
             time.sleep(dice.uniform(0, 1))  # the moment is drawn, not waited for
             if project.blocks():
-                fault(project, dice)
-                done += 1
+                print(left[0])
+                LONG[left.pop(0)](project, dice)
         end(project, process, tasks)
 
 
@@ -130,9 +130,12 @@ def wait_until_at_work(project: OnCluster, process: subprocess.Popen[str]) -> bo
     return process.poll() is None
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_run_survives_what_is_killed_under_it(project: OnCluster, fault: str) -> None:
-    disturb(project, FAULTS[fault], 2 if fault == "scancel" else 1, seed=3, tasks=TASKS)
+def test_a_run_survives_whatever_is_killed_under_it(project: OnCluster) -> None:
+    """Blocks, nodes, daemons, workers, in an order that is drawn."""
+    dice = dice_of(5)
+    faults = [*FAULTS, "scancel"]
+    dice.shuffle(faults)
+    disturb(project.sum(80, seconds=0.4), faults, dice, 80)
 
 
 @pytest.mark.campaign
@@ -140,18 +143,14 @@ def test_a_run_survives_what_is_killed_under_it(project: OnCluster, fault: str) 
 @pytest.mark.parametrize("fault", LONG)
 def test_a_run_survives_it_ten_times(project: OnCluster, fault: str, seed: int) -> None:
     times = {"scheduler asleep": 1, "slurmd for long": 2, "scheduler": 3}.get(fault, 10)
-    disturb(project.sum(200), LONG[fault], times, seed, tasks=200)
+    disturb(project.sum(200), [fault] * times, dice_of(seed), 200)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(5))
 def test_a_run_survives_all_of_it_together(project: OnCluster, seed: int) -> None:
-    faults = list(FAULTS.values())
-
-    def any_of_them(project: OnCluster, dice: random.Random) -> None:
-        dice.choice(faults)(project, dice)
-
-    disturb(project.sum(200), any_of_them, 10, seed, tasks=200)
+    dice = dice_of(seed)
+    disturb(project.sum(200), dice.choices(list(FAULTS), k=10), dice, 200)
 
 
 def test_a_killed_block_is_noticed_soon(project: OnCluster) -> None:
@@ -159,11 +158,12 @@ def test_a_killed_block_is_noticed_soon(project: OnCluster) -> None:
     project.site(pools={"small": {"blocks": 1}}, poll="2s", silence="8s").sum(12, seconds=1)
     process = project.begin()
     wait_for_start(project)
+    (block,) = project.blocks()
     killed = time.time()
-    project.cluster.scancel(project.blocks()[0].id)
-    (lost,) = {block["block"] for block in fold(project.newest()).blocks.values()}
-    later = [r for r in end(project, process, 12).records("worker") if r["block"] != lost]
-    assert min(record["time"] for record in later) - killed < 15
+    project.cluster.scancel(block.id)
+    run = end(project, process, 12)
+    again = [start["time"] for start in placed(run, "work") if start["worker"]["block"] == "1-1"]
+    assert min(again) - killed < 15
 
 
 # --- the controller is killed -----------------------------------------------------------------------
@@ -185,7 +185,7 @@ def cancel_controller(project: OnCluster) -> None:
 CONTROLLERS = {"login": kill_controller, "job": cancel_controller, "inside": cancel_controller}
 
 
-@pytest.mark.parametrize("home", CONTROLLERS)
+@pytest.mark.parametrize("home", ["login", "job"])
 def test_resume_goes_on_after_its_controller_was_killed(project: OnCluster, home: str) -> None:
     lose_controllers(project, home, times=1, seed=1, tasks=TASKS)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import textwrap
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from diel.controller.home import (
     submit,
     submit_new,
 )
-from diel.controller.start import create, prepare
+from diel.controller.start import create, prepare, read_kept_site
 from diel.errors import UsageError
 from diel.lease import take
 from diel.paths import RunPaths
@@ -60,6 +62,8 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> Pretend:
     found = Pretend()
     for module in ("diel.controller.home", "diel.controller.leftovers", "diel.cli.resume"):
         monkeypatch.setattr(f"{module}.scheduler_named", lambda name: found)
+    for name in ("diel.controller.start.missing_commands", "diel.controller.leftovers.lacking"):
+        monkeypatch.setattr(name, lambda name: ())
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: None)
     return found
 
@@ -92,9 +96,34 @@ def test_a_controller_lives_where_the_site_says_unless_told_otherwise(plan: Plan
     assert choose_home(plan.site) == "job"
     assert choose_home(plan.site, "inside") == "inside"
     local = plan.site.model_copy(update={"scheduler": "local"})
-    assert choose_home(local) == choose_home(local, "login") == "login"
     with pytest.raises(UsageError, match="site 'cluster' has no scheduler"):
         choose_home(local, "job")
+
+
+def test_a_home_that_a_site_without_a_scheduler_cannot_give_is_not_passed_over(plan: Plan) -> None:
+    local = plan.site.model_copy(update={"scheduler": "local"})
+    with pytest.raises(UsageError, match="says `controller: {home: job}` and has no scheduler"):
+        choose_home(local)
+    plain = local.model_copy(update={"controller": plan.site.controller.model_copy(update={"home": "login"})})
+    assert choose_home(plain) == choose_home(local, "login") == "login"
+
+
+@pytest.mark.parametrize(
+    ("own", "pool", "short"),
+    [("4m", "1h", "`controller: {walltime: …}` of site 'cluster' gives it 4m"), ("24h", "4m", "pool 'cpu'")],
+)
+def test_a_job_in_which_a_controller_would_only_hand_over_is_refused(
+    workspace: Path, scheduler: Pretend, capsys: pytest.CaptureFixture[str], own: str, pool: str, short: str
+) -> None:
+    site = SITE.replace("walltime: 24h", f"walltime: {own}").replace(
+        "walltime: 1h, max_walltime: 2h", f"walltime: {pool}"
+    )
+    flow = FLOW.replace("90m", "1m")
+    made(workspace, site=site, flow=flow)
+    said = call(capsys, "submit", "flow.yaml", "--site", "cluster")
+    assert (said.code, short in said.err) == (2, True), said.err
+    assert not (workspace / "runs").exists()
+    assert call(capsys, "submit", "flow.yaml", "--site", "cluster", "--home", "inside").code == 0
 
 
 def test_a_controllers_job_asks_for_little_and_for_what_its_queue_wants(plan: Plan, run: RunPaths) -> None:
@@ -180,7 +209,20 @@ def test_a_refused_job_leaves_no_run(
 ) -> None:
     scheduler.refuses = True
     said = call(capsys, "submit", "flow.yaml", "--site", "cluster")
-    assert (said.code, "no such account" in said.err) == (1, True)
+    assert (said.code, "no such account" in said.err) == (2, True)
+    assert "asks for pool 'cpu' (`queue: short`) of site 'cluster'" in said.err
+    assert not (workspace / "runs").exists()
+
+
+def test_a_refused_job_is_told_by_the_queue_that_the_site_gives_the_controller(
+    plan: Plan, workspace: Path, scheduler: Pretend
+) -> None:
+    own = plan.site.controller.model_copy(update={"queue": "servce"})
+    plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
+    scheduler.refuses = True
+    (workspace / "runs").mkdir()
+    with pytest.raises(SchedulerRefused, match="`controller: {queue: servce}` of site 'cluster'"):
+        submit_new(plan, workspace / "runs")
     assert os.listdir(workspace / "runs") == []
 
 
@@ -197,14 +239,97 @@ def test_a_job_that_was_queued_although_no_answer_came_is_not_queued_twice(
     assert len(scheduler.jobs) == 1
 
 
-def test_a_scheduler_that_stays_busy_leaves_nothing_submitted(
-    plan: Plan, run: RunPaths, scheduler: Pretend, monkeypatch: pytest.MonkeyPatch
+def test_a_run_stays_whose_job_a_busy_scheduler_may_have_queued(
+    plan: Plan, scheduler: Pretend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Its job may come after all: then its run must be there, and known to be awaited."""
     monkeypatch.setattr("diel.controller.home.PATIENCE", 0.0)
     scheduler.busy = 1000
-    with pytest.raises(SchedulerBusy):
-        submit(run, plan, "job")
-    assert newest_submission(run) is None
+    scheduler.silent_queueing = True
+    said = call(capsys, "submit", "flow.yaml", "--site", "cluster", "--runs", "there/../runs")
+    assert (said.code, "flow-1 is asked for, and its job may still be queued" in said.err) == (1, True)
+    assert "`diel cancel flow-1` takes it back" in said.err
+    assert "flow-1 pending" in call(capsys, "status").out
+    told = call(capsys, "clean", "flow-1", "--yes")
+    assert (told.code, "`diel cancel flow-1` stops it" in told.err) == (2, True)
+    scheduler.busy = 0
+    assert call(capsys, "cancel", "flow-1").code == 0
+    assert scheduler.cancelled == ["100"]
+
+
+def test_the_commands_that_submit_names_can_be_copied_as_whole_lines(
+    plan: Plan, workspace: Path, scheduler: Pretend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (workspace / "a").mkdir()
+    said = call(capsys, "submit", "flow.yaml", "--site", "cluster", "--runs", "a/../else where")
+    lines = [line for line in said.out.splitlines() if line.startswith("    ")]
+    assert len(lines) == 3
+    for line in lines:
+        words = shlex.split(line, comments=True)
+        assert words[0] == "diel"
+        assert words[-2:] == ["--runs", str(workspace.resolve() / "else where")]
+
+
+def test_waiting_for_a_scheduler_is_told(
+    plan: Plan, scheduler: Pretend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = threading.Event()
+    said = []
+
+    def echo(words: str, **_: object) -> None:
+        said.append(words)
+        told.set()
+
+    monkeypatch.setattr("diel.cli.submit.SOON", 0.01)
+    monkeypatch.setattr("diel.cli.submit.click.echo", echo)
+    monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: told.wait(10))
+    scheduler.busy = 2
+    assert call(capsys, "submit", "flow.yaml", "--site", "cluster").code == 0
+    assert "the scheduler has not taken the controller's job yet" in said[0]
+
+
+@pytest.mark.parametrize("name", ['quo"te', "back\\slash", "line\nbreak"])
+def test_a_directory_that_no_job_script_can_name_is_refused_before_anything_is_made(
+    plan: Plan, workspace: Path, scheduler: Pretend, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    from diel.scheduler.slurm import Slurm
+
+    scheduler.script = Slurm().script  # type: ignore[method-assign]
+    for command in (["submit"], ["run"]):
+        said = call(capsys, *command, "flow.yaml", "--site", "cluster", "--runs", name)
+        assert (said.code, "without line breaks, quotes and backslashes" in said.err) == (2, True)
+        assert not (workspace / name).exists()
+
+
+def test_a_machine_without_the_schedulers_commands_is_told_at_once(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(workspace)
+    monkeypatch.setenv("PATH", str(workspace / "bin"))
+    for command in (["submit"], ["run"]):
+        said = call(capsys, *command, "flow.yaml", "--site", "cluster")
+        assert (said.code, "site 'cluster' needs sbatch, squeue and scancel" in said.err) == (2, True), (
+            said.err
+        )
+        assert "submit on a login node" in said.err
+        assert not (workspace / "runs").exists()
+    assert call(capsys, "plan", "flow.yaml", "--site", "cluster").code == 0
+    assert call(capsys, "validate", "flow.yaml", "--site", "cluster").code == 0
+
+
+def test_cancelling_where_the_schedulers_commands_are_not_does_not_wait_for_them(
+    plan: Plan,
+    run: RunPaths,
+    scheduler: Pretend,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submit(run, plan, "job")
+    scheduler.busy = 1000
+    monkeypatch.setattr("diel.controller.leftovers.lacking", lambda name: ("squeue",))
+    said = call(capsys, "cancel")
+    assert (said.code, "jobs 100 may still be there" in said.err) == (1, True)
+    assert "no squeue here" in said.err
 
 
 def test_a_run_that_is_driven_is_not_submitted_again(plan: Plan, run: RunPaths) -> None:
@@ -273,6 +398,57 @@ def test_cancelling_ends_every_job_of_a_run_whose_controller_is_gone(
     assert said.code == 0, said.err
     assert scheduler.cancelled == [noted, unnoted]
     assert {scheduler.states[job] for job in (reused, others)} == {JobState.PENDING}
+    blocks = {block["block"]: block["state"] for block in read_status(run).blocks}
+    assert blocks == {"1-0": "cancelled", "1-1": "gone"}  # none is left as if it waited
+
+
+def test_a_block_whose_job_may_still_be_there_is_not_told_to_have_ended(
+    plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diel.controller.leftovers.PATIENCE", 0.0)
+    job = scheduler.add(f"{job_prefix(run)}-1-0")
+    _, segment = take(run)
+    segment.append(block("1-0", job, "running"))
+    segment.append({"event": "handover", "time": 2.0})
+    scheduler.deaf = True
+    assert call(capsys, "cancel").code == 1
+    assert [block["state"] for block in read_status(run).blocks] == ["running"]
+
+
+# --- another site ---------------------------------------------------------------------------------
+
+
+def test_resuming_reads_a_corrected_site_file_where_it_is_named(
+    plan: Plan, run: RunPaths, workspace: Path, scheduler: Pretend, capsys: Capture
+) -> None:
+    _, segment = take(run)
+    segment.append({"event": "trouble", "message": "a block was refused: no such queue", "time": 1.0})
+    segment.append({"event": "handover", "time": 2.0})
+    told = "correct the site file, then `diel resume flow-1 --site cluster` reads it anew"
+    assert told in call(capsys, "status").out
+    right = textwrap.dedent(SITE).replace("queue: short", "queue: right")
+    (workspace / "schedulers/cluster.yaml").write_text(right)
+    said = call(capsys, "resume", "--site", "cluster", "--home", "job")
+    assert said.code == 0, said.err
+    assert "#queue right" in (run.controllers / "c1.sh").read_text()
+    assert read_kept_site(run).pools["cpu"].queue == "right"
+
+
+def test_a_site_that_does_not_do_changes_nothing_of_a_run(
+    plan: Plan, run: RunPaths, workspace: Path, scheduler: Pretend, capsys: Capture
+) -> None:
+    before = run.site.read_bytes()
+    small = textwrap.dedent(SITE).replace("nodes: 4, block_nodes: 2", "nodes: 1")
+    (workspace / "schedulers/small.yaml").write_text(small.replace("name: cluster", "name: small"))
+    assert call(capsys, "resume", "--site", "small", "--home", "job").code == 2  # a stage needs 4 nodes
+    assert call(capsys, "resume", "--site", "nowhere", "--home", "job").code == 2
+    _, segment = take(run)
+    segment.append(block("1-0", "62", "running"))
+    segment.append({"event": "handover", "time": 2.0})
+    said = call(capsys, "resume", "--site", "local", "--here")
+    assert (said.code, "may still have job 62 in pool 'cpu'" in said.err) == (2, True), said.err
+    assert run.site.read_bytes() == before
+    assert scheduler.jobs == {}
 
 
 def block(name: str, job: str, state: str) -> dict[str, object]:

@@ -18,6 +18,7 @@ from diel.explain import (
 )
 from diel.results import Recorded
 from diel.site import Site
+from diel.submission import make_submission, queued
 from tests.blocks import Node, block
 from tests.handmade import Handmade
 
@@ -116,9 +117,25 @@ def test_a_block_that_can_never_run_leads_to_its_own_explanation(tmp_path: Path,
     block(run, "1-0", "pending", shape=SIM, reason="Priority")
     block(run, "1-1", "pending", shape=SIM, reason=reason)
     document = explain_task(Recorded(run.paths), "sim", 0)
-    assert f"1-1 (job 101) is pending: {reason}, and 1 more" in document["why"][0]
-    assert document["next"] == "`diel explain w-1 --block 1-1`"
-    assert "ask for less in `resources`" in explain_block(Recorded(run.paths), "1-1")["next"]
+    told = reason.removeprefix("Can Never Run: ")
+    assert f"1-1 (job 101) can never run: {told}, and 1 more" in document["why"][0]
+    assert "ask for less in `resources`, or correct pool 'cpu' of site" in document["next"]
+    assert document["next"].endswith("`diel explain w-1 --block 1-1` tells more")
+    alone = explain_block(Recorded(run.paths), "1-1")
+    assert alone["why"] == f"it can never run: {told}"
+    assert "ask for less in `resources`" in alone["next"]
+    lines = text_of_run(run).splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("sim: "))
+    assert "can never run" in lines[place]
+    assert lines[place + 1] == f"    next: {document['next']}"
+
+
+def test_a_run_whose_controller_is_queued_waits_for_its_job(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, FLOW)
+    queued(run.paths, make_submission(run.paths, "job"), "84")
+    said = text_of_run(run).splitlines()[0]
+    assert said == "w-1 pending: waits for its controller, job 84"
+    assert why(run, "sim", 0) == "the run waits for its controller, job 84"
 
 
 def test_a_silent_scheduler_and_trouble_are_told_with_it(tmp_path: Path) -> None:

@@ -240,3 +240,52 @@ def test_a_broken_site_is_refused_with_the_message_it_expects(path: Path) -> Non
         else:
             assert line in told
     assert len(PLACE.findall(told)) == places, f"more or fewer problems than expected:\n{told}"
+
+
+# --- words that reach job scripts ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("account", ["a b", "a\n#SBATCH --wrap", "$(id)", "a;b", "-x", "a'b", "`id`"])
+def test_an_account_of_the_environment_is_one_word(
+    sites: Path, monkeypatch: pytest.MonkeyPatch, account: str
+) -> None:
+    monkeypatch.setenv("DIEL_ACCOUNT", account)
+    with pytest.raises(UsageError, match="DIEL_ACCOUNT: expected one word"):
+        find_site("slurm", Path())
+
+
+@pytest.mark.parametrize("account", ["m1234_g", "NAISS2024-1-2", "p.q@head:/x+y", "a,b", "100%"])
+def test_accounts_as_sites_have_them_are_taken(
+    sites: Path, monkeypatch: pytest.MonkeyPatch, account: str
+) -> None:
+    monkeypatch.setenv("DIEL_ACCOUNT", account)
+    assert find_site("slurm", Path()).account == account
+
+
+def test_what_a_shell_or_a_program_reads_in_braces_stays(sites: Path) -> None:
+    (sites / "mine.yaml").write_text(
+        "extends: slurm\n"
+        "launcher: [sh, -c, 'awk \"{print $1}\" ${HOSTS}; x() { y; }', '{ranks}']\n"
+        "setup: ['x() { y; }; export A=${B}']\n"
+    )
+    assert find_site("mine", Path()).launcher[2].endswith("x() { y; }")
+
+
+# --- hints -----------------------------------------------------------------------------------------
+
+
+def test_a_site_is_not_suggested_to_itself(sites: Path) -> None:
+    (sites / "nothere.yaml").write_text("extends: nowhere\n")
+    with pytest.raises(SpecError) as error:
+        find_site("nothere", Path())
+    assert "sites: aurora, " in str(error.value)
+    assert "nothere," not in str(error.value)
+
+
+def test_a_directory_and_an_empty_file_are_told_as_sites(sites: Path) -> None:
+    (sites / "folder.yaml").mkdir()
+    (sites / "empty.yaml").write_text("# nothing\n")
+    with pytest.raises(SpecError, match="name the site file in it"):
+        find_site("folder", Path())
+    with pytest.raises(SpecError, match="the file is empty\n    write `extends: slurm`"):
+        find_site("empty", Path())

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from diel.site import Pool, cores_of
 from diel.values import MAX_DURATION, format_duration, format_size, parse_size
 
+_ELSEWHERE = re.compile(r"(--partition|--qos|-p|-q)\b")
+"""Options that send jobs elsewhere than `queue` says, or under other limits."""
 _GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
 
 
@@ -85,6 +87,13 @@ def parse_qstat(text: str) -> list[Queue]:
     return [Queue(line.split()[0]) for line in rows[-1].splitlines() if line.strip()] if len(rows) > 1 else []
 
 
+def parse_server(text: str, queues: list[Queue]) -> list[Queue]:
+    """Of `qstat -B -f`: the queues, with the one known to which jobs go that name none."""
+    told = re.search(r"^\s*default_queue\s*=\s*(\S+)", text, re.MULTILINE)
+    default = told[1] if told else None
+    return [replace(queue, default=queue.name == default) for queue in queues]
+
+
 def parse_pbsnodes_json(text: str) -> list[NodeKind]:
     """Of `pbsnodes -a -F json`, as PBS Pro and OpenPBS answer."""
     try:
@@ -133,11 +142,11 @@ def _size(text: str) -> int:
 
 def differences(name: str, pool: Pool, kinds: list[NodeKind], queues: list[Queue]) -> Iterator[str]:
     """What a pool claims and no node of its queue has, as advice."""
-    queue = _queue_of(pool, queues)
-    own = [kind for kind in kinds if kind.queue in ("", queue.name)] if queue is not None else kinds
+    own = [kind for kind in kinds if kind.queue in ("", pool.queue)] if pool.queue else kinds
     if own:
         nearest = max(own, key=lambda kind: _likeness(pool, kind))
         yield from (f"{name}: {told}" for told in _differences(pool, nearest))
+    queue = _queue_of(pool, queues)
     if queue is not None and queue.limit is not None and pool.longest > min(queue.limit, MAX_DURATION):
         longest, limit = format_duration(pool.longest), format_duration(queue.limit)
         which = "queue" if pool.queue else "the default queue"
@@ -146,6 +155,8 @@ def differences(name: str, pool: Pool, kinds: list[NodeKind], queues: list[Queue
 
 def _queue_of(pool: Pool, queues: list[Queue]) -> Queue | None:
     """The queue that a pool names, or the scheduler's default one; None where that is not known."""
+    if any(_ELSEWHERE.match(option) for option in pool.options):
+        return None
     if pool.queue is None:
         return next((queue for queue in queues if queue.default), None)
     return next((queue for queue in queues if queue.name == pool.queue), None)

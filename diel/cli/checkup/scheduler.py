@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from diel.cli.checkup.finding import Finding
 from diel.cli.checkup.nodes import (
@@ -12,6 +13,7 @@ from diel.cli.checkup.nodes import (
     parse_pbsnodes,
     parse_pbsnodes_json,
     parse_qstat,
+    parse_server,
     parse_sinfo,
 )
 from diel.errors import did_you_mean
@@ -97,6 +99,8 @@ def _queues_and_nodes(site: Site) -> tuple[list[Queue], list[NodeKind]]:
     if site.scheduler == "slurm":
         return parse_sinfo(_answer(["sinfo", "--noheader", "--format=%P|%D|%z|%m|%G|%l"]))
     queues = parse_qstat(_answer([_program(site, "qstat"), "-Q", "-f"]))
+    with suppress(SchedulerBusy):  # some have no such question: then none is known to be the default
+        queues = parse_server(_answer([_program(site, "qstat"), "-B", "-f"]), queues)
     try:
         if site.scheduler == "pbs":
             return queues, parse_pbsnodes_json(_answer([_program(site, "pbsnodes"), "-a", "-F", "json"]))
@@ -142,7 +146,12 @@ def check_nodes(site: Site, queues: Sequence[Queue], kinds: Sequence[NodeKind]) 
         difference
         for name, pool in site.pools.items()
         if pool.queue is None or pool.queue in known
-        for difference in differences(name, pool, list(kinds), list(queues))
+        for difference in differences(
+            name,
+            pool.model_copy(update={"options": (*site.options, *pool.options)}),
+            list(kinds),
+            list(queues),
+        )
     ]
     if told:
         fix = "correct the pools in the site file, where that is not on purpose"

@@ -14,6 +14,7 @@ from diel.cli.checkup.nodes import (
     parse_pbsnodes,
     parse_pbsnodes_json,
     parse_qstat,
+    parse_server,
     parse_sinfo,
 )
 from diel.site import Pool
@@ -29,7 +30,7 @@ free|4+|1:4:1|8000+|gpu:v100:2,gpu:a100:1,lustre:1|infinite
 def test_partitions_and_their_nodes_are_read_from_sinfo() -> None:
     queues, kinds = parse_sinfo(SINFO)
     assert queues == [
-        Queue("regular", 2 * 86400.0), Queue("gpu", 86400.0), Queue("debug", 1800.0), Queue("free"),
+        Queue("regular", 2 * 86400.0, default=True), Queue("gpu", 86400.0), Queue("debug", 1800.0), Queue("free"),
     ]  # fmt: skip
     assert kinds[0] == NodeKind("regular", 3072, 128, 256, 512000 * 2**20, 0)
     assert kinds[1] == NodeKind("gpu", 1536, 64, 128, 245000 * 2**20, 4)
@@ -102,3 +103,18 @@ def test_a_pool_without_a_queue_is_held_against_the_nearest_nodes() -> None:
     assert told(cores=64, gpus=4) == []
     assert told(cores=128) == []
     assert told(cores=4) == ["p: cores: 4, a node has 128 (256 hardware threads)"]
+
+
+def test_a_pool_without_a_queue_is_held_against_the_walltime_of_the_default_one() -> None:
+    assert told(cores=128, max_walltime="49h") == [
+        "p: blocks of up to 2d01h, but the default queue 'regular' allows 2d00h"
+    ]
+    assert told(cores=128, max_walltime="48h") == []
+    assert told(cores=128, max_walltime="49h", options=["--qos=long"]) == []
+
+
+def test_the_default_queue_of_pbs_is_the_servers() -> None:
+    queues = [Queue("workq", 60.0), Queue("long")]
+    text = "Server: head\n    server_state = Active\n    default_queue = workq\n"
+    assert parse_server(text, queues) == [Queue("workq", 60.0, default=True), Queue("long")]
+    assert parse_server("head 0 0", queues) == queues
