@@ -56,7 +56,7 @@ class Local:
         return self._plan.capacity
 
     def bundles(self, shape: Shape) -> bool:
-        return shape.cores == 1
+        return shape.cores == 1 and not shape.nodes
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         if not self._out:
