@@ -76,8 +76,9 @@ def submit(
     `home` says where that lives (login, job or inside); as the site has it otherwise. `.state` tells how
     the run stands, whoever asks, now or tomorrow.
 
-    Raises SpecError and UsageError for what is wrong before anything is made, SchedulerRefused and
-    SchedulerBusy where the scheduler does not take its job.
+    Raises SpecError and UsageError for what is wrong before anything is made, SchedulerRefused where the
+    scheduler does not take its job; SchedulerBusy where it has not answered: then the run is there, and
+    waits for its job, which may be queued all the same.
     """
     settings = _settings(set)
     files = _files(params)

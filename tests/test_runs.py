@@ -176,6 +176,7 @@ def test_a_run_has_one_path_however_its_directory_is_called(tmp_path: Path) -> N
     (tmp_path / "else").mkdir()
     (tmp_path / "link").symlink_to(tmp_path)
     made = create_run(tmp_path / "else/../runs", "w")
+    made.run_file.write_text("{}")
     assert made.root == (tmp_path / "runs/w-1").resolve()
     for runs in (tmp_path / "link/runs", tmp_path / "else/../runs", tmp_path / "runs"):
         assert find_run(runs, "w-1") == find_run(tmp_path, str(runs / "w-1")) == made

@@ -249,7 +249,7 @@ def test_what_can_never_run_says_why_and_what_is_refused_ends_the_run(project: O
 
 def refuse(project: OnCluster, *words: str) -> str:
     """`diel submit` that is refused at once; what it says."""
-    return project.diel("submit", "flow.yaml", "--site", "mine", *words, code=1)
+    return project.diel("submit", "flow.yaml", "--site", "mine", *words, code=2)
 
 
 MELT_VALUES = ("report.mean_absolute_error", "report_isobar.mean_absolute_error")
