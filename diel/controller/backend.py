@@ -43,7 +43,7 @@ class Backend(Protocol):
         """Whether one more bundle of tasks with so many cores each may be handed out."""
 
     def width(self, shape: Shape) -> int:
-        """Tasks of a shape that may run side by side: a bundle is at most a fair share of what waits."""
+        """Tasks of a shape that can run side by side now: a bundle is at most a fair share of what waits."""
 
     def bundles(self, shape: Shape) -> bool:
         """Whether tasks of a shape go several at a time."""

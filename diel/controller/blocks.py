@@ -101,8 +101,7 @@ class Blocks:
         return not shape.nodes
 
     def width(self, shape: Shape) -> int:
-        pool = self._pool(shape)
-        return shape.slots(pool) * pool.blocks
+        return sum(block.slots for block in self._usable(shape)) or shape.slots(self._pool(shape))
 
     def has_room(self, shape: Shape, cores: int) -> bool:
         """Twice what running workers can take, and once what those of waiting blocks will.

@@ -21,6 +21,8 @@ from diel.worker.bundle import Bundle, Job, Request
 
 BUNDLE_SECONDS = 0.25
 """Run time that a bundle of short tasks aims at."""
+LEAST_SECONDS = 0.1
+"""Run time below which no bundle of short tasks is made smaller so that all workers get a share."""
 MAX_BUNDLE = 2000
 FIRST_BUNDLE = 8
 """Tasks in a stage's first bundles, before their run time is known."""
@@ -82,7 +84,8 @@ class Dispatcher:
         fair = max(1, (stage.size - stage.ended) // (2 * self._backend.width(shape)))
         if stage.mean_seconds is None:
             return min(FIRST_BUNDLE, fair)
-        return max(1, min(int(BUNDLE_SECONDS / (stage.mean_seconds + OVERHEAD)), fair, MAX_BUNDLE))
+        each = stage.mean_seconds + OVERHEAD
+        return max(1, min(int(BUNDLE_SECONDS / each), max(fair, int(LEAST_SECONDS / each)), MAX_BUNDLE))
 
     def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[tuple[int, Resolved]]) -> None:
         """Hands out a bundle, written down first: an attempt's number is never given twice."""

@@ -21,7 +21,7 @@ from types import FrameType
 import psutil
 
 from diel.executors.orphans import Orphans
-from diel.worker.reaper import kill_marked, marked
+from diel.worker.reaper import kill_marked, marked, wait_ended
 
 PATIENCE = 1.0
 """Seconds that the pool gets to end by itself: schedulers kill within two to thirty."""
@@ -70,7 +70,7 @@ def _clear(mark: str) -> None:
                 trackers.append(process)
             else:
                 process.kill()
-    psutil.wait_procs(trackers, PATIENCE)
+    wait_ended(trackers, PATIENCE)
     kill_marked("DIEL_NODE", mark)
 
 

@@ -72,10 +72,10 @@ def end_marked(variable: str, value: str, grace: float = GRACE) -> int:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
-    for process in _wait(processes, grace):
+    for process in wait_ended(processes, grace):
         with contextlib.suppress(psutil.Error):
             process.kill()
-    _wait(processes, grace)
+    wait_ended(processes, grace)
     return len(processes)
 
 
@@ -87,12 +87,12 @@ def kill_marked(variable: str, value: str, without: str | None = None) -> int:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        _wait(processes, GRACE)
+        wait_ended(processes, GRACE)
         killed += len(processes)
     return killed
 
 
-def _wait(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+def wait_ended(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
     """Waits for processes to end; returns those that did not. A zombie has ended."""
     end = time.monotonic() + seconds
     while (left := [one for one in processes if _lives(one)]) and time.monotonic() < end:
