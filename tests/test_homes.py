@@ -133,6 +133,7 @@ def gated(project: OnCluster, *words: str) -> RunPaths:
     return paths
 
 
+@pytest.mark.campaign  # tests/cluster/test_runs.py compares results from each home
 @pytest.mark.parametrize("home", ["login", "job", "inside"])
 def test_a_run_is_driven_to_its_end_from_wherever_its_controller_lives(project: OnCluster, home: str) -> None:
     project.workflow(FLOW).module("total", TOTAL)
@@ -187,7 +188,7 @@ def test_while_its_job_waits_a_run_is_pending_and_can_be_taken_back(project: OnC
     assert project.state() == "cancelled"
 
 
-@pytest.mark.parametrize("home", ["job", "inside"])
+@pytest.mark.parametrize("home", [pytest.param("job", marks=pytest.mark.campaign), "inside"])
 def test_a_killed_controller_is_replaced_in_its_home_by_resume(project: OnCluster, home: str) -> None:
     paths = gated(project, "--home", home)
     project.kill_controller()
@@ -200,7 +201,9 @@ def test_a_killed_controller_is_replaced_in_its_home_by_resume(project: OnCluste
     project.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("home", ["login", "job", "inside"])
+@pytest.mark.parametrize(
+    "home", ["job", *(pytest.param(home, marks=pytest.mark.campaign) for home in ("login", "inside"))]
+)
 def test_cancelling_leaves_no_job_and_no_process_though_the_controller_was_killed(
     project: OnCluster, home: str
 ) -> None:
