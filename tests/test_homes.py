@@ -188,7 +188,8 @@ def test_while_its_job_waits_a_run_is_pending_and_can_be_taken_back(project: OnC
     assert project.state() == "cancelled"
 
 
-@pytest.mark.parametrize("home", [pytest.param("job", marks=pytest.mark.campaign), "inside"])
+@pytest.mark.campaign  # tests/cluster/test_faults.py has it for `job`
+@pytest.mark.parametrize("home", ["job", "inside"])
 def test_a_killed_controller_is_replaced_in_its_home_by_resume(project: OnCluster, home: str) -> None:
     paths = gated(project, "--home", home)
     project.kill_controller()
@@ -201,9 +202,8 @@ def test_a_killed_controller_is_replaced_in_its_home_by_resume(project: OnCluste
     project.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize(
-    "home", ["job", *(pytest.param(home, marks=pytest.mark.campaign) for home in ("login", "inside"))]
-)
+@pytest.mark.campaign  # tests/cluster/test_faults.py cancels in each home
+@pytest.mark.parametrize("home", ["login", "job", "inside"])
 def test_cancelling_leaves_no_job_and_no_process_though_the_controller_was_killed(
     project: OnCluster, home: str
 ) -> None:

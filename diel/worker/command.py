@@ -18,6 +18,7 @@ from diel.states import FailureClass
 from diel.worker.block import with_hosts
 from diel.worker.bundle import Failure, Job, Request
 from diel.worker.reaper import signal_group
+from diel.worker.space import is_full
 from diel.worker.watchdog import Watchdog, Watched
 
 DYING = 1.0
@@ -106,7 +107,11 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched
     if watched.verdict is not None:
         raise watched.verdict
     code = os.waitstatus_to_exitcode(status)
-    if code not in (0, os.EX_TEMPFAIL) and "DIEL_BLOCK" in os.environ:
+    failed = code not in (0, os.EX_TEMPFAIL)
+    if failed and code > 0 and is_full("."):  # asked at once: there may be room again in a moment
+        message = f"no space left on the file system of the run (exit code {code}{_meaning(code)})"
+        raise Failure(FailureClass.NODE, message, code)
+    if failed and "DIEL_BLOCK" in os.environ:
         time.sleep(DYING)
     if code > 0:
         raise Failure(FailureClass.APP, f"exit code {code}{_meaning(code)}", code)

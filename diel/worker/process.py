@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from diel.context import Context
-from diel.errors import JournalError
+from diel.errors import DielError, JournalError
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
 from diel.states import FailureClass
@@ -29,6 +29,7 @@ from diel.worker.command import run_command
 from diel.worker.function import call_function, call_on_ranks
 from diel.worker.limits import Limits, limits_of
 from diel.worker.oom import OomKills
+from diel.worker.space import is_full
 from diel.worker.watchdog import Watchdog, Watched, watched_of
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
@@ -36,8 +37,6 @@ WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
 
 Unlike mpiexec, srun would leave the other ranks waiting for it.
 """
-LEAST_SPACE = 64 * 1024
-"""Bytes; a file system with less counts as full."""
 LAST = 1.0
 """Seconds for which a worker waits that has no time left for what it was given: others may have."""
 
@@ -294,7 +293,7 @@ class Worker:
         """The class and message of a failure: what a program died of may not show in its exit code."""
         if failure.kind != FailureClass.APP or failure.exit_code == 0:
             return failure.kind, failure.message
-        if _is_full(self._root):
+        if is_full(self._root):
             return FailureClass.NODE, f"no space left on the file system of the run ({failure.message})"
         why = self._kills.evidence(failure.exit_code, tail, launched=bool(job.launcher))
         self._kills.mark()
@@ -328,15 +327,6 @@ def _continued(job: Job, failure: Failure) -> Failure:
     return Failure(FailureClass.APP, message, failure.exit_code)
 
 
-def _is_full(folder: str) -> bool:
-    """Whether the file system there has no room: then a program that could not write is not to blame."""
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return False
-    return found.f_bavail * found.f_frsize < LEAST_SPACE
-
-
 def search_path() -> str:
     """PATH for tasks, with the programs of this virtual environment even where it is not activated."""
     path = os.environ.get("PATH", os.defpath)
@@ -363,7 +353,7 @@ def run_bundle(packed: bytes) -> bytes:
             _worker = Worker(bundle.run_dir, bundle.epoch)
     try:
         return pickle.dumps(_worker.run(bundle))
-    except JournalError as error:
+    except (OSError, DielError) as error:
         # What became of its task cannot be written: only the end of this process still tells that it is lost.
         print(error, file=sys.stderr, flush=True)  # noqa: T201 - to the block's own output
         os._exit(os.EX_IOERR)

@@ -82,6 +82,7 @@ def test_a_job_in_main_preempts_one_in_spot(idle: Cluster) -> None:
     idle.wait_for(main, "RUNNING")
 
 
+@pytest.mark.campaign  # the faults of runs kill a slurmd as well
 def test_a_job_on_a_node_without_slurmd_fails_though_its_processes_live(idle: Cluster) -> None:
     id = idle.sbatch("srun sleep 60", "--nodelist=n2")
     idle.wait_for(id, "RUNNING")
