@@ -251,9 +251,6 @@ def refuse(project: OnCluster, *words: str) -> str:
     return project.diel("submit", "flow.yaml", "--site", "mine", *words, code=2)
 
 
-MELT_VALUES = ("report.mean_absolute_error", "report_isobar.mean_absolute_error")
-
-
 @pytest.mark.campaign
 def test_melt_surrogate_has_its_local_results_from_each_home(
     cluster: Cluster, tmp_path: Path, root: Path
@@ -265,11 +262,12 @@ def test_melt_surrogate_has_its_local_results_from_each_home(
     (local.folder / "melt-surrogate.yaml").write_text(text, encoding="utf-8")
     local.diel("run", "melt-surrogate.yaml", "--site", "local", "--quiet", seconds=600)
     expected = values(local.newest())
-    for home in ("login", "job", "inside"):
-        project = OnCluster(tmp_path / home, cluster)
+    for site, home in (("virtual", "login"), ("virtual_job", "job"), ("virtual_inside", "inside")):
+        project = OnCluster(tmp_path / home, cluster, site)
         project.name = "melt-surrogate"
         (project.folder / "melt-surrogate.yaml").write_text(text, encoding="utf-8")
-        run = project.submit("--home", home)
+        run = project.submit()
+        assert project.status()["controller"]["home"] == home
         project.wait_for_end(900)
         assert comparable(values(run)) == comparable(expected)
         project.assert_nothing_is_left()
