@@ -51,8 +51,10 @@ def output(cluster: Cluster, folder: Path, script: str, *words: str) -> str:
     """What a job prints."""
     path = folder / "output"
     id = cluster.sbatch(script, f"--output={path}", *words)
-    cluster.wait_for(id, "COMPLETED")
-    return path.read_text(encoding="utf-8")
+    cluster.wait_for(id, "COMPLETED", "FAILED")
+    said = path.read_text(encoding="utf-8")
+    assert cluster.state(id) == "COMPLETED", said
+    return said
 
 
 def test_a_program_runs_on_three_nodes(idle: Cluster) -> None:
