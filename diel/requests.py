@@ -1,4 +1,4 @@
-"""What users ask of a running run: files in its `requests` directory, one writer each.
+"""What users ask of a running run, and its controller of workers: files in its `requests` directory.
 
 The controller and the workers read them; nobody answers, for the journal shows what came of it.
 """
@@ -38,16 +38,34 @@ class Cancel:
 
 def ask_cancel(paths: RunPaths, targets: Sequence[str] = ()) -> None:
     """Asks for the run, or some of its tasks, to be stopped."""
-    name = f"cancel-{time.time_ns():x}-{os.getpid()}.json"
+    _ask(paths, "cancel", targets)
+
+
+def ask_stop(paths: RunPaths, targets: Sequence[str]) -> None:
+    """Tells workers to stop some tasks (`train/3`) that the controller has no more use for."""
+    _ask(paths, "stop", targets)
+
+
+def _ask(paths: RunPaths, kind: str, targets: Sequence[str]) -> None:
+    name = f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
     temporary = paths.requests / f".{name}"
     temporary.write_text(json.dumps({"targets": list(targets)}), encoding="utf-8")
     os.replace(temporary, paths.requests / name)
 
 
 def read_cancels(paths: RunPaths) -> list[Cancel]:
-    """The requests made of the present controller, oldest first."""
+    """What users asked of the present controller, oldest first."""
+    return _read(paths, "cancel-")
+
+
+def read_stops(paths: RunPaths) -> list[Cancel]:
+    """What workers are to stop: what users asked for, and what a controller has no more use for."""
+    return _read(paths, "cancel-", "stop-")
+
+
+def _read(paths: RunPaths, *kinds: str) -> list[Cancel]:
     found = []
-    for name in _cancels(paths):
+    for name in _named(paths, *kinds):
         try:
             document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
             found.append(Cancel(tuple(document["targets"])))
@@ -58,14 +76,14 @@ def read_cancels(paths: RunPaths) -> list[Cancel]:
 
 def set_aside(paths: RunPaths) -> None:
     """Puts away what was asked of an earlier controller: no clock of another host has a say in that."""
-    for name in _cancels(paths):
+    for name in _named(paths, "cancel-", "stop-"):
         with contextlib.suppress(OSError):
             os.rename(paths.requests / name, paths.requests / f"old-{name}")
 
 
-def _cancels(paths: RunPaths) -> list[str]:
+def _named(paths: RunPaths, *kinds: str) -> list[str]:
     try:
-        return sorted(name for name in os.listdir(paths.requests) if name.startswith("cancel-"))
+        return sorted(name for name in os.listdir(paths.requests) if name.startswith(kinds))
     except FileNotFoundError:
         return []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from diel.adaptive import is_adaptive, size_of
 from diel.check.flaws import Check
 from diel.errors import DielError
 from diel.graph import StageGraph
@@ -31,10 +32,8 @@ def check_axes(found: Check) -> dict[str, int | None]:
 def _count(found: Check, label: str, axis: Axis) -> int | None:
     if axis.source is not None:
         return None
-    if axis.search is not None:
-        return axis.search.trials
-    if axis.loop is not None:
-        return axis.loop.max
+    if is_adaptive(axis):
+        return size_of(axis, found.workflow)
     if axis.sample is not None:
         return axis.sample.points
     try:

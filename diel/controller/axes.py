@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from diel.adaptive import Adaptive, Counted
 from diel.controller.results import Artifact, Results, output_of, outputs_of
 from diel.controller.stage_run import StageRun
 from diel.domain import Origins
@@ -25,11 +26,16 @@ class Axes:
         self.points: dict[str, Points] = {}
         self.origins: dict[str, Origins] = {}
 
-    def open_static(self) -> None:
-        """Reads or computes every static axis that a stage runs over. Raises UsageError."""
+    def open_static(self, adaptive: Mapping[str, Adaptive]) -> None:
+        """Reads or computes every static axis that a stage runs over; counts searches and loops.
+
+        Raises UsageError.
+        """
         used = {label for stage in self._workflow.stages.values() for label in stage.over}
         for label in self._workflow.axes:
-            if label in used and maker_of(self._workflow.axes[label]) is None:
+            if label in adaptive:
+                self.points[label] = Counted(label, adaptive[label].size)
+            elif label in used and maker_of(self._workflow.axes[label]) is None:
                 self.points[label] = self._static(label, self._workflow.axes[label])
 
     def _static(self, label: str, axis: Axis) -> Points:

@@ -297,6 +297,7 @@ class Controller:
         if now - self._last_poll > POLL:
             self._last_poll = now
             self._read_requests()
+            self._stages.tend()
             self._look_after_slow(now)
             self._tend(now)
             self._settle()
@@ -354,6 +355,7 @@ class Controller:
             return RunState.CANCELLED
         counts = [stage.history.counts() for stage in self._stages.runs.values()]
         void = any(stage.void for stage in self._stages.runs.values())
+        void |= any(course.failed for axis in self.history.axes.values() for course in axis.courses.values())
         if void or any(count["failed"] for count in counts):
             return RunState.FAILED
         return RunState.CANCELLED if any(c["cancelled"] for c in counts) else RunState.SUCCEEDED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from diel.adaptive import Standing
 from diel.cache import Cache
 from diel.controller.ledger import Ledger
 from diel.controller.link import Link, Verdict
@@ -48,7 +49,7 @@ class Finder:
 
     def ready_tasks(self, stage: StageRun, wanted: int, until: float) -> list[Task]:
         """Up to `wanted` tasks that must run now, looking no longer than `until` (monotonic seconds)."""
-        tasks = self._held.pop(stage.name, [])
+        tasks = [task for task in self._held.pop(stage.name, []) if not self._is_closed(stage, task[0])]
         if len(tasks) >= wanted:
             return tasks
         for index in stage.candidates(time.monotonic()):
@@ -59,6 +60,13 @@ class Finder:
             if len(tasks) >= wanted or time.monotonic() > until:
                 break
         return tasks
+
+    def _is_closed(self, stage: StageRun, index: int) -> bool:
+        """Whether a task's trial was pruned while it found no room."""
+        if stage.standing(index) is not Standing.CLOSED:
+            return False
+        self._omit(stage, index, "", "axis")
+        return True
 
     def cancel(self, cancels: list[Cancel]) -> None:
         """Cancels tasks that wait, and those that will come to be looked at."""
@@ -88,6 +96,12 @@ class Finder:
         if any(cancel.covers(stage.name, index) for cancel in self.cancels):
             self._ledger.verdict("cancelled", stage, [[index, index]])
             self._stages.note_end(stage, index)
+            return None
+        standing = stage.standing(index)
+        if standing is Standing.WAITING:
+            return None
+        if standing is Standing.CLOSED:
+            self._omit(stage, index, "", "axis")
             return None
         for link in self._stages.into[stage.name]:
             verdict = link.verdict(link.group_of_downstream(index))
@@ -135,9 +149,9 @@ class Finder:
         else:
             self._note_skip(stage, index, "upstream", link.up.name)
 
-    def _omit(self, stage: StageRun, index: int, cause: str) -> None:
+    def _omit(self, stage: StageRun, index: int, cause: str, reason: str = "when") -> None:
         stage.omitted.add(index)
-        self._note_skip(stage, index, "when", cause)
+        self._note_skip(stage, index, reason, cause)
 
     def _note_skip(self, stage: StageRun, index: int, reason: str, cause: str) -> None:
         self._skips.setdefault((stage.name, reason, cause), []).append(index)

@@ -6,6 +6,7 @@ import pickle
 import time
 from concurrent.futures import Future
 
+from diel.adaptive import Standing
 from diel.controller.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
 from diel.controller.ledger import Ledger
@@ -167,6 +168,11 @@ class Intake:
 
     def _retry_or_fail(self, stage: StageRun, index: int, record: Record, node: str | None) -> None:
         kind = FailureClass(record["class"])
+        if kind is FailureClass.CANCELLED and stage.standing(index) is Standing.CLOSED:
+            stage.omitted.add(index)
+            self._ledger.verdict("skipped", stage, [[index, index]], reason="axis", cause="")
+            self._stages.note_end(stage, index)
+            return
         if kind is FailureClass.CANCELLED:
             self._ledger.verdict("cancelled", stage, [[index, index]])
             self._stages.note_end(stage, index)

@@ -98,20 +98,27 @@ class Link:
             return group if group[0] < self.down.domain.size else ()
         return self.down.domain.matching(dict(zip(self.edge.matched, group, strict=True)))
 
-    def note_end(self, index: int) -> Group | None:
-        """Counts an upstream task that ended; returns its group where that has come to a verdict."""
+    def count(self, index: int) -> None:
+        """Counts an upstream task that ended."""
+        if not self.edge.gathered:
+            return
         group = self.group_of_upstream(index)
         if group is None:
-            return None
-        if self._is_gather():
-            count = self._counts.setdefault(group, _Count())
-            count.ended += 1
-            if not self.up.history.state(index).good:
-                if index in self.up.omitted:
-                    count.omitted += 1
-                else:
-                    count.bad += 1
-        return group if self.verdict(group) is not Verdict.WAITING else None
+            return
+        count = self._counts.setdefault(group, _Count())
+        count.ended += 1
+        if not self.up.history.state(index).good:
+            if index in self.up.omitted:
+                count.omitted += 1
+            else:
+                count.bad += 1
+
+    def woken_by(self, index: int) -> Iterable[int]:
+        """The downstream tasks to look at once an upstream task has ended, and was counted."""
+        group = self.group_of_upstream(index)
+        if group is None or self.verdict(group) is Verdict.WAITING:
+            return ()
+        return self.dependents(group)
 
     def verdict(self, group: Group) -> Verdict:
         """Whether the tasks that wait for a group may go on."""
@@ -119,11 +126,15 @@ class Link:
             return Verdict.FAILED
         if self.up.domain is None:
             return Verdict.WAITING
-        if self._is_gather():
+        if self.edge.gathered:
             return self._gathered(group)
         index = next(iter(self.members(group)), None)
         if index is None:
             return Verdict.FAILED
+        return self.verdict_of(index)
+
+    def verdict_of(self, index: int) -> Verdict:
+        """What one upstream task means for those that read it."""
         state = self.up.history.state(index)
         if state.good:
             return Verdict.READY
@@ -155,9 +166,6 @@ class Link:
             if any(not maker.history.state(index).good for index in maker.domain.matching(here)):
                 return True
         return False
-
-    def _is_gather(self) -> bool:
-        return bool(self.edge.gathered)
 
     def _fixed(self, group: Group) -> dict[str, int]:
         fixed = dict(zip(self.edge.matched, group, strict=True))

@@ -106,8 +106,9 @@ class Recipe:
         self.static_inputs = {
             name: hyperparameters[given.source.removeprefix("hp.")]
             for name, given in stage.inputs.items()
-            if given.source.startswith("hp.")
+            if given.source.startswith("hp.") and name not in self.inputs
         }
+        self.initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
         self.references = tuple(sorted(self._references()))
         self.family_parts = self._family_parts(stage)
         self.family = digest_of([self.family_parts])
@@ -200,15 +201,23 @@ class Recipe:
         """What a task reads along an edge: one output, or the list of the gathered ones."""
         group = link.group_of_downstream(index)
         if not link.edge.gathered:
-            return self._output(link, next(iter(link.members(group))))
-        place = (*link.edge.key, str(link.edge.output))  # one expression may read several outputs
+            one = next(iter(link.members(group)), None)
+            return self._begin(link, index) if one is None else self._output(link, one)
+        output = link.edge.output or link.edge.hyperparameter
+        place = (*link.edge.key, str(output))  # one expression may read several outputs
         known = self._gathered.get(place)
         if known is None or known[0] != group:  # the latest group is the one that more tasks will read
             known = group, [self._output(link, one) for one in link.good_members(group)]
             self._gathered[place] = known
         return known[1]
 
+    def _begin(self, link: Link, index: int) -> Any:
+        """What a task of the first round reads in place of the round before."""
+        return self.initially[str(link.edge.name)].value(Scope(self, index))
+
     def _output(self, link: Link, index: int) -> Any:
+        if link.edge.hyperparameter is not None:
+            return {**self.hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
         output = link.edge.output
         assert output is not None
         record = self.results.record(link.edge.upstream, index)

@@ -40,7 +40,7 @@ class Scope(Mapping[str, Any]):
         recipe = self.recipe
         match name:
             case "hp":
-                return recipe.hyperparameters
+                return {**recipe.hyperparameters, **recipe.run.searched(self.index)}
             case "files":
                 return recipe.files
             case "params":

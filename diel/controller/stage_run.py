@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from diel.adaptive import Adaptive, Standing
 from diel.domain import Domain
 from diel.journal.history import StageHistory
 from diel.points import Points
@@ -26,6 +27,8 @@ class StageRun:
     domain: Domain | None = None
     """None until all its axes are known."""
     points: dict[str, Points] = field(default_factory=dict)
+    adaptive: tuple[Adaptive, ...] = ()
+    """The searches and loops among its axes."""
     void: bool = False
     """Whether an axis will never be known, because the stage that makes it failed."""
     ended: int = 0
@@ -82,6 +85,25 @@ class StageRun:
         for axis, place in self.domain.coordinates(index).items():
             points = self.points[axis]
             found.update(zip(points.parameters, points.values(place), strict=True))
+        return found
+
+    def standing(self, index: int) -> Standing:
+        """Whether the points of a task's searches and loops are there."""
+        if not self.adaptive:
+            return Standing.OPEN
+        assert self.domain is not None
+        coordinates = self.domain.coordinates(index)
+        found = {axis.standing(coordinates) for axis in self.adaptive}
+        return next(one for one in (Standing.CLOSED, Standing.WAITING, Standing.OPEN) if one in found)
+
+    def searched(self, index: int) -> dict[str, Any]:
+        """The hyperparameters that searches have set for a task, by name."""
+        found: dict[str, Any] = {}
+        if self.adaptive:
+            assert self.domain is not None
+            coordinates = self.domain.coordinates(index)
+            for axis in self.adaptive:
+                found.update(axis.hyperparameters(coordinates))
         return found
 
     def look_at(self, indices: Iterable[int]) -> None:

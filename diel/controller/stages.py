@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from diel.adaptive import Adaptive, adaptive_axes
 from diel.controller.axes import Axes, maker_of
+from diel.controller.choosing import link_of
+from diel.controller.decider import Decider
 from diel.controller.ledger import Ledger
 from diel.controller.link import Link
+from diel.controller.looping import Looping
 from diel.controller.recipe import Recipe
+from diel.controller.searching import Searching
 from diel.controller.stage_run import StageRun
 from diel.domain import make_domain
 from diel.errors import DielError, UsageError
@@ -27,11 +34,17 @@ class Stages:
             )
             for name in plan.graph.order
         }
+        self._adaptive = adaptive_axes(plan.workflow, ledger.history)
+        for stage in self.runs.values():
+            stage.adaptive = tuple(
+                self._adaptive[label] for label in stage.spec.over if label in self._adaptive
+            )
         self.into: dict[str, list[Link]] = {name: [] for name in self.runs}
         self.out_of: dict[str, list[Link]] = {name: [] for name in self.runs}
         for edge in plan.graph.edges:
             makers = tuple(self.runs[maker] for maker in self._makers(edge.upstream))
-            link = Link(edge, self.runs[edge.upstream], self.runs[edge.downstream], makers=makers)
+            up, down = self.runs[edge.upstream], self.runs[edge.downstream]
+            link = link_of(edge, up, down, self._adaptive, makers)
             self.into[edge.downstream].append(link)
             self.out_of[edge.upstream].append(link)
         self.recipes: dict[str, Recipe] = {
@@ -48,8 +61,19 @@ class Stages:
             )
             for name, stage in self.runs.items()
         }
+        self.deciders: dict[str, Decider] = {
+            label: self._decider(axis, run_file) for label, axis in self._adaptive.items() if axis.judged
+        }
+        """What makes the points of searches and loops."""
         self.deepest_first = sorted(self.runs.values(), key=lambda stage: -stage.depth)
         """So that samples flow through, instead of piling up behind the first stage."""
+
+    def _decider(self, axis: Adaptive, run_file: RunFile) -> Decider:
+        outer = [self._adaptive[label] for label in axis.judge.context if label in self._adaptive]
+        given = axis, outer, self.runs, self._ledger, run_file.hyperparameters, self._wake
+        if axis.axis.loop is not None:
+            return Looping(*given)
+        return Searching(*given, self._plan.workflow, self.note_end)
 
     def _makers(self, name: str) -> list[str]:
         """The stages that make the derived axes of a stage."""
@@ -63,19 +87,47 @@ class Stages:
 
     def open(self) -> None:
         """Opens every stage whose axes are known at the start. Raises UsageError for unreadable ones."""
-        self._axes.open_static()
+        self._axes.open_static(self._adaptive)
         self._open_known()
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins searches and loops in all contexts that are there by now; one may make room for another."""
+        for decider in self.deciders.values():
+            decider.begin()
+
+    def tend(self) -> None:
+        """What searches and loops do now and then."""
+        for decider in self.deciders.values():
+            decider.tend()
+
+    def _wake(self, label: str, coordinates: Mapping[str, int]) -> None:
+        """Looks again at what waits for points of an axis: tasks at them, tasks that choose among them."""
+        for stage in self.runs.values():
+            if label in stage.spec.over and stage.domain is not None:
+                stage.look_at(stage.domain.matching(coordinates))
+        for links in self.into.values():
+            for link in links:
+                if label in link.edge.chosen and link.down.domain is not None:
+                    link.down.look_at(range(link.down.size))
+        for decider in self.deciders.values():
+            if label in decider.axis.judge.context:
+                decider.begin()
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: those that wait for it may go on, or never."""
         stage.ended += 1
         for link in self.out_of[stage.name]:
-            group = link.note_end(index)
-            if group is not None and link.down.domain is not None:
-                link.down.look_at(link.dependents(group))
+            link.count(index)
+            if link.down.domain is not None:
+                link.down.look_at(link.woken_by(index))
+        for axis in stage.adaptive:
+            if axis.judged:
+                self.deciders[axis.label].note_end(stage, index)
         if stage.complete:
             self._wake_empty_groups(stage)
             self._open_known()
+            self.begin()
 
     def _wake_empty_groups(self, stage: StageRun) -> None:
         """Looks at tasks that wait for combinations of points which do not exist: no end tells them."""
@@ -144,7 +196,7 @@ class Stages:
         self._count_ended(stage)
         if self._axes.was_made_by(stage.name):
             self._keep_losses(stage)
-        if all(link.up.ended or link.up.complete for link in self.into[stage.name]):
+        if stage.adaptive or all(link.up.ended or link.up.complete for link in self.into[stage.name]):
             stage.look_at(range(stage.size))
         if stage.complete:
             self._wake_empty_groups(stage)
@@ -181,4 +233,4 @@ class Stages:
             if stage.history.state(index).ended:
                 stage.ended += 1
                 for link in self.out_of[stage.name]:
-                    link.note_end(index)
+                    link.count(index)

@@ -16,7 +16,7 @@ from diel import __version__
 from diel.check import check
 from diel.controller.block_job import block_job
 from diel.controller.controller import Controller
-from diel.errors import DielError, SpecError, UsageError
+from diel.errors import DielError, UsageError
 from diel.journal.snapshot import read_run
 from diel.lease import take
 from diel.paths import RunPaths
@@ -30,6 +30,7 @@ from diel.scheduler.inside import END
 from diel.scheduler.installed import lacking as missing_commands
 from diel.scheduler.job import JobState
 from diel.scheduler.scheduler import SchedulerRefused
+from diel.searchers.installed import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
 from diel.worker.reaper import kill_marked
 
@@ -243,23 +244,12 @@ def refuse_unreachable(site: Site) -> None:
 
 
 def refuse_unrunnable(plan: Plan) -> None:
-    """What validates but cannot run: adaptive axes, ranks without a launcher, jobs without a scheduler.
+    """What validates but cannot run: searches without Optuna, ranks without a launcher, jobs without a
+    scheduler.
 
-    Raises SpecError and UsageError.
+    Raises UsageError.
     """
-    problems = [
-        plan.checked.document.problem(
-            ("axes", label, kind),
-            f"a {kind} axis can be written and checked, but this version does not run it yet",
-            "run the workflow without it for now",
-        )
-        for label, axis in plan.workflow.axes.items()
-        for kind in ("search", "loop")
-        if getattr(axis, kind) is not None
-        and any(label in stage.over for stage in plan.workflow.stages.values())
-    ]
-    if problems:
-        raise SpecError(problems)
+    refuse_unsearchable(plan.workflow)
     if lacking := missing(plan.site):
         raise UsageError("\n".join(lacking))
     refuse_unreachable(plan.site)

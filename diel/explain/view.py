@@ -14,6 +14,7 @@ from typing import Any
 
 from diel.catalogue import Module, ModuleNotFound, find, search_path
 from diel.controller.axes import maker_of
+from diel.controller.choosing import link_of
 from diel.controller.link import Link
 from diel.controller.recipe import MissingInput, Recipe
 from diel.controller.results import Results, output_of
@@ -87,8 +88,9 @@ class View:
             points = {label: found for label in spec.over if (found := self.run.points(label)) is not None}
             domain = self.run.domain(name) if len(points) == len(spec.over) else None
             history = self.run.history.stage(name)
+            adaptive = tuple(self.run.adaptive[label] for label in spec.over if label in self.run.adaptive)
             made[name] = StageRun(
-                name, spec, history, graph.depth[name], domain, points, void=name in self.run.void
+                name, spec, history, graph.depth[name], domain, points, adaptive, void=name in self.run.void
             )
         return made
 
@@ -99,7 +101,7 @@ class View:
     def links(self) -> list[Link]:
         """One link an edge; those whose upstream axes are not known yet pick nothing."""
         made = [
-            Link(edge, self.stages[edge.upstream], self.stages[edge.downstream])
+            link_of(edge, self.stages[edge.upstream], self.stages[edge.downstream], self.run.adaptive)
             for edge in self.run.graph.edges
         ]
         for link in made:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from diel.errors import did_you_mean
+from diel.graph.adaptive import check_adaptive, check_waits
 from diel.graph.edge import Edge, Flaw
-from diel.graph.rules import check_adaptive, check_at, check_axes, check_cycles
+from diel.graph.rules import check_at, check_axes, check_cycles, choice_of
 from diel.graph.stage_graph import StageGraph
 from diel.graph.uses import Use, uses
 from diel.spec import Workflow
@@ -22,8 +23,11 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
             if edge is not None:
                 edges.append(edge)
     graph = StageGraph(workflow, tuple(edges))
-    flaws += check_cycles(graph)
+    cycles = check_cycles(graph)
+    flaws += cycles
     flaws += check_adaptive(workflow)
+    if not cycles:
+        flaws += check_waits(graph)
     return graph, flaws
 
 
@@ -32,25 +36,33 @@ def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[
         hint = did_you_mean(use.stage, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
         return None, [Flaw(use.key, f"no stage '{use.stage}'", hint)]
     if use.stage == name and "previous" not in use.at.values():
-        return None, [Flaw(use.key, f"the stage depends on itself: {name} -> {name}")]
+        hint = "in a loop, `at: {AXIS: previous}` reads the round before"
+        return None, [Flaw(use.key, f"the stage depends on itself: {name} -> {name}", hint)]
     upstream = workflow.stages[use.stage].over
     downstream = workflow.stages[name].over
-    flaws = check_at(workflow, use, upstream)
+    flaws = check_at(workflow, use, name)
+    chosen = {
+        label: choice for label, point in use.at.items() if (choice := choice_of(workflow, label, point))
+    }
+    several = [label for label, choice in chosen.items() if choice.several]
     matched = tuple(a for a in upstream if a in downstream and a not in use.at)
-    gathered = tuple(a for a in upstream if a not in downstream and a not in use.at)
+    gathered = tuple(a for a in upstream if (a not in downstream and a not in use.at) or a in several)
     if use.min_success < 1 and not gathered:
         message = f"nothing is gathered here: '{use.stage}' gives one result a task"
         flaws.append(Flaw((*use.key, "min_success"), message))
     edge = Edge(
-        use.key,
-        use.stage,
-        name,
-        use.output,
-        use.name,
-        use.axis,
-        dict(use.at),
-        matched,
-        gathered,
-        use.min_success,
+        key=use.key,
+        upstream=use.stage,
+        downstream=name,
+        output=use.output,
+        name=use.name,
+        axis=use.axis,
+        picked={label: point for label, point in use.at.items() if label not in chosen},
+        matched=matched,
+        gathered=gathered,
+        min_success=use.min_success,
+        chosen=chosen,
+        initially=use.initially,
+        hyperparameter=use.hyperparameter,
     )
     return edge, flaws

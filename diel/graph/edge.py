@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 Key = tuple[str | int, ...]
 
@@ -16,6 +16,20 @@ class Flaw:
     key: Key
     message: str
     hint: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What `at` says of a search (`best`, `pareto`, `{top: N}`) or a loop (`last`, `previous`)."""
+
+    word: Literal["best", "pareto", "top", "last", "previous"]
+    count: int = 1
+    """How many points `top` takes."""
+
+    @property
+    def several(self) -> bool:
+        """Whether it gathers."""
+        return self.word in ("pareto", "top")
 
 
 @dataclass(frozen=True)
@@ -36,11 +50,18 @@ class Edge:
     axis: str | None = None
     """The derived axis that the edge makes known."""
     picked: Mapping[str, Any] = field(default_factory=dict)
+    """Points that the file names, by axis."""
     matched: tuple[str, ...] = ()
     gathered: tuple[str, ...] = ()
     min_success: float = 1.0
+    chosen: Mapping[str, Choice] = field(default_factory=dict)
+    """What picks points of searches and loops while the run goes on, by axis."""
+    initially: Any = None
+    """The value where there is no round before; templates in it are not evaluated yet."""
+    hyperparameter: str | None = None
+    """The hyperparameter that is read instead of an output, as a search has set it."""
 
     @property
     def follows(self) -> bool:
         """Whether the edge reads the round before, and so closes no cycle."""
-        return "previous" in self.picked.values()
+        return any(choice.word == "previous" for choice in self.chosen.values())

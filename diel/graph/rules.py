@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from graphlib import CycleError
+from typing import Any
 
 from diel.errors import did_you_mean
-from diel.expressions import ExpressionError, parse_expression
-from diel.graph.edge import Flaw, Key
+from diel.graph.edge import Choice, Flaw, Key
 from diel.graph.stage_graph import StageGraph
 from diel.graph.uses import Use
 from diel.spec import Axis, Stage, Workflow
+from diel.spec.model import found
 
 
-def check_at(workflow: Workflow, use: Use, upstream: tuple[str, ...]) -> list[Flaw]:
+def choice_of(workflow: Workflow, label: str, point: Any) -> Choice | None:
+    """What a pick of `at` chooses while the run goes on; None where it names a point."""
+    axis = workflow.axes.get(label)
+    if axis is None or (axis.search is None and axis.loop is None):
+        return None
+    if isinstance(point, dict):
+        count = point.get("top", 0)
+        return Choice("top", int(count)) if _is_count(count) and len(point) == 1 else None
+    return Choice(point) if point in (_OF_LOOPS if axis.loop is not None else _OF_SEARCHES) else None
+
+
+_OF_LOOPS = ("last", "previous")
+_OF_SEARCHES = ("best", "pareto")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def check_at(workflow: Workflow, use: Use, name: str) -> list[Flaw]:
+    """What `at` picks is there. `name` is the stage that reads."""
     flaws = []
+    upstream, downstream = workflow.stages[use.stage].over, workflow.stages[name].over
     for label, point in use.at.items():
         key = (*use.key, "at", label)
         if label not in upstream:
@@ -22,15 +44,38 @@ def check_at(workflow: Workflow, use: Use, upstream: tuple[str, ...]) -> list[Fl
             flaws.append(Flaw(key, f"'{use.stage}' does not run over an axis '{label}'", hint))
             continue
         axis = workflow.axes.get(label)
-        if axis is None:
-            continue
-        if point in ("last", "previous") and axis.loop is None:
-            flaws.append(Flaw(key, f"`{point}` picks a round of a loop, and '{label}' is no loop"))
-        if point in ("best", "pareto") and axis.search is None:
-            flaws.append(Flaw(key, f"`{point}` picks a trial of a search, and '{label}' is no search"))
-        if point == "previous" and use.initially is None:
+        if axis is not None:
+            flaws += [Flaw(key, *said) for said in _pick_flaws(label, axis, point, label in downstream)]
+        if point == "previous" and axis is not None and axis.loop is not None and not use.begins:
             flaws.append(Flaw(use.key, "`previous` needs `initially:`, the value in the first round"))
     return flaws
+
+
+def _pick_flaws(label: str, axis: Axis, point: Any, inside: bool) -> Iterator[tuple[str, str]]:
+    """What is wrong with a pick: message and hint. `inside` tells whether the reader runs over the axis."""
+    if isinstance(point, str) and point in _OF_LOOPS and axis.loop is None:
+        yield f"`{point}` picks a round of a loop, and '{label}' is no loop", ""
+    elif point == "previous" and not inside:
+        hint = f"add {label} to its `over`, or take `last`"
+        yield f"`previous` is for stages that run over '{label}' themselves", hint
+    search = axis.search
+    top = isinstance(point, dict) and "top" in point
+    if not top and not (isinstance(point, str) and point in _OF_SEARCHES):
+        return
+    shown = "top" if top else point
+    if search is None:
+        if not top:
+            yield f"`{shown}` picks a trial of a search, and '{label}' is no search", ""
+        return
+    if top and (not _is_count(point["top"]) or len(point) > 1):
+        yield f"expected {{top: N}} with a whole number above 0, found {found(point)}", ""
+    elif inside:
+        hint = f"which trial is best is known after the last: drop {label} from its `over`"
+        yield f"`{shown}` is for stages that do not run over '{label}' themselves", hint
+    elif shown == "pareto" and len(search.objectives) == 1:
+        yield f"'{label}' has one objective, and so one best trial", "write best, or {top: N}"
+    elif shown != "pareto" and len(search.objectives) > 1:
+        yield f"'{label}' has several objectives, and so no best trial", "write pareto"
 
 
 def check_axes(workflow: Workflow, name: str, stage: Stage) -> list[Flaw]:
@@ -83,51 +128,3 @@ def _cycle_flaw(graph: StageGraph, names: list[str]) -> Flaw:
         f"the stages wait for each other: {' -> '.join([*names, first])}",
         "take one of these edges out, or make it a loop axis with `at: {AXIS: previous}`",
     )
-
-
-def check_adaptive(workflow: Workflow) -> list[Flaw]:
-    """A search or loop runs once a combination of the other axes of the stage that it is told by."""
-    flaws: list[Flaw] = []
-    for label, axis in workflow.axes.items():
-        for key, reference in _metrics(label, axis):
-            stage = workflow.stages.get(reference[0])
-            if stage is None:
-                hint = did_you_mean(reference[0], workflow.stages)
-                flaws.append(Flaw(key, f"no stage '{reference[0]}'", hint))
-            elif label not in stage.over:
-                message = f"'{reference[0]}' does not run over '{label}', so it cannot judge it"
-                flaws.append(Flaw(key, message))
-            else:
-                flaws += _check_context(workflow, label, reference[0], stage)
-    return flaws
-
-
-def _check_context(workflow: Workflow, label: str, judge: str, stage: Stage) -> list[Flaw]:
-    others = [axis for axis in stage.over if axis != label]
-    return [
-        Flaw(
-            ("stages", name, "over"),
-            f"'{label}' runs once for each {', '.join(missing)} (the axes of '{judge}'), "
-            f"and '{name}' lacks {', '.join(missing)}",
-            "add the axis, or judge by a stage without it",
-        )
-        for name, other in workflow.stages.items()
-        if label in other.over and (missing := [axis for axis in others if axis not in other.over])
-    ]
-
-
-def _metrics(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]]]:
-    if axis.search is not None:
-        for word in ("minimize", "maximize"):
-            given = getattr(axis.search, word)
-            for reference in [given] if isinstance(given, str) else given or []:
-                yield ("axes", label, "search", word), tuple(reference.split("."))
-    until = axis.loop.until if axis.loop is not None else None
-    if until is not None:
-        try:
-            references = parse_expression(until).references
-        except ExpressionError:
-            return
-        for name in sorted(references):
-            if len(name) > 1 and name[0] not in ("hp", "run"):
-                yield ("axes", label, "loop", "until"), name

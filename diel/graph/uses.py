@@ -9,6 +9,7 @@ from typing import Any
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, parse_expression, walk
 from diel.graph.edge import Flaw, Key
+from diel.graph.judge import judge_of
 from diel.spec import Input, Stage, Workflow
 
 
@@ -24,14 +25,19 @@ class Use:
     at: Mapping[str, Any] = field(default_factory=dict)
     min_success: float = 1.0
     initially: Any = None
+    begins: bool = False
+    """Whether `initially` is given; its value may be null."""
+    hyperparameter: str | None = None
 
 
 def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iterator[Use]:
     """Every mention of another stage: inputs, after, derived axes, expressions."""
     here: Key = ("stages", name)
     for label, given in stage.inputs.items():
-        use = _input_use((*here, "inputs", label), label, given, workflow, flaws)
-        if use is not None:
+        key: Key = (*here, "inputs", label)
+        if given.source.startswith("hp."):
+            yield from _hyperparameter_use(key, label, given, workflow, flaws)
+        elif (use := _input_use(key, label, given, flaws)) is not None:
             yield use
     for number, other in enumerate(stage.after):
         yield Use((*here, "after", number), other, None)
@@ -46,19 +52,45 @@ def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iter
     yield from _expression_uses(workflow, here, stage)
 
 
-def _input_use(key: Key, label: str, given: Input, workflow: Workflow, flaws: list[Flaw]) -> Use | None:
+def _input_use(key: Key, label: str, given: Input, flaws: list[Flaw]) -> Use | None:
     source = _split(given.source)
     if source is None:
         flaws.append(_not_a_reference(key, given.source))
         return None
-    if source[0] == "hp":
-        if source[1] not in workflow.hyperparameters:
-            hint = did_you_mean(source[1], workflow.hyperparameters)
-            flaws.append(Flaw(key, f"no hyperparameter '{source[1]}'", hint))
-        return None
     return Use(
-        key, *source, name=label, at=given.at, min_success=given.min_success, initially=given.initially
+        key,
+        *source,
+        name=label,
+        at=given.at,
+        min_success=given.min_success,
+        initially=given.initially,
+        begins="initially" in given.model_fields_set,
     )
+
+
+def _hyperparameter_use(
+    key: Key, label: str, given: Input, workflow: Workflow, flaws: list[Flaw]
+) -> Iterator[Use]:
+    """A hyperparameter as an input: of a trial, where `at` picks one, which its judge decides."""
+    name = given.source.removeprefix("hp.")
+    if name not in workflow.hyperparameters:
+        hint = did_you_mean(name, workflow.hyperparameters)
+        flaws.append(Flaw(key, f"no hyperparameter '{name}'", hint))
+        return
+    searches = [
+        axis
+        for axis in given.at
+        if axis in workflow.axes
+        and (search := workflow.axes[axis].search) is not None
+        and name in search.parameters
+    ]
+    if given.at and not searches:
+        hint = "`at` picks a trial of a search that has it among its `parameters`"
+        flaws.append(Flaw((*key, "at"), f"no search here sets '{name}'", hint))
+        return
+    for axis in searches[:1]:
+        for judge in judge_of(workflow, axis).stages[:1]:
+            yield Use(key, judge, None, name=label, at=given.at, hyperparameter=name)
 
 
 def _split(reference: str) -> tuple[str, str] | None:
@@ -84,16 +116,11 @@ def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[
 
     Expressions that do not parse are left out: the checker reports them.
     """
-    for place in ("command", "params", "env"):
-        for path, template in walk(_plain(getattr(stage, place))):
+    for key, value in _texts(stage):
+        for path, template in walk(value):
             if not isinstance(template, ExpressionError):
                 for reference in sorted(template.references):
-                    yield (*here, place, *path), reference
-    for label, output in stage.outputs.items():
-        for _, template in walk(output.path):
-            if not isinstance(template, ExpressionError):
-                for reference in sorted(template.references):
-                    yield (*here, "outputs", label), reference
+                    yield (*here, *key, *path), reference
     if isinstance(stage.when, str):
         try:
             condition = parse_expression(stage.when)
@@ -101,6 +128,16 @@ def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[
             return
         for reference in sorted(condition.references):
             yield (*here, "when"), reference
+
+
+def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
+    """The parts of a stage that may hold expressions, with their keys; `when` is one as a whole."""
+    for place in ("command", "params", "env"):
+        yield (place,), _plain(getattr(stage, place))
+    for label, given in stage.inputs.items():
+        yield ("inputs", label, "initially"), _plain(given.initially)
+    for label, output in stage.outputs.items():
+        yield ("outputs", label), output.path
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from diel.journal.axis_history import AxisHistory
 from diel.journal.segment import Record, epoch_of
 from diel.states import RunState, TaskState
 
@@ -99,6 +100,8 @@ class History:
     """Why the scheduler does not answer; empty where it does."""
     trouble: str = ""
     """What last went wrong besides tasks."""
+    axes: dict[str, AxisHistory] = field(default_factory=dict)
+    """Searches and loops, by axis."""
 
     def apply(self, record: Record, worker: str = "") -> None:
         """Folds one record in; unknown events are left alone (a newer diel may have written them)."""
@@ -120,6 +123,8 @@ class History:
         """A new controller tries again what its predecessor gave up."""
         self.failures.clear()
         self.silent = self.trouble = ""
+        for axis in self.axes.values():
+            axis.reopen()
         for name, stage in self.stages.items():
             for index, attempt in stage.under_way.items():
                 if attempt.state == TaskState.RUNNING:
@@ -252,6 +257,12 @@ class History:
         if TaskState.FAILED == state == stage.state(first) and len(self.failures) < MAX_FAILURES:
             self.failures[(record["stage"], first)] = record
 
+    def axis(self, label: str) -> AxisHistory:
+        return self.axes.setdefault(label, AxisHistory())
+
+    def _axis(self, record: Record, worker: str) -> None:
+        getattr(self.axis(record["axis"]), record["event"])(record)
+
     def _end(self, record: Record, worker: str) -> None:
         self.state = RunState(record["state"])
         self.ended = record["time"]
@@ -280,6 +291,7 @@ _HANDLERS = {
     "skipped": History._verdict,
     "cancelled": History._verdict,
     "end": History._end,
+    **dict.fromkeys(("begin", "trial", "reported", "judged", "round", "stopped", "closed"), History._axis),
 }
 
 

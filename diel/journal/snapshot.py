@@ -14,12 +14,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from diel.journal.axis_history import AxisHistory, Course, Round, Trial, TrialState
 from diel.journal.history import Attempt, History, StageHistory
 from diel.journal.segment import Record, read_segment, segments
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 
-VERSION = 2
+VERSION = 3
 
 
 @dataclass
@@ -65,6 +66,10 @@ class Reader:
             "left": [[name, index, asdict(attempt)] for (name, index), attempt in self.history.left.items()],
             "silent": self.history.silent,
             "trouble": self.history.trouble,
+            "axes": {
+                label: [asdict(course) for course in axis.courses.values()]
+                for label, axis in self.history.axes.items()
+            },
         }
         temporary = self.paths.snapshot.with_suffix(".part")
         temporary.write_text(json.dumps(document), encoding="utf-8", errors="surrogateescape")
@@ -96,6 +101,7 @@ def _load(paths: RunPaths) -> Reader | None:
             left={(name, index): _attempt(attempt) for name, index, attempt in document["left"]},
             silent=document["silent"],
             trouble=document["trouble"],
+            axes={label: _axis(courses) for label, courses in document["axes"].items()},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
         return None  # a shortcut that is not there is not an error
@@ -135,3 +141,19 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
 def _attempt(packed: dict[str, Any]) -> Attempt:
     state = TaskState(packed["state"])
     return Attempt(packed["number"], state, packed["time"], packed["worker"], packed["bundle"])
+
+
+def _axis(courses: list[dict[str, Any]]) -> AxisHistory:
+    unpacked = [_course(packed) for packed in courses]
+    return AxisHistory({course.context: course for course in unpacked})
+
+
+def _course(packed: dict[str, Any]) -> Course:
+    trials = [_trial(trial) for trial in packed["trials"]]
+    rounds = [Round(**one) for one in packed["rounds"]]
+    return Course(**{**packed, "context": tuple(packed["context"]), "trials": trials, "rounds": rounds})
+
+
+def _trial(packed: dict[str, Any]) -> Trial:
+    reported = {int(step): value for step, value in packed["reported"].items()}
+    return Trial(**{**packed, "state": TrialState(packed["state"]), "reported": reported})

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from diel.adaptive import Adaptive, Counted, adaptive_axes
 from diel.controller.axes import maker_of
 from diel.controller.results import Artifact, output_of
 from diel.domain import Domain, Origins, make_domain
@@ -103,12 +104,17 @@ class Recorded:
 
     # --- axes ---------------------------------------------------------------------------------
 
+    @cached_property
+    def adaptive(self) -> dict[str, Adaptive]:
+        """The searches and loops that a stage runs over."""
+        return adaptive_axes(self.workflow, self.history)
+
     def points(self, label: str) -> Points | None:
         """The points of an axis; None where the run has not made them known."""
         if label not in self._points:
             axis = self.workflow.axes[label]
-            if axis.search is not None or axis.loop is not None:
-                self._points[label] = None
+            if label in self.adaptive:
+                self._points[label] = Counted(label, self.adaptive[label].size)
             elif axis.file is None and axis.sample is None and axis.source is None:
                 self._points[label] = static_points(label, axis, self.workflow, self.run_file.folder)
             else:

@@ -1,12 +1,14 @@
 """The models of a workflow file: the only list of its keys."""
 
-from diel.spec.axis import Axis, FileForm, Loop, Sample, SampleRange, Search, StaticForm
+from diel.spec.axis import Axis, FileForm, Sample, SampleRange, StaticForm
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.input import Input
+from diel.spec.loop import Loop
 from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
 from diel.spec.output import Output
 from diel.spec.policy import Policies, Policy, Rule, changed_resources, resources_with, rule_of
 from diel.spec.resources import Resources
+from diel.spec.search import Search
 from diel.spec.stage import Kind, Retries, Stage
 from diel.spec.workflow import Workflow
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
+from diel.spec.loop import Loop
 from diel.spec.model import (
     MAX_POINTS,
     Flaw,
@@ -14,15 +15,14 @@ from diel.spec.model import (
     Items,
     Json,
     Label,
-    Limit,
     Model,
-    Name,
     Number,
     Text,
     found,
     no_repeats,
     refuse,
 )
+from diel.spec.search import Search
 
 MAX_SAMPLES = 10_000_000
 """The most points that one design may draw: they are drawn and kept before the run."""
@@ -252,42 +252,6 @@ def _forms(kind: type[StaticForm]) -> tuple[str, ...]:
 
 def _forms_hint(kind: type[StaticForm]) -> str:
     return f"give one of {', '.join(_forms(kind))}; for instance values: [1, 2, 3]"
-
-
-class Search(Model):
-    """Points proposed while running, from a metric."""
-
-    sampler: Literal["random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc"] = Field(
-        default="tpe", description="How the next trial is proposed."
-    )
-    trials: int = Field(ge=1, le=MAX_POINTS, description="How many trials to run.")
-    parallel: int = Field(default=1, ge=1, le=MAX_POINTS, description="How many trials run at the same time.")
-    seed: int | None = Field(default=None, ge=0, description="Seed of the sampler.")
-    minimize: str | Items[str] | None = Field(default=None, description="STAGE.VALUE to make small.")
-    maximize: str | Items[str] | None = Field(default=None, description="STAGE.VALUE to make large.")
-    parameters: Annotated[Items[Name], Field(min_length=1), AfterValidator(no_repeats)] = Field(
-        description="Hyperparameters to vary."
-    )
-    pruner: Literal["median", "hyperband", "none"] = Field(
-        default="none", description="When to stop a trial early."
-    )
-    until: str | None = Field(default=None, min_length=1, description="Expression: stop when it holds.")
-    timeout: Limit | None = Field(default=None, description="Longest time of the search.")
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Search:
-        if not self.minimize and not self.maximize:
-            raise refuse("a search needs a goal", "write minimize: STAGE.VALUE or maximize: STAGE.VALUE")
-        return self
-
-
-class Loop(Model):
-    """Points that follow one another."""
-
-    max: int = Field(ge=1, le=MAX_POINTS, description="Most rounds to run.")
-    until: str | None = Field(
-        default=None, min_length=1, description="Expression over values of the round: stop when it holds."
-    )
 
 
 def _zip_of_forms(value: Any) -> Any:

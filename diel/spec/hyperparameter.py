@@ -9,10 +9,13 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, found, refuse
+from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, Text, found, refuse
 
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
+
+MAX_LISTED = 1_000_000
+"""The most values of one hyperparameter that a grid may list."""
 
 
 class Hyperparameter(Model):
@@ -27,6 +30,11 @@ class Hyperparameter(Model):
     log: bool = Field(default=False, description="Whether a search draws it on a logarithmic scale.")
     step: Number | None = Field(default=None, description="Distance between the values that a search draws.")
     choices: Items[Json] | None = Field(default=None, description="The values allowed.")
+    when: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="Expression over other hyperparameters: a search draws it only where it holds.",
+    )
     description: str = Field(default="", description="What it means, for readers.")
 
     @property
@@ -34,6 +42,21 @@ class Hyperparameter(Model):
         """Whether a search knows what to draw from."""
         bounded = self.low is not None and self.high is not None
         return self.type in ("bool", "choice") or (self.type != "str" and bounded)
+
+    @property
+    def listed(self) -> tuple[Any, ...] | None:
+        """All the values that a search can draw; None where there is no end of them."""
+        if self.type == "choice":
+            return tuple(self.choices or ())
+        if self.type == "bool":
+            return (False, True)
+        if self.low is None or self.high is None or self.log or self.type == "str":
+            return None
+        step = self.step or (1 if self.type == "int" else None)
+        if step is None:
+            return None
+        count = math.floor((self.high - self.low) / step + 1e-9) + 1
+        return tuple(self.low + place * step for place in range(count)) if count <= MAX_LISTED else None
 
     def accept(self, value: Any) -> Any:
         """The value as this type keeps it: a whole number becomes a float where one is wanted.

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from diel.paths import RunPaths
-from diel.requests import changed, read_cancels
+from diel.requests import changed, read_stops
 from diel.states import FailureClass
 from diel.values import format_duration, format_size
 from diel.worker.bundle import Failure, Job
@@ -154,7 +154,7 @@ class Watchdog:
         now = changed(self._paths)
         if now == self._seen:
             return False
-        cancels = read_cancels(self._paths)
+        cancels = read_stops(self._paths)
         if not any(cancel.covers(watched.stage, watched.index) for cancel in cancels):
             self._seen = now  # nothing for this task; a later task looks again
             return False

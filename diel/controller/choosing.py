@@ -1,0 +1,178 @@
+"""An edge that picks points of searches and loops: `best`, `pareto`, `top`, `last`, `previous`.
+
+What it picks is known once the search or loop is over; `previous`, and `last` within the loop itself,
+depend on the round that reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from diel.adaptive import Adaptive
+from diel.controller.link import Link, Verdict
+from diel.controller.stage_run import StageRun
+from diel.domain import Group
+from diel.graph import Edge
+
+
+class NotYet(Exception):
+    """A search or loop is not over, or a task of its last round has not ended."""
+
+
+class Lost(Exception):
+    """What is picked failed, or there is nothing to pick from."""
+
+
+@dataclass
+class ChoosingLink(Link):
+    """An edge with a choice. Its groups are the coordinates on the axes that both stages run over."""
+
+    axes: Mapping[str, Adaptive] = field(default_factory=dict)
+    """The axes that it chooses on, by label."""
+
+    @property
+    def _within(self) -> tuple[str, ...]:
+        """The loops that the reading stage runs over too."""
+        return tuple(label for label in self.edge.chosen if label in self.down.spec.over)
+
+    @property
+    def _shared(self) -> tuple[str, ...]:
+        return (*self.edge.matched, *self._within)
+
+    def group_of_downstream(self, index: int) -> Group:
+        if not self._shared:
+            return ()
+        assert self.down.domain is not None
+        found = self.down.domain.coordinates(index)
+        return tuple(found[axis] for axis in self._shared)
+
+    def dependents(self, group: Group) -> Iterable[int]:
+        assert self.down.domain is not None
+        return self.down.domain.matching(dict(zip(self._shared, group, strict=True)))
+
+    def woken_by(self, index: int) -> Iterable[int]:
+        """Those that may read this task, or look past it where it was left out."""
+        assert self.up.domain is not None
+        assert self.down.domain is not None
+        found = self.up.domain.coordinates(index)
+        fixed = {axis: found[axis] for axis in self.edge.matched}
+        for label in self._within:
+            if self.edge.chosen[label].word == "previous" and index not in self.up.omitted:
+                fixed[label] = found[label] + 1
+        return self.down.domain.matching(fixed)
+
+    def count(self, index: int) -> None:
+        """Nothing to count: what is picked is looked up."""
+
+    def members(self, group: Group) -> Iterable[int]:
+        """The tasks that are read; none where there was no round before, or nothing is picked yet."""
+        try:
+            return [index for index in self._members(group) if index is not None]
+        except (NotYet, Lost):
+            return []
+
+    def good_members(self, group: Group) -> Iterator[int]:
+        return (index for index in self.members(group) if self.verdict_of(index) is Verdict.READY)
+
+    def verdict(self, group: Group) -> Verdict:
+        if self.up.void or self.missing:
+            return Verdict.FAILED
+        if self.up.domain is None:
+            return Verdict.WAITING
+        try:
+            members = self._members(group)
+        except NotYet:
+            return Verdict.WAITING
+        except Lost:
+            return Verdict.FAILED
+        return self._judge([Verdict.READY if one is None else self.verdict_of(one) for one in members])
+
+    def _judge(self, verdicts: list[Verdict]) -> Verdict:
+        if Verdict.WAITING in verdicts:
+            return Verdict.WAITING
+        if not self.edge.gathered:
+            return verdicts[0] if verdicts else Verdict.FAILED
+        wanted = [verdict for verdict in verdicts if verdict is not Verdict.OMITTED]
+        if not wanted:
+            return Verdict.OMITTED if verdicts else Verdict.FAILED
+        good = sum(verdict is Verdict.READY for verdict in wanted)
+        enough = good >= math.ceil(self.edge.min_success * len(wanted) - 1e-9)
+        return Verdict.READY if enough else Verdict.FAILED
+
+    def _members(self, group: Group) -> list[int | None]:
+        """The tasks that a group picks; None for one that there is not, before the first round.
+
+        Raises NotYet and Lost.
+        """
+        assert self.up.domain is not None
+        fixed = self._fixed_here(group)
+        rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
+        shared = dict(zip(self._shared, group, strict=True))
+        chosen: list[int | None] = []
+        first = {**fixed, **dict.fromkeys(self.edge.chosen, 0)}
+        # One choice for each combination of the other axes: tasks at the first points stand for them.
+        for index in self.up.domain.matching(first):
+            found = self.up.domain.coordinates(index)
+            here = {axis: found[axis] for axis in rest}
+            chosen += self._choose(here, shared)
+        return chosen
+
+    def _fixed_here(self, group: Group) -> dict[str, int]:
+        shared = dict(zip(self._shared, group, strict=True))
+        return {axis: shared[axis] for axis in self.edge.matched} | (self.picked or {})
+
+    def _choose(self, here: dict[str, int], shared: Mapping[str, int]) -> list[int | None]:
+        """The tasks picked at one combination of the axes that nothing chooses on."""
+        places: list[dict[str, int]] = [here]
+        for label in sorted(self.edge.chosen, key=lambda label: self._rank(label)):
+            places = [
+                {**place, label: point} for place in places for point in self._points(label, place, shared)
+            ]
+        return [self._find(place) for place in places]
+
+    def _rank(self, label: str) -> int:
+        """Axes that are the context of another one choose first."""
+        return sum(other in self.axes[label].judge.context for other in self.edge.chosen)
+
+    def _points(self, label: str, place: Mapping[str, int], shared: Mapping[str, int]) -> list[int]:
+        axis, choice = self.axes[label], self.edge.chosen[label]
+        if label in shared:
+            return [shared[label] - (choice.word == "previous")]
+        if not axis.is_over(place):
+            raise NotYet
+        if axis.has_failed(place):
+            raise Lost
+        if axis.axis.loop is not None:
+            return [axis.rounds(place) - 1]
+        picked = axis.chosen(place, choice)
+        if not picked:
+            raise Lost
+        return list(picked)
+
+    def _find(self, place: dict[str, int]) -> int | None:
+        """The task at a place; of a loop's rounds the last one that was not left out."""
+        assert self.up.domain is not None
+        loops = [label for label in self.edge.chosen if self.axes[label].axis.loop is not None]
+        found = None
+        while all(place[label] >= 0 for label in loops):
+            found = self.up.domain.index(place)
+            if found is None:
+                raise Lost
+            verdict = self.verdict_of(found)
+            if verdict is Verdict.WAITING:
+                raise NotYet
+            if verdict is not Verdict.OMITTED or not loops:
+                return found
+            place = {**place, loops[-1]: place[loops[-1]] - 1}
+        return None if any(self.edge.chosen[label].word == "previous" for label in loops) else found
+
+
+def link_of(
+    edge: Edge, up: StageRun, down: StageRun, axes: Mapping[str, Adaptive], makers: tuple[StageRun, ...] = ()
+) -> Link:
+    """The link of an edge. `axes` has the run's searches and loops."""
+    if not edge.chosen:
+        return Link(edge, up, down, makers=makers)
+    return ChoosingLink(edge, up, down, makers=makers, axes={label: axes[label] for label in edge.chosen})

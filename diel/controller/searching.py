@@ -1,0 +1,311 @@
+"""A search while its run goes on: new trials, what is told of them, and when it is over."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from diel.adaptive import Adaptive
+from diel.controller.decider import Decider, Unjudged, Wake
+from diel.controller.ledger import Ledger
+from diel.controller.stage_run import StageRun
+from diel.expressions import ExpressionError
+from diel.journal.axis_history import Context, Course, Trial, TrialState
+from diel.requests import ask_stop
+from diel.searchers.searcher import Searcher
+from diel.searchers.space import space_of
+from diel.spec import Search, Workflow
+from diel.states import FailureClass, TaskState
+
+_STEPS = ("step", "epoch", "iteration")
+"""Metrics that tell how far a task is; without one, its lines are counted."""
+HOUR = 3600.0
+Ended = Callable[[StageRun, int], None]
+
+
+class Searching(Decider):
+    """Asks for trials while there is room, and tells what became of them."""
+
+    def __init__(
+        self,
+        axis: Adaptive,
+        outer: Iterable[Adaptive],
+        stages: Mapping[str, StageRun],
+        ledger: Ledger,
+        hyperparameters: Mapping[str, Any],
+        wake: Wake,
+        workflow: Workflow,
+        ended: Ended,
+    ) -> None:
+        """`ended` is told of a task that a search takes for failed."""
+        super().__init__(axis, outer, stages, ledger, hyperparameters, wake)
+        self._ended = ended
+        assert axis.axis.search is not None
+        self.search: Search = axis.axis.search
+        self._space = space_of(self.search.parameters, workflow.hyperparameters, hyperparameters)
+        self._searchers: dict[Context, Searcher] = {}
+        self._metrics: dict[Path, _Metrics] = {}
+        self._core_seconds: dict[Context, float] = {}
+
+    # --- beginning ----------------------------------------------------------------------------------
+
+    def _begin(self, context: Context) -> None:
+        if context not in self.axis.history.courses:
+            self._write("begin", context, seed=self._seed(len(self.axis.history.courses)))
+        course = self._course(context)
+        self._open_all(context, course)
+        for trial in course.trials:
+            if trial.state is TrialState.RUNNING:
+                self._judge(context, trial)
+            elif trial.state is TrialState.PRUNED:
+                self._stop(context, trial)
+        self._fail_lost(course)
+        self._fill(context)
+
+    def _fail_lost(self, course: Course) -> None:
+        """What failed stays failed in this run where others went on without it: see Course.reopen."""
+        for trial in course.trials:
+            for name, index in trial.lost:
+                stage = self._stages[name]
+                if not stage.history.state(index).ended:
+                    message = (
+                        "it had failed when the search went on without it, which holds for the whole run; "
+                        "`diel run` tries it again, and takes what is done from the cache"
+                    )
+                    self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": message})
+                    self._ended(stage, index)
+
+    def _seed(self, place: int) -> int:
+        """The file's seed for the first context; others draw from other random numbers."""
+        if self.search.seed is None:
+            return random.SystemRandom().randrange(2**32)
+        return (self.search.seed + place) % 2**32
+
+    def _open_all(self, context: Context, course: Course) -> None:
+        for trial in course.trials:
+            self._open(context, trial.number)
+
+    def _searcher(self, context: Context) -> Searcher:
+        """The searcher of a course, made where one is needed: the library behind it is slow to load."""
+        if context not in self._searchers:
+            from diel.searchers.optuna import OptunaSearcher  # slow: only where trials are asked for
+
+            course = self._course(context)
+            searcher = OptunaSearcher(self.search, self._space, course.seed)
+            searcher.replay(course)
+            self._searchers[context] = searcher
+        return self._searchers[context]
+
+    # --- trials -------------------------------------------------------------------------------------
+
+    def _fill(self, context: Context) -> None:
+        """Asks for trials while there is room for them; closes the search after its last one."""
+        course = self._course(context)
+        if course.over:
+            return
+        running = sum(trial.state is TrialState.RUNNING for trial in course.trials)
+        reason = self._reason_to_stop(context, course)
+        while not reason and running < self.search.parallel:
+            drawn = self._searcher(context).ask()
+            if drawn is None:
+                reason = "all"
+                break
+            number = len(course.trials)
+            self._write("trial", context, number=number, hp=drawn)
+            self._open(context, number)
+            running += 1
+            reason = self._reason_to_stop(context, course)
+        if reason and not running:
+            good = any(trial.state is TrialState.COMPLETE for trial in course.trials)
+            self._close(
+                context, len(course.trials), reason if good else self._no_score(course), failed=not good
+            )
+
+    def _reason_to_stop(self, context: Context, course: Course) -> str:
+        """Why there will be no further trial; empty where there will."""
+        search = self.search
+        if course.stopped:
+            return course.stopped
+        if len(course.trials) >= self.axis.size:
+            return "trials"
+        if search.timeout is not None and time.time() - course.began > search.timeout:
+            return "timeout"
+        if search.core_hours is not None and self._spent(context) >= search.core_hours:
+            return "core_hours"
+        return ""
+
+    def _no_score(self, course: Course) -> str:
+        last = next((trial.message for trial in reversed(course.trials) if trial.message), "")
+        return "no trial has a score" + (f"; the last: {last}" if last else "")
+
+    def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None:
+        course = self._course(context)
+        self._core_seconds.pop(context, None)
+        if stage.name in self.axis.judge.stages and not course.over:
+            self._judge(context, course.trials[point])
+            self._fill(context)
+
+    def _judge(self, context: Context, trial: Trial) -> None:
+        """Tells what became of a trial, once the tasks that judge it have ended."""
+        if trial.state is not TrialState.RUNNING or not self._is_judged(context, trial.number):
+            return
+        self._take_reports(context, trial)
+        try:
+            values = self._scores(context, trial)
+        except Unjudged as error:
+            lost = self._lost(context, trial.number)
+            self._tell(context, trial, TrialState.FAILED, message=str(error), lost=lost)
+            return
+        self._tell(context, trial, TrialState.COMPLETE, values=values)
+        self._look_at_until(context, trial)
+
+    def _scores(self, context: Context, trial: Trial) -> list[float]:
+        """One an objective. Raises Unjudged."""
+        bad = self._bad(context, trial.number)
+        if bad:
+            told = ", ".join(f"{stage.name}/{index}" for stage, index in bad)
+            raise Unjudged(f"{told} has no result")
+        found = []
+        for reference, _ in self.search.objectives:
+            value = self._value(context, trial.number, tuple(reference.split(".")))
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise Unjudged(f"{reference} is {value!r}; expected a number")
+            if not math.isfinite(value):
+                raise Unjudged(f"{reference} is {value}; expected a finite number")
+            found.append(float(value))
+        return found
+
+    def _tell(self, context: Context, trial: Trial, state: TrialState, **content: Any) -> None:
+        searcher = self._searcher(context)  # first: it replays what has been told so far
+        searcher.tell(trial.number, state, content.get("values", []))
+        self._write("judged", context, number=trial.number, state=state, **content)
+
+    def _look_at_until(self, context: Context, trial: Trial) -> None:
+        if self._until is None:
+            return
+        try:
+            holds = self._holds(context, trial.number, self._read_by_until(context, trial.number))
+        except (Unjudged, ExpressionError) as error:
+            self._write("stopped", context, number=trial.number, message=f"`until`: {error}")
+            return
+        if holds:
+            self._write("stopped", context, number=trial.number, message="")
+
+    def _spent(self, context: Context) -> float:
+        """Core-hours of the committed tasks of a search."""
+        if context not in self._core_seconds:
+            coordinates = self._coordinates(context)
+            self._core_seconds[context] = sum(
+                self._ledger.results.record(stage.name, index).get("seconds", 0.0)
+                * stage.spec.resources.cores
+                for stage in self._stages.values()
+                if self.label in stage.spec.over and stage.domain is not None
+                for index in stage.domain.matching(coordinates)
+                if stage.history.state(index) == TaskState.DONE
+            )
+        return self._core_seconds[context] / HOUR
+
+    # --- pruning ------------------------------------------------------------------------------------
+
+    def tend(self) -> None:
+        """Reads what running tasks have reported, and stops the trials that the pruner gives up."""
+        for context in self._begun:
+            course = self._course(context)
+            if course.over:
+                continue
+            if self.search.pruner != "none":
+                for trial in course.trials:
+                    if trial.state is TrialState.RUNNING and self._take_reports(context, trial):
+                        self._prune(context, trial)
+            self._fill(context)
+
+    def _take_reports(self, context: Context, trial: Trial) -> bool:
+        """Tells the searcher what is new; says whether the trial should be pruned."""
+        if self.search.pruner == "none":
+            return False
+        prune = False
+        for step, value in self._reports(context, trial):
+            if step not in trial.reported:
+                prune = self._searcher(context).report(trial.number, step, value)
+                self._write("reported", context, number=trial.number, step=step, value=value)
+            if prune:
+                return True
+        return False
+
+    def _reports(self, context: Context, trial: Trial) -> Iterator[tuple[int, float]]:
+        name, _, metric = self.search.watched.partition(".")
+        stage = self._stages[name]
+        if stage.domain is None:
+            return
+        index = stage.domain.index(self._coordinates(context, trial.number))
+        attempt = None if index is None else stage.history.under_way.get(index)
+        number = 1 if attempt is None else attempt.number
+        if index is None:
+            return
+        path = self._ledger.paths.task_dir(name, index, number) / ".metrics.jsonl"
+        yield from self._metrics.setdefault(path, _Metrics(path)).read(metric)
+
+    def _prune(self, context: Context, trial: Trial) -> None:
+        """Ends a trial: what runs of it is stopped, the rest never begins."""
+        last = max(trial.reported)
+        said = f"{self.search.watched} was {trial.reported[last]:g} at step {last}"
+        self._tell(context, trial, TrialState.PRUNED, message=said)
+        self._stop(context, trial)
+        self._open(context, trial.number)
+
+    def _stop(self, context: Context, trial: Trial) -> None:
+        """Stops what runs of a trial."""
+        coordinates = self._coordinates(context, trial.number)
+        running = [
+            f"{stage.name}/{index}"
+            for stage in self._stages.values()
+            if self.label in stage.spec.over and stage.domain is not None
+            for index in stage.domain.matching(coordinates)
+            if stage.history.state(index) in (TaskState.QUEUED, TaskState.RUNNING)
+        ]
+        if running:
+            ask_stop(self._ledger.paths, running)
+
+
+class _Metrics:
+    """The metrics of one attempt, read as they grow."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._lines = 0
+
+    def read(self, metric: str) -> Iterator[tuple[int, float]]:
+        """The new values of a metric, each with its step."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        return
+                    self._offset += len(line)
+                    found = _reported(line, metric)
+                    if found is not None:
+                        self._lines += 1
+                        step, value = found
+                        yield self._lines - 1 if step is None else step, value
+        except OSError:
+            return
+
+
+def _reported(line: bytes, metric: str) -> tuple[int | None, float] | None:
+    """Step and value of a line; None where it has none."""
+    try:
+        told = json.loads(line)
+        value = told[metric]
+    except (ValueError, KeyError, TypeError):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    steps = (told[name] for name in _STEPS if isinstance(told.get(name), int) and told[name] >= 0)
+    return next(steps, None), float(value)

@@ -1,0 +1,144 @@
+"""What may be wrong with searches and loops in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from diel.errors import did_you_mean
+from diel.expressions import ExpressionError, parse_expression
+from diel.graph.edge import Edge, Flaw, Key
+from diel.graph.judge import judge_of, references_of
+from diel.graph.stage_graph import StageGraph
+from diel.spec import Axis, Workflow
+
+
+def check_adaptive(workflow: Workflow) -> list[Flaw]:
+    """All that is wrong with the judges of searches and loops."""
+    flaws: list[Flaw] = []
+    for label, axis in workflow.axes.items():
+        if axis.search is None and axis.loop is None:
+            continue
+        wrong = [
+            flaw for key, name in references_of(label, axis) for flaw in _check(workflow, label, key, name)
+        ]
+        flaws += wrong
+        if not wrong:
+            flaws += _check_judges(workflow, label, axis)
+            flaws += _check_contexts(workflow, label)
+    return [*flaws, *_check_nesting(workflow)]
+
+
+def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> Iterator[Flaw]:
+    stage = workflow.stages.get(name[0])
+    if len(name) != 2 or not all(part.isidentifier() for part in name):
+        written = ".".join(name)
+        yield Flaw(key, f"expected STAGE.VALUE, found {written!r}", "for instance `validate.loss`")
+    elif stage is None:
+        hint = did_you_mean(name[0], workflow.stages) or f"stages: {', '.join(workflow.stages)}"
+        yield Flaw(key, f"no stage '{name[0]}'", hint)
+    elif label not in stage.over:
+        hint = f"add {label} to its `over`, or name a stage that runs over it"
+        yield Flaw(key, f"'{name[0]}' does not run over '{label}', so it cannot judge it", hint)
+
+
+def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
+    """Stages that judge together run over the same axes; an `until` reads something of the round."""
+    named = list(references_of(label, axis))
+    for key, name in named[1:]:
+        first, other = named[0][1][0], name[0]
+        if set(workflow.stages[other].over) != set(workflow.stages[first].over):
+            message = f"'{first}' and '{other}' judge '{label}' together and run over different axes"
+            yield Flaw(key, message, "let a stage over the axes of one of them bring their values together")
+    form = axis.loop or axis.search
+    if form is not None and form.until is not None and not any(key[-1] == "until" for key, _ in named):
+        kind = "loop" if axis.loop else "search"
+        try:
+            parse_expression(form.until)
+        except ExpressionError:
+            return  # which the checker of expressions tells
+        message = (
+            f"`until` reads no value of a {'round' if axis.loop else 'trial'}: it is always or never true"
+        )
+        yield Flaw(
+            ("axes", label, kind, "until"), message, "name a STAGE.VALUE, as in `validate.error < 0.1`"
+        )
+
+
+def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
+    judge = judge_of(workflow, label)
+    told = " and ".join(f"'{name}'" for name in judge.stages)
+    for name, other in workflow.stages.items():
+        missing = [axis for axis in judge.context if axis not in other.over]
+        if label in other.over and missing:
+            yield Flaw(
+                ("stages", name, "over"),
+                f"'{label}' runs once for each {', '.join(missing)} (the axes of {told}), "
+                f"and '{name}' lacks {', '.join(missing)}",
+                "add the axis, or judge by a stage without it",
+            )
+
+
+def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
+    """No two axes each run once for each point of the other."""
+    contexts: Mapping[str, tuple[str, ...]] = {
+        label: judge_of(workflow, label).context
+        for label, axis in workflow.axes.items()
+        if axis.search is not None or axis.loop is not None
+    }
+    for label, context in contexts.items():
+        for other in context:
+            if label in contexts.get(other, ()) and list(contexts).index(other) > list(contexts).index(label):
+                kind = "loop" if workflow.axes[other].loop is not None else "search"
+                yield Flaw(
+                    ("axes", other, kind),
+                    f"'{label}' would run once for each '{other}', and '{other}' once for each '{label}'",
+                    "let a stage over one of them alone judge that one, with `at:` on the other",
+                )
+
+
+def check_waits(graph: StageGraph) -> Iterator[Flaw]:
+    """No stage waits for all points of a search or loop whose points wait for that stage."""
+    for edge in graph.edges:
+        for label in _awaited(graph.workflow, edge):
+            judges = judge_of(graph.workflow, label).stages
+            reached = _reached(graph, edge.downstream, label)
+            guilty = next((name for name in (edge.upstream, *judges) if name in reached), None)
+            if guilty is not None:
+                loop = graph.workflow.axes[label].loop is not None
+                points = f"every round of '{label}'" if loop else f"every trial of '{label}'"
+                hint = "run it over the axis too"
+                if edge.axis is not None:
+                    hint = "give the stage a fixed axis, and let it take its item: `${{ STAGE.LIST[AXIS] }}`"
+                yield Flaw(
+                    edge.key,
+                    f"'{edge.downstream}' waits for {points}, and '{guilty}', which is in each, "
+                    f"waits for '{edge.downstream}'",
+                    hint,
+                )
+                break
+
+
+def _awaited(workflow: Workflow, edge: Edge) -> list[str]:
+    """The searches and loops that must be over before a task reads along an edge."""
+    upstream = workflow.stages[edge.upstream].over
+    inside = () if edge.axis is not None else workflow.stages[edge.downstream].over
+    return [
+        label
+        for label in upstream
+        if label not in inside
+        and label in workflow.axes
+        and (workflow.axes[label].search is not None or workflow.axes[label].loop is not None)
+    ]
+
+
+def _reached(graph: StageGraph, start: str, loop: str) -> set[str]:
+    """The stages that wait for a stage, through earlier rounds of one loop too."""
+    found = {start}
+    line = [start]
+    while line:
+        for edge in graph.out_of(line.pop()):
+            again = edge.follows and loop in edge.picked
+            if edge.downstream not in found and (again or not edge.follows):
+                found.add(edge.downstream)
+                line.append(edge.downstream)
+    return found

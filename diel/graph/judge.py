@@ -1,0 +1,57 @@
+"""Which stages judge a search or loop, and for what it runs once each.
+
+A search or loop runs once for each combination of the other axes of the stages that its metric or its
+`until` names: its context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from diel.expressions import ExpressionError, parse_expression
+from diel.graph.edge import Key
+from diel.spec import Axis, Workflow
+
+_OTHERS = ("hp", "run")
+"""Names in `until` that are no stages."""
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How a search or loop is judged."""
+
+    stages: tuple[str, ...]
+    """The stages whose values tell how good a trial is, or whether `until` holds."""
+    context: tuple[str, ...]
+    """Their other axes."""
+
+
+def judge_of(workflow: Workflow, label: str) -> Judge:
+    """How an axis is judged. Nobody judges a loop without `until`: all its rounds are there at once."""
+    references = references_of(label, workflow.axes[label])
+    told = (name[0] for key, name in references if key[-1] != "watch")
+    names = tuple(dict.fromkeys(name for name in told if name in workflow.stages))
+    over = workflow.stages[names[0]].over if names else ()
+    return Judge(names, tuple(axis for axis in over if axis != label))
+
+
+def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]]]:
+    """Each STAGE.VALUE by which an axis is judged, with the key that holds it."""
+    if axis.search is not None:
+        for word in ("minimize", "maximize"):
+            given = getattr(axis.search, word)
+            for place, reference in enumerate([given] if isinstance(given, str) else given or []):
+                key: Key = ("axes", label, "search", word)
+                yield (key if isinstance(given, str) else (*key, place)), tuple(reference.split("."))
+        if axis.search.watch is not None:
+            yield ("axes", label, "search", "watch"), tuple(axis.search.watch.split("."))
+    form = axis.search or axis.loop
+    if form is not None and form.until is not None:
+        try:
+            references = parse_expression(form.until).references
+        except ExpressionError:
+            return
+        for name in sorted(references):
+            if name[0] not in (*_OTHERS, label):
+                yield ("axes", label, "loop" if axis.loop else "search", "until"), name

@@ -1,0 +1,152 @@
+"""What is known of a search or loop: its trials or rounds, once for each combination of other axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Context = tuple[int, ...]
+"""Coordinates on the axes for each combination of which a search or loop runs once."""
+
+
+class TrialState(StrEnum):
+    """How a trial stands."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    PRUNED = "pruned"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Trial:
+    """One point of a search."""
+
+    number: int
+    hp: dict[str, Any]
+    """The hyperparameters that the search has set, by name."""
+    began: float
+    """Seconds since the epoch."""
+    state: TrialState = TrialState.RUNNING
+    values: list[float] = field(default_factory=list)
+    """One an objective, in the order of the search's; empty where it has no score."""
+    message: str = ""
+    """Why it has none."""
+    lost: list[list[Any]] = field(default_factory=list)
+    """The tasks that failed, as [stage, index]."""
+    ended: float | None = None
+    reported: dict[int, float] = field(default_factory=dict)
+    """What was told of it while it ran, by step."""
+
+
+@dataclass(slots=True)
+class Round:
+    """One point of a loop that has been judged."""
+
+    number: int
+    holds: bool
+    """Whether `until` held."""
+    values: dict[str, Any]
+    """What `until` read, by name."""
+    time: float
+
+
+@dataclass(slots=True)
+class Course:
+    """How one search or loop went so far: the trials of one study, the rounds of one loop."""
+
+    context: Context
+    seed: int = 0
+    """Of the sampler."""
+    began: float = 0.0
+    trials: list[Trial] = field(default_factory=list)
+    """By number."""
+    rounds: list[Round] = field(default_factory=list)
+    """By number."""
+    told: list[list[int]] = field(default_factory=list)
+    """What a searcher was asked and told, in that order: [number] for a new trial, [number, -1] for its
+    end, [number, step] for a report."""
+    points: int | None = None
+    """How many points there are in the end; None while more may come."""
+    reason: str = ""
+    """Why it ended."""
+    stopped: str = ""
+    """Why no further trial is asked for while others still run."""
+    failed: bool = False
+    """Whether it ended without a point to hand on."""
+
+    @property
+    def over(self) -> bool:
+        return self.points is not None
+
+
+@dataclass(slots=True)
+class AxisHistory:
+    """The courses of one axis."""
+
+    courses: dict[Context, Course] = field(default_factory=dict)
+
+    def course(self, record: dict[str, Any]) -> Course:
+        """The course that a record is about."""
+        context = tuple(record["context"])
+        return self.courses.setdefault(context, Course(context))
+
+    def begin(self, record: dict[str, Any]) -> None:
+        course = self.course(record)
+        course.seed, course.began = record["seed"], record["time"]
+
+    def trial(self, record: dict[str, Any]) -> None:
+        """A new trial."""
+        course = self.course(record)
+        if record["number"] == len(course.trials):
+            course.trials.append(Trial(record["number"], record["hp"], record["time"]))
+            course.told.append([record["number"]])
+
+    def reported(self, record: dict[str, Any]) -> None:
+        """A value on the way."""
+        course = self.course(record)
+        trial = course.trials[record["number"]]
+        if record["step"] not in trial.reported and trial.state is TrialState.RUNNING:
+            trial.reported[record["step"]] = record["value"]
+            course.told.append([record["number"], record["step"]])
+
+    def judged(self, record: dict[str, Any]) -> None:
+        """The end of a trial."""
+        course = self.course(record)
+        trial = course.trials[record["number"]]
+        if trial.state is not TrialState.RUNNING:
+            return
+        trial.state = TrialState(record["state"])
+        trial.values = record.get("values", [])
+        trial.message = record.get("message", "")
+        trial.lost = record.get("lost", [])
+        trial.ended = record["time"]
+        course.told.append([trial.number, -1])
+
+    def round(self, record: dict[str, Any]) -> None:
+        """A round was judged."""
+        course = self.course(record)
+        if record["number"] == len(course.rounds):
+            course.rounds.append(Round(record["number"], record["holds"], record["values"], record["time"]))
+
+    def stopped(self, record: dict[str, Any]) -> None:
+        """No further trials."""
+        self.course(record).stopped = record["message"] or "until"
+
+    def reopen(self) -> None:
+        """A new controller tries again what its predecessor gave up, unless others went on without it."""
+        for course in self.courses.values():
+            if course.over and not course.failed:
+                continue
+            course.points, course.reason, course.failed = None, "", False
+            for trial in course.trials:
+                if trial.lost:
+                    trial.state, trial.message, trial.lost = TrialState.RUNNING, "", []
+                    course.told.remove([trial.number, -1])
+
+    def closed(self, record: dict[str, Any]) -> None:
+        """No more points."""
+        course = self.course(record)
+        course.points, course.reason = record["points"], record["reason"]
+        course.failed = record.get("failed", False)

@@ -1,0 +1,50 @@
+"""The space that a search draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diel.expressions import parse_expression
+from diel.spec import Hyperparameter
+
+
+@dataclass(frozen=True)
+class Space:
+    """Hyperparameters in the order in which they are drawn: after those that their `when` reads."""
+
+    parameters: Mapping[str, Hyperparameter]
+    fixed: Mapping[str, Any]
+    """The values of the others, and of those whose `when` does not hold."""
+
+    def is_drawn(self, name: str, drawn: Mapping[str, Any]) -> bool:
+        """Whether a hyperparameter is drawn, given those that were drawn before it."""
+        condition = self.parameters[name].when
+        if condition is None:
+            return True
+        return bool(parse_expression(condition).value({"hp": {**self.fixed, **drawn}}))
+
+
+def space_of(names: tuple[str, ...], known: Mapping[str, Hyperparameter], fixed: Mapping[str, Any]) -> Space:
+    """The space of a search's `parameters`."""
+    ordered: dict[str, Hyperparameter] = {}
+
+    def add(name: str) -> None:
+        if name in ordered or name not in names:
+            return
+        for other in conditions(known[name]):
+            add(other)
+        ordered[name] = known[name]
+
+    for name in names:
+        add(name)
+    return Space(ordered, fixed)
+
+
+def conditions(given: Hyperparameter) -> tuple[str, ...]:
+    """The hyperparameters that one's `when` reads."""
+    if given.when is None:
+        return ()
+    references = parse_expression(given.when).references
+    return tuple(sorted(name[1] for name in references if name[0] == "hp" and len(name) > 1))

@@ -1,0 +1,16 @@
+"""A loop: an axis whose points follow one another."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from diel.spec.model import MAX_POINTS, Model, Text
+
+
+class Loop(Model):
+    """Rounds, counted from 0."""
+
+    max: int = Field(ge=1, le=MAX_POINTS, description="Most rounds to run.")
+    until: Text | None = Field(
+        default=None, min_length=1, description="Expression over values of the round: stop when it holds."
+    )
