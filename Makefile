@@ -11,8 +11,11 @@ PINS   := constraints.txt
 # real Slurm (tests/cluster). No service has to run; without /etc/slurm/slurm.conf none starts.
 DEBIAN_PACKAGES := graphviz slurmctld slurmd slurm-client munge slurm-wlm-torque
 
+# Much of the suite waits for processes and schedulers, so that three do well on two cores.
+TEST_PROCESSES ?= 3
+
 DEMO_EXTRAS := examples
-TEST_EXTRAS := dev,examples,sample,tables
+TEST_EXTRAS := dev,examples,sample,search,tables,torch
 
 DEMO_READY := $(VENV)/.ready-demo
 TEST_READY := $(VENV)/.ready-test
@@ -59,7 +62,7 @@ layers: $(TEST_READY)
 
 pytest: $(TEST_READY)
 	@echo "pytest"
-	@$(BIN)/python -m pytest -q --cov --cov-report=term
+	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup --cov --cov-report=term
 
 benchmark: $(TEST_READY)  ## print how fast diel is, side by side with xargs
 	@$(BIN)/python tests/benchmarks

@@ -53,3 +53,10 @@ def cluster() -> Iterator[virtual.Cluster]:
         yield slurm
     finally:
         slurm.down()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one file stay in one process, with what they share, and so do all that use the cluster."""
+    for item in items:
+        shared = "cluster" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("cluster" if shared else str(item.path)))
