@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from diel.adaptive import Adaptive
+from diel.adaptive import Adaptive, Standing
 from diel.controller.link import Link, Verdict
 from diel.controller.stage_run import StageRun
 from diel.domain import Group
@@ -115,9 +115,14 @@ class ChoosingLink(Link):
         # One choice for each combination of the other axes: tasks at the first points stand for them.
         for index in self.up.domain.matching(first):
             found = self.up.domain.coordinates(index)
-            here = {axis: found[axis] for axis in rest}
-            chosen += self._choose(here, shared)
+            if not self._is_closed(found):
+                chosen += self._choose({axis: found[axis] for axis in rest}, shared)
         return chosen
+
+    def _is_closed(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether a search or loop that nothing chooses on ended before this point."""
+        others = (axis for axis in self.up.adaptive if axis.label not in self.edge.chosen)
+        return any(axis.standing(coordinates) is Standing.CLOSED for axis in others)
 
     def _fixed_here(self, group: Group) -> dict[str, int]:
         shared = dict(zip(self._shared, group, strict=True))

@@ -145,12 +145,12 @@ class Decider(ABC):
     def _holds(self, context: Context, point: int, values: Mapping[str, Any]) -> bool:
         """Whether `until` holds. Raises ExpressionError."""
         assert self._until is not None
-        searched = self.axis.hyperparameters(self._coordinates(context, point))
+        judge, index = self._judges(context, point)[0]
         paths = self._ledger.paths
         scope: dict[str, Any] = {
-            "hp": {**self._hyperparameters, **searched},
+            **judge.point(index),
+            "hp": {**self._hyperparameters, **judge.searched(index)},
             "run": {"id": paths.run_id, "dir": str(paths.root)},
-            self.label: point,
         }
         for name, value in values.items():
             stage, _, output = name.partition(".")
