@@ -120,9 +120,8 @@ def test_a_verdict_is_what_the_ended_tasks_mean_and_is_told_to_those_that_wait(
         link.up.history.set(index, state)
         link.up.ended += 1
         before = {down: verdict_of(link, down) for down in told}
-        group = link.note_end(index)
-        if group is not None:
-            told |= set(link.dependents(group))
+        link.count(index)
+        told |= set(link.woken_by(index))
         for down in range(link.down.size):
             assert verdict_of(link, down) is expected(link, down)
             assert (down in told) == (expected(link, down) is not Verdict.WAITING)
@@ -140,8 +139,8 @@ def end(link: Link, **states: TaskState) -> list[int]:
         index = int(name[1:])
         link.up.history.set(index, state)
         link.up.ended += 1
-        group = link.note_end(index)
-        told += [] if group is None else list(link.dependents(group))
+        link.count(index)
+        told += list(link.woken_by(index))
     return told
 
 
