@@ -13,7 +13,7 @@ from typing import Any
 
 from diel.graph import Choice
 from diel.graph.judge import judge_of
-from diel.journal.axis_history import AxisHistory, Context, Course, TrialState
+from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, TrialState
 from diel.journal.history import History
 from diel.points import Points
 from diel.spec import Axis, Workflow
@@ -68,6 +68,16 @@ class Adaptive:
         """Whether anything decides on its points; a loop without `until` has all of its rounds."""
         return bool(self.judge.stages)
 
+    @property
+    def at_once(self) -> int:
+        """The most points that may be under way together."""
+        return 1 if self.axis.search is None else min(self.axis.search.parallel, self.size)
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether fewer points may come than there are at most."""
+        return may_end_early(self.axis)
+
     def standing(self, coordinates: Mapping[str, int]) -> Standing:
         """Whether the point of a task is there."""
         if not self.judged:
@@ -119,6 +129,36 @@ class Adaptive:
         if course is None or self.axis.search is None or place >= len(course.trials):
             return {}
         return course.trials[place].hp
+
+
+def facts_of(axis: Adaptive, workflow: Workflow) -> AxisFacts:
+    """What is written down of an axis for those who read a run without its workflow."""
+    stages = [name for name, stage in workflow.stages.items() if axis.label in stage.over]
+    judge = axis.judge
+    common = (axis.size, list(judge.context), list(judge.stages), stages)
+    search = axis.axis.search
+    if search is None:
+        assert axis.axis.loop is not None
+        return AxisFacts("loop", *common, until=axis.axis.loop.until or "")
+    return AxisFacts(
+        "search",
+        *common,
+        until=search.until or "",
+        sampler=search.sampler,
+        parallel=search.parallel,
+        pruner=search.pruner,
+        objectives=[[reference, small] for reference, small in search.objectives],
+        watched=search.watched,
+    )
+
+
+def may_end_early(axis: Axis) -> bool:
+    """Whether a search or loop may end before all of its points were there, or leave some of them out."""
+    if axis.search is None:
+        return axis.loop is not None and axis.loop.until is not None
+    search = axis.search
+    stops = (search.until, search.timeout, search.core_hours)
+    return search.pruner != "none" or any(stop is not None for stop in stops)
 
 
 def is_adaptive(axis: Axis) -> bool:

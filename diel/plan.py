@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
+from diel.adaptive import is_adaptive, may_end_early
 from diel.catalogue import Module
 from diel.check import Checked
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
+from diel.graph.judge import judge_of
 from diel.site import (
     Pool,
     Shape,
@@ -59,6 +61,39 @@ class StagePlan:
 
 
 @dataclass(frozen=True)
+class AxisPlan:
+    """How many points a search or loop may have."""
+
+    label: str
+    kind: Literal["search", "loop"]
+    most: int | None
+    """None where nobody can count them."""
+    parallel: int
+    """Trials at the same time; a loop has one round after the other."""
+    context: tuple[str, ...]
+    """The axes for each combination of which it runs once."""
+    may_end_early: bool
+
+    def __str__(self) -> str:
+        """`up to 16 trials, 4 at a time, for each material`."""
+        many = "as many" if self.most is None else f"{self.most:,}"
+        bound = "up to " if self.may_end_early or self.kind == "search" else ""
+        word = "trial" if self.kind == "search" else "round"
+        told = f"{bound}{many} {word}{'' if self.most == 1 else 's'}"
+        told += f", {self.parallel:,} at a time" if self.kind == "search" else ""
+        return told + (f", for each {' × '.join(self.context)}" if self.context else "")
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "most": self.most,
+            "parallel": self.parallel,
+            "each": list(self.context),
+            "may_end_early": self.may_end_early,
+        }
+
+
+@dataclass(frozen=True)
 class Plan:
     """How a workflow will run on a site."""
 
@@ -94,6 +129,21 @@ class Plan:
         return None if None in counts else sum(count or 0 for count in counts)
 
     @property
+    def adaptive(self) -> dict[str, AxisPlan]:
+        """The searches and loops that a stage runs over."""
+        used = {label for stage in self.stages.values() for label in stage.axes}
+        return {
+            label: _axis_plan(self.checked, label)
+            for label, axis in self.workflow.axes.items()
+            if label in used and is_adaptive(axis)
+        }
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether there may be fewer tasks than are counted: a search or loop may end early."""
+        return any(axis.may_end_early for axis in self.adaptive.values())
+
+    @property
     def core_hours(self) -> float | None:
         """The most that the run can cost; None where a stage has no bound."""
         costs = [stage.core_hours for stage in self.stages.values()]
@@ -113,6 +163,7 @@ class Plan:
             "tasks": self.tasks,
             "core_hours": self.core_hours,
             "critical_path": list(self.critical_path),
+            "adaptive": {label: axis.document() for label, axis in self.adaptive.items()},
             "stages": {
                 stage.name: {
                     "kind": stage.kind,
@@ -129,6 +180,16 @@ class Plan:
                 for stage in self.stages.values()
             },
         }
+
+
+def _axis_plan(checked: Checked, label: str) -> AxisPlan:
+    axis = checked.workflow.axes[label]
+    search = axis.search
+    context = judge_of(checked.workflow, label).context
+    most = checked.counts[label]
+    parallel = 1 if search is None else min(search.parallel, most or search.parallel)
+    kind: Literal["search", "loop"] = "loop" if search is None else "search"
+    return AxisPlan(label, kind, most, parallel, context, may_end_early(axis))
 
 
 def make_plan(checked: Checked, site: Site) -> Plan:

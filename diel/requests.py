@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from diel.paths import RunPaths
 
@@ -41,16 +42,20 @@ def ask_cancel(paths: RunPaths, targets: Sequence[str] = ()) -> None:
     _ask(paths, "cancel", targets)
 
 
-def ask_stop(paths: RunPaths, targets: Sequence[str]) -> None:
-    """Tells workers to stop some tasks (`train/3`) that the controller has no more use for."""
-    _ask(paths, "stop", targets)
+def ask_stop(paths: RunPaths, targets: Sequence[str]) -> Path:
+    """Tells workers to stop some tasks (`train/3`) that the controller has no more use for.
+
+    Returns the file that says so: to be removed when they have stopped, for workers read all that there are.
+    """
+    return _ask(paths, "stop", targets)
 
 
-def _ask(paths: RunPaths, kind: str, targets: Sequence[str]) -> None:
+def _ask(paths: RunPaths, kind: str, targets: Sequence[str]) -> Path:
     name = f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
     temporary = paths.requests / f".{name}"
     temporary.write_text(json.dumps({"targets": list(targets)}), encoding="utf-8")
     os.replace(temporary, paths.requests / name)
+    return paths.requests / name
 
 
 def read_cancels(paths: RunPaths) -> list[Cancel]:

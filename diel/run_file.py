@@ -24,6 +24,9 @@ class RunFile(BaseModel):
     site: str
     hyperparameters: dict[str, Any]
     origins: dict[str, str]
+    """Of each value: default, project, file or command line."""
+    sources: dict[str, str] = {}
+    """Of each value: the line, the setting, or what made it the project's."""
     settings: tuple[str, ...] = ()
     params_files: tuple[str, ...] = ()
     use_cache: bool = True

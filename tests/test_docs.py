@@ -304,9 +304,10 @@ def test_each_command_has_its_section_with_all_of_its_options(root: Path) -> Non
     for name, text in told.items():
         command = cli.get_command(context, name)
         assert command is not None
+        below = command.commands.values() if isinstance(command, click.Group) else ()
         options = {
             option
-            for parameter in command.params
+            for parameter in [*command.params, *(one for each in below for one in each.params)]
             if isinstance(parameter, click.Option)
             for option in parameter.opts
             if option.startswith("--")

@@ -9,7 +9,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from diel.drawing import Arrow, Drawing, Node, draw_dot, draw_mermaid, draw_svg, draw_text, make_drawing
+from diel.drawing import (
+    Arrow,
+    Drawing,
+    Node,
+    axis_text,
+    draw_dot,
+    draw_mermaid,
+    draw_svg,
+    draw_text,
+    make_drawing,
+)
 from diel.errors import DielError
 from diel.graph import build
 from diel.load import load_text
@@ -173,3 +183,56 @@ def test_graphviz_itself_takes_any_name_and_draws_every_stage() -> None:
     tree = ElementTree.fromstring(draw_svg(NASTY))
     titles = [element.text for element in tree.iter("{http://www.w3.org/2000/svg}title")]
     assert {"end", "class"} <= set(titles)
+
+
+ADAPTIVE = """\
+diel: 1
+name: flow
+hyperparameters: {x: {type: float, low: 0, high: 1}}
+axes:
+  round: {loop: {max: 10, until: "${{ keep.e < 0.1 }}"}}
+  trial: {search: {trials: 4, minimize: f.e, parameters: [x]}}
+stages:
+  f:
+    over: [round, trial]
+    command: [x]
+    inputs: {c: {from: keep.e, at: {round: previous}, initially: 1.0}}
+    outputs: {e: {value: float}}
+  keep:
+    over: [round]
+    command: [x]
+    inputs: {e: {from: f.e, at: {trial: best}}, x: {from: hp.x, at: {trial: best}}}
+    outputs: {e: {value: float}}
+  end: {command: [x], inputs: {e: {from: keep.e, at: {round: last}}}}
+"""
+
+
+def test_what_is_picked_of_searches_and_loops_is_told() -> None:
+    labels = {(arrow.upstream, arrow.downstream): arrow.label for arrow in drawing(ADAPTIVE).arrows}
+    assert labels == {
+        ("keep", "f"): "e: pick round = previous, broadcast over trial",
+        ("f", "keep"): "e, hp.x: match round, pick trial = best",
+        ("keep", "end"): "e: pick round = last",
+    }
+
+
+def test_an_edge_from_the_round_before_leads_back_and_is_dashed() -> None:
+    found = drawing(ADAPTIVE)
+    assert [(arrow.upstream, arrow.downstream) for arrow in found.arrows if arrow.back] == [("keep", "f")]
+    text = draw_text(found)
+    assert "⇠ keep.e: pick round = previous, broadcast over trial (of the round before)" in text
+    assert "← f.e, hp.x: match round" in text
+    assert draw_text(found, ascii_only=True).isascii()
+    assert 's_keep -.->|"e: pick round = previous' in draw_mermaid(found)
+    assert 's_f -->|"e, hp.x' in draw_mermaid(found)
+    back, *others = [line for line in draw_dot(found).splitlines() if " -> " in line]
+    assert back.endswith("style=dashed, constraint=false];")
+    assert not any("dashed" in line for line in others)
+
+
+def test_searches_and_loops_are_labelled() -> None:
+    axes = load_text(ADAPTIVE, Path("flow.yaml")).spec.axes
+    assert axis_text("round", axes["round"], "10") == "round (loop, up to 10)"
+    assert axis_text("trial", axes["trial"], "4") == "trial (search, 4)"
+    assert axis_text("trial", axes["trial"]) == "trial (search)"
+    assert axis_text("t", load_text(FLOW, Path("flow.yaml")).spec.axes["t"], "2") == "t (2)"

@@ -1,14 +1,22 @@
-"""Values of hyperparameters: a setting beats a file, a file beats the default."""
+"""Values of hyperparameters: a setting beats a file, a file the project, and the project the default."""
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from diel.errors import SpecError, UsageError
 from diel.load import Document, load_text
-from diel.registry import resolve
+from diel.paths import registry_dir
+from diel.registry import Change, append_change, current, read_changes, resolve
+from tests.project import wait_for
 
 TEXT = """diel: 1
 name: test
@@ -137,3 +145,173 @@ def test_a_workflow_without_hyperparameters_says_so() -> None:
     assert resolve(bare).values == {}
     with pytest.raises(UsageError, match="the workflow has none"):
         resolve(bare, ["hidden=3"])
+
+
+# --- the project's values -------------------------------------------------------------------------
+
+
+def held(runs: Path) -> dict[str, Any]:
+    return {name: one.value for name, one in current(read_changes(runs)[0]).items()}
+
+
+def test_a_project_value_beats_the_default_and_files_and_settings_beat_it(
+    document: Document, tmp_path: Path
+) -> None:
+    append_change(tmp_path, Change("set", {"hidden": 16, "rate": 0.5, "label": "mine"}, user="me"))
+    file = tmp_path / "p.yaml"
+    file.write_text("rate: 0.25\n", encoding="utf-8")
+    found = resolve(document, ["label=typed"], [file], current(read_changes(tmp_path)[0]))
+    assert (found.plain()["hidden"], found.plain()["rate"], found.plain()["label"]) == (16, 0.25, "typed")
+    origins = {name: value.origin for name, value in found.values.items()}
+    assert origins["hidden"] == "project"
+    assert origins["rate"] == "file"
+    assert origins["label"] == "command line"
+    assert found.values["hidden"].source == "diel params set, by me"
+    assert list(found.values) == ["hidden", "rate", "optimiser", "label", "verbose"]
+
+
+def test_a_whole_number_of_the_project_is_a_float_where_one_is_wanted(
+    document: Document, tmp_path: Path
+) -> None:
+    append_change(tmp_path, Change("set", {"rate": 1}))
+    value = resolve(document, project=current(read_changes(tmp_path)[0])).values["rate"].value
+    assert (value, type(value)) == (1.0, float)
+
+
+def test_a_project_value_that_does_not_fit_is_refused_with_key_bounds_and_the_way_back(
+    document: Document, tmp_path: Path
+) -> None:
+    promotion = Change("promotion", {"hidden": 1000, "other": 1}, run="x-3", axis="trial", trial=7)
+    append_change(tmp_path, promotion)
+    project = current(read_changes(tmp_path)[0])
+    with pytest.raises(SpecError) as caught:
+        resolve(document, project=project, takes_back=" --runs there")
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.line) == ("hyperparameters.hidden", 4)
+    assert "expected at most 256 (`high`), found 1000 (promotion of x-3, trial 7)" in problem.message
+    assert "`diel params set hidden --unset --runs there`" in problem.hint
+    assert resolve(document, ["hidden=32"], project=project).plain()["hidden"] == 32
+
+
+def test_changes_fold_in_their_order_and_unset_takes_back(tmp_path: Path) -> None:
+    append_change(tmp_path, Change("set", {"a": 1, "b": 1}))
+    append_change(tmp_path, Change("set", {"a": 2}))
+    append_change(tmp_path, Change("set", unset=("b",)))
+    assert held(tmp_path) == {"a": 2}
+
+
+def test_a_change_comes_after_all_that_its_host_has_seen_whatever_its_clock_says(tmp_path: Path) -> None:
+    made = append_change(tmp_path, Change("set", {"a": 1}))
+    (file,) = registry_dir(tmp_path).iterdir()
+    ahead = int(time.time() * 1e9) + 10**15
+    file.rename(file.with_name(f"{ahead:020d}-elsewhere-1.json"))
+    assert append_change(tmp_path, Change("set", {"a": 2})).time >= made.time
+    assert held(tmp_path) == {"a": 2}
+
+
+def test_a_file_that_cannot_be_read_is_left_alone_and_named(tmp_path: Path) -> None:
+    append_change(tmp_path, Change("set", {"a": 1}))
+    torn = registry_dir(tmp_path) / f"{10**19}-here-1.json"
+    torn.write_text('{"origin": "set", "val', encoding="utf-8")
+    (registry_dir(tmp_path) / "notes.txt").write_text("mine", encoding="utf-8")
+    changes, unreadable = read_changes(tmp_path)
+    assert (len(changes), unreadable) == (1, [torn])
+
+
+def test_without_hard_links_a_change_gets_its_name_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    append_change(tmp_path, Change("set", {"a": 1}))
+    append_change(tmp_path, Change("set", {"a": 2}))
+    assert held(tmp_path) == {"a": 2}
+    assert len(list(registry_dir(tmp_path).iterdir())) == 2
+
+
+def test_a_registry_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / ".registry").write_text("in the way", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"cannot write to the project's registry .*\.registry: "):
+        append_change(tmp_path, Change("set", {"a": 1}))
+    with pytest.raises(UsageError, match=r"cannot read the project's registry"):
+        read_changes(tmp_path)
+
+
+# --- many at once ---------------------------------------------------------------------------------
+
+WRITER = """
+import sys
+from pathlib import Path
+from diel.registry import Change, append_change
+runs, mark, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(count):
+    value = mark * 1000 + number
+    origin = "promotion" if mark % 2 else "set"
+    append_change(runs, Change(origin, {"a": value, "b": value}, run=f"w-{mark}", axis="trial", trial=number))
+"""
+
+
+def writer(runs: Path, mark: int, count: int) -> subprocess.Popen[str]:
+    """A process that is about to change `a` and `b` together, so many times."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(runs), str(mark), str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def end(process: subprocess.Popen[str]) -> int:
+    """Waits for a process, and closes its pipes."""
+    process.communicate()
+    return process.returncode
+
+
+def test_eight_processes_change_a_project_at_once_while_another_reads(tmp_path: Path) -> None:
+    writers = [writer(tmp_path, mark, 12) for mark in range(8)]
+    for process in writers:
+        go(process)
+    seen = 0
+    while any(process.poll() is None for process in writers):
+        changes, unreadable = read_changes(tmp_path)
+        values = held(tmp_path)
+        assert unreadable == []
+        assert len(changes) >= seen, "a change is gone"
+        assert values.get("a") == values.get("b"), "half a change was seen"
+        seen = len(changes)
+    assert [end(process) for process in writers] == [0] * 8
+    changes, unreadable = read_changes(tmp_path)
+    assert (len(changes), unreadable) == (96, [])
+    for mark in range(8):  # no writer's changes are lost, or out of their order
+        mine = [change.values["a"] for change in changes if change.run == f"w-{mark}"]
+        assert mine == [mark * 1000 + number for number in range(12)]
+    assert not [name for name in os.listdir(registry_dir(tmp_path)) if name.endswith(".part")]
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_a_writer_that_is_killed_leaves_a_registry_that_is_read_and_written(
+    tmp_path: Path, round_: int
+) -> None:
+    process = writer(tmp_path, 1, 100_000)
+    go(process)
+    wait_for(lambda: len(read_changes(tmp_path)[0]) > 3 * round_ + 1)
+    process.send_signal(signal.SIGKILL)
+    assert end(process) == -signal.SIGKILL
+    changes, unreadable = read_changes(tmp_path)
+    assert unreadable == []
+    assert [change.trial for change in changes] == list(range(len(changes)))
+    append_change(tmp_path, Change("set", {"a": "after"}))
+    assert held(tmp_path)["a"] == "after"

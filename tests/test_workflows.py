@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -49,6 +50,13 @@ def value(folder: Path, what: str) -> Any:
     return found[0] if len(found) == 1 else found
 
 
+def logged(folder: Path, task: str) -> str:
+    """What a task of the newest run printed."""
+    words = [sys.executable, "-m", "diel", "logs", "last", task]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=HERE, check=True)
+    return done.stdout
+
+
 def test_hello_is_over_in_a_moment(tmp_path: Path) -> None:
     seconds, said = run("hello", tmp_path)
     assert "succeeded" in said
@@ -77,7 +85,59 @@ def test_the_melt_surrogate_predicts_states_it_never_saw(tmp_path: Path) -> None
     assert max(pressures) > min(pressures)
 
 
-@pytest.mark.parametrize("name", ["hello", "sweep", "ising_surrogate", "melt_surrogate"])
+def test_the_best_of_the_tuned_trials_is_used(tmp_path: Path) -> None:
+    run("tune", tmp_path)
+    errors = value(tmp_path, "validate.root_mean_square_error")
+    assert len(errors) == 16
+    said = logged(tmp_path, "report")
+    assert f"best of 16 trials: root mean square error {round(min(errors), 4)} " in said
+    assert f"(worst: {round(max(errors), 4)})" in said
+    states = int(re.search(r"states +(\d+)", said)[1])  # type: ignore[index]
+    best = errors.index(min(errors))
+    measured = value(tmp_path, "lay.count")[best]
+    assert states == measured
+    # the lattice of 16 sites a side orders somewhat above the infinite one's 2.269
+    assert 2.25 < value(tmp_path, "locate.best")[0]["temperature"] < 2.6
+
+
+def test_active_learning_needs_clearly_fewer_simulations_than_a_grid(tmp_path: Path) -> None:
+    run("active_learning", tmp_path)
+    active, least = value(tmp_path, "report.active"), value(tmp_path, "report.at_least")
+    assert active is not None
+    assert least >= 1.5 * active
+    # counted from what ran: six to begin with, and two in each round that simulated
+    assert value(tmp_path, "judge.simulations")[-1] == active
+    assert 6 + len(value(tmp_path, "simulate.magnetisation")) == active
+    errors = value(tmp_path, "judge.error")
+    assert errors[-1] < 0.006 <= min(errors[:-1])
+    # the grid has no more states than it is said to have, and all of its smaller ones fall short
+    sides, grid = value(tmp_path, "judge_grid.simulations"), value(tmp_path, "judge_grid.error")
+    assert all(error >= 0.006 for side, error in zip(sides, grid, strict=True) if side < least)
+    said = logged(tmp_path, "report")
+    assert f"chosen by the committee  {active} simulations" in said
+    assert re.search(rf"uniform grid +({least}|more than {least - 1}) simulations", said)
+
+
+def test_the_front_of_networks_has_none_that_another_beats(tmp_path: Path) -> None:
+    run("evolve", tmp_path)
+    errors = value(tmp_path, "validate.root_mean_square_error")
+    times = value(tmp_path, "latency.time_per_state")
+    front = value(tmp_path, "front.rows")
+    assert len(front) >= 3
+    assert front == sorted(front, key=lambda row: -row["error"])  # the slower, the more accurate
+    assert front[0]["microseconds"] == min(times)
+    assert front[-1]["error"] == min(errors)
+    for row in front:
+        pairs = zip(errors, times, strict=True)
+        assert not any(error < row["error"] and time < row["microseconds"] for error, time in pairs)
+    lines = logged(tmp_path, "front").splitlines()
+    assert lines[0].split() == ["width", "depth", "activation", "parameters", "error", "microseconds"]
+    assert len(lines) == 1 + len(front)
+
+
+@pytest.mark.parametrize(
+    "name", ["hello", "sweep", "ising_surrogate", "melt_surrogate", "tune", "active_learning", "evolve"]
+)
 def test_each_shipped_workflow_validates(name: str, tmp_path: Path) -> None:
     path = shipped("workflows") / f"{name}.yaml"
     done = subprocess.run(

@@ -10,6 +10,8 @@ from diel.check.flaws import Check
 from diel.check.names import Names
 from diel.expressions import ExpressionError, parse_tree
 from diel.graph import Key
+from diel.spec import Hyperparameter
+from diel.spec.model import found as shown
 
 
 def check_module(
@@ -30,6 +32,7 @@ def check_module(
             given[label] = first
     for wrong, message, hint in module.signature.check(given, deferred):
         found.add(_place(found, name, wrong, names), message, hint)
+    _check_drawn(found, name, module, hyperparameters)
     for label in stage.inputs:
         if label in stage.params:
             found.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
@@ -40,6 +43,8 @@ def check_module(
 
 
 _UNKNOWN = object()
+_CHOICES = 100
+"""Choices that are compared with a parameter's type."""
 
 
 def _given(
@@ -47,12 +52,7 @@ def _given(
 ) -> tuple[dict[str, Any], set[str]]:
     """What a stage gives its module, and the names whose value only a run will tell."""
     stage = found.workflow.stages[name]
-    searched = {
-        parameter
-        for label in stage.over
-        if (axis := found.workflow.axes.get(label)) is not None and axis.search is not None
-        for parameter in axis.search.parameters
-    }
+    searched = _searched(found, name)
     given: dict[str, Any] = {}
     deferred: set[str] = set()
     for label, value in stage.params.items():
@@ -71,6 +71,47 @@ def _given(
         given.setdefault(label, None)
         deferred.add(label)
     return given, deferred
+
+
+def _searched(found: Check, name: str) -> set[str]:
+    """The hyperparameters that the searches of a stage set."""
+    return {
+        parameter
+        for label in found.workflow.stages[name].over
+        if (axis := found.workflow.axes.get(label)) is not None and axis.search is not None
+        for parameter in axis.search.parameters
+    }
+
+
+def _check_drawn(found: Check, name: str, module: Module, hyperparameters: Mapping[str, Any]) -> None:
+    """What a search may draw fits the parameter that it is for: at both ends, or in every choice."""
+    searched = _searched(found, name) & set(found.workflow.hyperparameters)
+    parameters = {parameter.name: parameter for parameter in module.signature.parameters}
+    for label, value in found.workflow.stages[name].params.items():
+        try:
+            tree = parse_tree(value)
+        except ExpressionError:
+            continue  # which is told where it stands
+        drawn = {chain[1] for chain in tree.references if chain[0] == "hp" and len(chain) > 1} & searched
+        if label not in parameters or len(drawn) != 1 or any(chain[0] != "hp" for chain in tree.references):
+            continue
+        (read,) = drawn
+        for end in _ends(found.workflow.hyperparameters[read]):
+            try:
+                message = parameters[label].check(tree.value({"hp": {**hyperparameters, read: end}}))
+            except ExpressionError:
+                continue  # where it is guarded by a condition, say
+            if message:
+                hint = f"a search draws hp.{read}, for instance as {shown(end)}: narrow it to what fits"
+                found.add(("stages", name, "params", label), message, hint)
+                break
+
+
+def _ends(given: Hyperparameter) -> tuple[Any, ...]:
+    if given.type in ("choice", "bool"):
+        return (given.listed or ())[:_CHOICES]
+    kind = int if given.type == "int" else float
+    return tuple(kind(end) for end in (given.low, given.high) if end is not None)
 
 
 def _first_value(found: Check, names: Names, parameter: str) -> Any:

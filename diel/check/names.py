@@ -9,6 +9,7 @@ from diel.check.flaws import Check
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, Template, parse, parse_expression, walk
 from diel.graph import Key, parameters_of
+from diel.graph.judge import place_of_name
 from diel.spec import Stage
 
 TASK_NAMES = ("id", "index", "attempt", "stage")
@@ -67,7 +68,7 @@ def check_expressions(found: Check, name: str, stage: Stage, names: Names) -> No
             continue
         if not template.constant and not template.references:
             _check_computable(found, key, template)
-        place = key[2]
+        place = "initially" if key[4:5] == ("initially",) else key[2]
         for chain in sorted(template.references):
             problem = _missing(chain, names, str(place))
             if problem is not None:
@@ -80,14 +81,22 @@ def check_expressions(found: Check, name: str, stage: Stage, names: Names) -> No
 
 
 def check_conditions(found: Check) -> None:
-    """Parses the `until` of searches and loops."""
+    """Parses the `until` of searches and loops, and looks up its names but for STAGE.VALUE."""
+    names = Names({}, (), {"hp": tuple(found.workflow.hyperparameters), "run": RUN_NAMES})
     for label, axis in found.workflow.axes.items():
         for kind, form in (("search", axis.search), ("loop", axis.loop)):
-            if form is not None and form.until is not None:
-                try:
-                    parse_expression(form.until)
-                except ExpressionError as error:
-                    found.add(("axes", label, kind, "until"), error.message, error.hint, error.offset)
+            if form is None or form.until is None:
+                continue
+            key: Key = ("axes", label, kind, "until")
+            try:
+                read = parse_expression(form.until).references
+            except ExpressionError as error:
+                found.add(key, error.message, error.hint, error.offset)
+                continue
+            for chain in sorted(read):
+                problem = _missing(chain, names, "until") if chain[0] in names.keyed else None
+                if problem is not None:
+                    found.add(key, *problem, _offset(form.until, chain))
 
 
 def _check_computable(found: Check, key: Key, template: Template) -> None:
@@ -99,8 +108,7 @@ def _check_computable(found: Check, key: Key, template: Template) -> None:
 
 
 def _offset(text: str, chain: tuple[str, ...]) -> int | None:
-    at = text.find(".".join(chain))
-    return at if at >= 0 else None
+    return place_of_name(text, ".".join(chain))
 
 
 def _templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | ExpressionError]]:
@@ -108,6 +116,9 @@ def _templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | Expres
     for place, value in (("command", command), ("params", stage.params), ("env", stage.env)):
         for path, template in walk(value):
             yield (*here, place, *path), template
+    for label, given in stage.inputs.items():
+        for path, template in walk(given.initially):
+            yield (*here, "inputs", label, "initially", *path), template
     for label, output in stage.outputs.items():
         for _, template in walk(output.path):
             yield (*here, "outputs", label), template
@@ -133,6 +144,8 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
         return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
     if first == "params" and place == "params":
         return "a parameter cannot read other parameters", "repeat the expression, or use a hyperparameter"
+    if first in ("inputs", "params", "outputs") and place == "initially":
+        return f"`initially` cannot read {first}", "read STAGE.VALUE, hp.NAME, or a parameter of an axis"
     if first == "inputs" and place == "when":
         return None
     keys = names.keyed[first]

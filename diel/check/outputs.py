@@ -18,14 +18,14 @@ _SCRIPT = re.compile(r"files\.|[\w.-]+\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b
 def check_outputs(found: Check, graph: StageGraph, modules: Mapping[str, Module]) -> None:
     """Every output that is read is one that its stage makes, as far as that can be known."""
     for edge in graph.edges:
-        if edge.output is None:
+        if edge.output is None or edge.published is not None:
             continue
         stage = found.workflow.stages[edge.upstream]
         names = visible_names(found, edge.upstream)
         module = modules.get(edge.upstream)
         if stage.module is not None and module is None:
             continue  # it was not found, which is told already
-        known = _outputs(stage, module)
+        known = known_outputs(stage, module)
         if known is None or edge.output in known or edge.output in names.parameters:
             continue
         if names.open_axes and not did_you_mean(edge.output, known):
@@ -39,7 +39,26 @@ def check_outputs(found: Check, graph: StageGraph, modules: Mapping[str, Module]
         found.add(edge.key, f"'{edge.upstream}' makes no output '{edge.output}'", hint)
 
 
-def _outputs(stage: Stage, module: Module | None) -> tuple[str, ...] | None:
+def check_published(found: Check, modules: Mapping[str, Module]) -> None:
+    """What stages publish are values that they make, as far as that can be known."""
+    for name, stage in found.workflow.stages.items():
+        module = modules.get(name)
+        if stage.module is not None and module is None:
+            continue
+        known = known_outputs(stage, module)
+        for label, output in stage.publishes.items():
+            key = ("stages", name, "publishes", label)
+            if output in stage.outputs and stage.outputs[output].value is None:
+                hint = (
+                    f"declare a value that it writes to DIEL_RESULT: outputs: {{{output}: {{value: float}}}}"
+                )
+                found.add(key, f"'{output}' is a file, and a hyperparameter has a value", hint)
+            elif known is not None and output not in known:
+                hint = did_you_mean(output, known) or (f"it makes: {', '.join(known)}" if known else "")
+                found.add(key, f"'{name}' makes no value '{output}'", hint)
+
+
+def known_outputs(stage: Stage, module: Module | None) -> tuple[str, ...] | None:
     """The outputs of a stage; None where it may make others than are written down."""
     if module is not None:
         returns = module.signature.returns

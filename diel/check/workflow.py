@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from diel.catalogue import Module, ModuleNotFound, find, search_path
+from diel.check.conditions import check_hyperparameter_conditions
 from diel.check.flaws import Check
+from diel.check.metrics import check_metrics
 from diel.check.modules import check_module
 from diel.check.names import Names, check_conditions, check_expressions, visible_names
-from diel.check.outputs import check_outputs
+from diel.check.outputs import check_outputs, check_published
 from diel.check.points import check_axes, check_picks
+from diel.check.search import check_searches
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
-from diel.registry import Hyperparameters, resolve
+from diel.paths import runs_dir
+from diel.registry import Hyperparameters, current, read_changes, resolve
 from diel.spec import Workflow
 
 
@@ -50,12 +55,15 @@ def check(
     folder: Path | None = None,
     cwd: Path | None = None,
     text: str | None = None,
+    runs: Path | None = None,
+    kept: Hyperparameters | None = None,
 ) -> Checked:
     """Reads a workflow file and checks all of it.
 
     `folder` is where its files and modules are looked for (the file's own directory), `text` stands
-    in for the file's content. Raises SpecError with every problem found, UsageError for settings
-    that do not fit.
+    in for the file's content. `runs` is the directory of the runs, whose project has values of
+    hyperparameters; `kept` stands in for all values, where a run has its own already. Raises SpecError
+    with every problem found, UsageError for settings that do not fit.
     """
     document, problems = examine(read_text(path) if text is None else text, path)
     if document is None:
@@ -63,9 +71,9 @@ def check(
     folder = (folder or path.parent).absolute()
     workflow = document.spec
     graph, flaws = build(workflow)
-    problems += [document.problem(flaw.key, flaw.message, flaw.hint) for flaw in flaws]
+    problems += [document.problem(flaw.key, flaw.message, flaw.hint, offset=flaw.offset) for flaw in flaws]
     try:
-        hyperparameters = resolve(document, settings, params_files)
+        hyperparameters = _resolve(document, settings, params_files, runs) if kept is None else kept
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from error
     found = Check(document, folder)
@@ -78,13 +86,30 @@ def check(
         check_expressions(found, name, stage, names)
         _check_files(found, name)
         if name in modules:
-            check_module(found, name, modules[name], names, values)
+            published = {edge.published.name for edge in graph.into(name) if edge.published is not None}
+            known = {label: value for label, value in values.items() if label not in published}
+            check_module(found, name, modules[name], names, known)
     check_conditions(found)
+    unclear = check_hyperparameter_conditions(found, values)
+    check_metrics(found, modules)
     check_outputs(found, graph, modules)
+    check_published(found, modules)
+    check_searches(found, graph, {**dict.fromkeys(unclear), **values}, problems)
     problems += found.problems
     if problems:
         raise SpecError(_once(problems))
     return Checked(document, graph, modules, hyperparameters, counts)
+
+
+def _resolve(
+    document: Document, settings: Sequence[str], params_files: Sequence[Path], runs: Path | None
+) -> Hyperparameters:
+    """The values for a new run, with those of its project. Raises SpecError and UsageError."""
+    if runs is None:
+        return resolve(document, settings, params_files)
+    project = current(read_changes(runs)[0])
+    elsewhere = "" if runs.resolve() == runs_dir().resolve() else f" --runs {shlex.quote(str(runs))}"
+    return resolve(document, settings, params_files, project, elsewhere)
 
 
 def _once(problems: Sequence[Problem]) -> list[Problem]:

@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from diel.cli.axes import ROWS, axis_lines
 from diel.cli.meter import Meter, Row
 from diel.cli.summary import start_line
 from diel.controller.controller import Controller
@@ -40,12 +41,14 @@ class Bars:
         table.add_column(width=BAR if self._console.width >= 72 else 10)
         table.add_column(justify="right", no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis")
-        shown, hidden = _fitting(rows, self._console.height - OTHERS - bool(blocks))
+        axes = self._axes(history, meter, last=last)
+        shown, hidden = _fitting(rows, self._console.height - OTHERS - bool(blocks) - len(axes))
         for row in shown:
             table.add_row(*_cells(row, last=last))
         parts: list[RenderableType] = [table]
         if hidden:
             parts.append(Text(f"… {hidden} more stages", style="dim"))
+        parts += [Text.from_ansi(line, no_wrap=True, overflow="ellipsis") for line in axes]
         if blocks:
             parts.append(Text(blocks, no_wrap=True, overflow="ellipsis"))
         if not last:
@@ -53,6 +56,16 @@ class Bars:
             elapsed = format_duration(time.monotonic() - self._began)
             parts.append(Text(" · ".join(filter(None, (elapsed, left, "Ctrl-C interrupts"))), style="dim"))
         self._live.update(Group(*parts), refresh=True)
+
+    def _axes(self, history: History, meter: Meter, *, last: bool) -> list[str]:
+        """Searches and loops, on at most half of the terminal."""
+        axes = meter.axes(history, last=last)
+        room = self._console.height // 2
+        for rows in (ROWS, 3, 1):
+            lines = axis_lines(axes, self._console.width, rows)
+            if len(lines) <= room:
+                return lines
+        return lines[:room] if axes else []
 
     def say(self, lines: list[str]) -> None:
         """Prints lines above the bars."""

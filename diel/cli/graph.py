@@ -9,13 +9,24 @@ from pathlib import Path
 
 import click
 
+from diel.adaptive import may_end_early
 from diel.check import check
 from diel.cli.options import runs_option
-from diel.drawing import Drawing, Node, draw_dot, draw_mermaid, draw_svg, draw_text, make_drawing
+from diel.drawing import (
+    Drawing,
+    Node,
+    axis_text,
+    draw_dot,
+    draw_mermaid,
+    draw_svg,
+    draw_text,
+    make_drawing,
+)
 from diel.errors import DielError
 from diel.paths import runs_dir
 from diel.results import Recorded
 from diel.runs import find_run
+from diel.spec import Workflow
 
 COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yellow", "cancelled": "yellow"}
 
@@ -38,7 +49,7 @@ def command(target: str, form: str | None, output: Path | None, runs: Path | Non
     """
     path = Path(target)
     is_file = target.endswith((".yaml", ".yml")) or path.is_file()
-    drawing = of_file(path) if is_file else of_run(Recorded(find_run(runs_dir(runs), target)))
+    drawing = of_file(path, runs_dir(runs)) if is_file else of_run(Recorded(find_run(runs_dir(runs), target)))
     text = _draw(drawing, form or _by_ending(output), output)
     if output is None:
         click.echo(text)
@@ -80,30 +91,37 @@ def _can_show(text: str) -> bool:
     return True
 
 
-def of_file(path: Path) -> Drawing:
+def of_file(path: Path, runs: Path) -> Drawing:
     """The drawing of a workflow file. Raises SpecError where it is wrong."""
-    checked = check(path)
+    checked = check(path, runs=runs)
     nodes = {
         name: Node(
-            name, checked.kind(name), _axes(stage.over, checked.counts), _tasks(stage.over, checked.counts)
+            name,
+            checked.kind(name),
+            _axes(checked.workflow, stage.over, checked.counts),
+            _tasks(checked.workflow, stage.over, checked.counts),
         )
         for name, stage in checked.workflow.stages.items()
     }
     return make_drawing(checked.graph, nodes)
 
 
-def _axes(over: tuple[str, ...], counts: Mapping[str, int | None]) -> tuple[str, ...]:
+def _axes(workflow: Workflow, over: tuple[str, ...], counts: Mapping[str, int | None]) -> tuple[str, ...]:
     return tuple(
-        f"{axis} ({'…' if (count := counts[axis]) is None else format(count, ',')})" for axis in over
+        axis_text(
+            label, workflow.axes[label], "…" if (count := counts[label]) is None else format(count, ",")
+        )
+        for label in over
     )
 
 
-def _tasks(over: tuple[str, ...], counts: Mapping[str, int | None]) -> str:
+def _tasks(workflow: Workflow, over: tuple[str, ...], counts: Mapping[str, int | None]) -> str:
     known = [counts[axis] for axis in over]
     if None in known:
         return "… tasks"
     total = prod(count or 0 for count in known)
-    return "1 task" if total == 1 else f"{total:,} tasks"
+    bound = "up to " if any(may_end_early(workflow.axes[label]) for label in over) else ""
+    return "1 task" if total == 1 else f"{bound}{total:,} tasks"
 
 
 def of_run(run: Recorded) -> Drawing:
@@ -112,7 +130,8 @@ def of_run(run: Recorded) -> Drawing:
     for name, stage in run.workflow.stages.items():
         history = run.history.stage(name)
         counts = history.counts()
-        nodes[name] = Node(name, history.kind, stage.over, _standing(counts), _state(counts, history.total))
+        axes = tuple(axis_text(label, run.workflow.axes[label]) for label in stage.over)
+        nodes[name] = Node(name, history.kind, axes, _standing(counts), _state(counts, history.expected))
     return make_drawing(run.graph, nodes)
 
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "list": "List the runs.",
     "cancel": "Stop a run, a stage or a task.",
     "resume": "Go on with a run that was interrupted or failed.",
+    "report": "Write a short report of a run, in Markdown.",
     "clean": "Remove runs, after telling what that frees.",
     "doctor": "Check that this machine can run workflows.",
     "modules": "List the modules that workflows can use.",

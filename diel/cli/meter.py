@@ -14,11 +14,14 @@ from diel.journal.history import History, StageHistory
 from diel.plan import Plan
 from diel.site import cores_of
 from diel.states import TaskState
+from diel.status import AxisStatus, axes_of
 from diel.values import format_duration
 
 WINDOW = 15.0
 """Seconds over which a stage's rate is measured."""
 SAMPLE = 0.5
+LOOK = 0.5
+"""Seconds between two looks at what running trials tell, which stands in files."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,15 @@ class Meter:
         self._began: float | None = None
         self._before: dict[str, float] = {}
         self._samples: dict[str, deque[tuple[float, int]]] = {}
+        self._axes: tuple[float, tuple[AxisStatus, ...]] = (0.0, ())
+
+    def axes(self, history: History, *, last: bool = False) -> tuple[AxisStatus, ...]:
+        """The searches and loops, looked at now and then, and when the run is over."""
+        now = time.monotonic()
+        if history.axes and (last or now - self._axes[0] >= LOOK):
+            paths = self._controller.paths
+            self._axes = (now, axes_of(paths, history, time.time(), driven=history.ended is None))
+        return self._axes[1]
 
     def begin(self, history: History) -> None:
         """Notes what earlier controllers of the run did: it says nothing of this one's speed."""
@@ -74,12 +86,12 @@ class Meter:
         done = count(TaskState.DONE)
         return Row(
             name=name,
-            total=stage.total if known else self._controller.plan.stages[name].tasks,
+            total=stage.expected if known else self._controller.plan.stages[name].tasks,
             good=done + cached,
             cached=cached,
             running=running,
             failed=count(TaskState.FAILED),
-            skipped=count(TaskState.SKIPPED) + count(TaskState.CANCELLED),
+            skipped=count(TaskState.SKIPPED) + count(TaskState.CANCELLED) - stage.never,
             rate=self._rate(name, done, now),
             complete=run is not None and run.complete,
         )
@@ -116,7 +128,8 @@ class Meter:
         """Seconds to the end, and how sure that is; None while nothing was measured.
 
         Sure (empty) where every stage was measured; `~` where one has yet to begin and is taken to
-        be like the others; `≥` where it is not even known how many tasks it will have. Run times are
+        be like the others; `≤` where a loop or search may end before all its points were there; `≥` where it
+        is not even known how many tasks a stage will have. Run times are
         weighed by cores and scaled by how fast this controller got through those that are done,
         so that whatever else costs time is in it.
         """
@@ -134,7 +147,7 @@ class Meter:
             if open_ is None:
                 sure = "≥"
             elif open_:
-                sure = sure or ("" if stage.timed else "~")
+                sure = sure or (self._may_end_early(name) and "≤") or ("" if stage.timed else "~")
                 left += open_ * (stage.seconds / stage.timed if stage.timed else usual) * plan.cores
         if done <= 0:
             return None
@@ -151,6 +164,11 @@ class Meter:
             return ""
         seconds, sure = left
         return f"{sure} {format_duration(seconds)} left".lstrip()
+
+    def _may_end_early(self, name: str) -> bool:
+        """Whether a stage runs over a loop or search of which not all points need come."""
+        run = self._controller.stages.get(name)
+        return run is not None and any(axis.may_end_early for axis in run.adaptive)
 
     def _open_tasks(self, name: str) -> int | None:
         """How many tasks have not ended; None where nobody knows."""

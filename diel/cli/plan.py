@@ -58,9 +58,9 @@ def command(
 
     Core-hours are a bound: every task at its longest, by `walltime` or `timeout`.
     """
-    plan = make_plan(check(file, settings, params_files), find_site(site, file.parent))
-    plan = _at_home(plan, home)
     folder = runs_dir(runs)
+    plan = make_plan(check(file, settings, params_files, runs=folder), find_site(site, file.parent))
+    plan = _at_home(plan, home)
     if as_json:
         click.echo(json.dumps(_document(plan, folder, with_scripts=with_scripts)))
     else:
@@ -120,6 +120,8 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield from _block_lines(plan)
         yield ""
     rest = "" if plan.tasks is not None else ": the run will tell the rest"
+    for label, adaptive in plan.adaptive.items():
+        yield f"{adaptive.kind:<14} {label}: {adaptive}"
     yield f"tasks          {tasks_text(plan)}{rest}"
     yield f"core-hours     {_cost(plan)}"
     yield f"longest chain  {' → '.join(plan.critical_path)}"
@@ -191,13 +193,16 @@ def _block_lines(plan: Plan) -> Iterator[str]:
 
 def _row(plan: Plan, stage: StagePlan) -> tuple[object, ...]:
     counts = plan.checked.counts
-    axes = " × ".join(
-        f"{axis} ({'…' if counts[axis] is None else format(counts[axis], ',')})" for axis in stage.axes
-    )
-    tasks = "…" if stage.tasks is None else f"{stage.tasks:,}"
+    early = {label for label, axis in plan.adaptive.items() if axis.may_end_early}
+    axes = " × ".join(f"{axis} ({_points(counts[axis], axis in early)})" for axis in stage.axes)
+    tasks = "…" if stage.tasks is None else f"{'≤' if early & set(stage.axes) else ''}{stage.tasks:,}"
     longest = "no limit" if stage.seconds is None else format_duration(stage.seconds)
     hours = "" if stage.core_hours is None else _hours(stage.core_hours)
     return stage.name, stage.kind, tasks, axes, stage.pool, _resources(plan, stage), longest, hours
+
+
+def _points(count: int | None, bound: bool) -> str:
+    return "…" if count is None else f"{'≤' if bound else ''}{count:,}"
 
 
 def _resources(plan: Plan, stage: StagePlan) -> str:

@@ -11,15 +11,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Protocol
 
 import click
 
-from diel.cli.blocks import one_line
-from diel.cli.columns import paint
+from diel.cli.axes import axis_lines
+from diel.cli.blocks import WIDE, one_line
+from diel.cli.columns import paint, printable
 from diel.cli.hints import here
 from diel.cli.meter import Meter, Row
 from diel.cli.status import failure_lines
@@ -28,7 +29,8 @@ from diel.controller.controller import Controller
 from diel.journal.history import History
 from diel.journal.segment import Record
 from diel.states import RunState
-from diel.status import task_of
+from diel.status import AxisStatus, task_of
+from diel.status.words import end_text
 from diel.values import format_duration
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
@@ -38,6 +40,8 @@ SHARE = 20
 """A look may take one part in this many of the time."""
 MAX_FAILURES = 10
 """Failures that are shown as they come; the rest are counted."""
+MAX_COURSES = 10
+"""Courses of one search or loop whose end is told; the rest show in `status`."""
 FIRST_NEWS = 30.0
 MAX_NEWS = 600.0
 """Seconds between plain lines of a long run: doubling from the first to the longest."""
@@ -216,11 +220,14 @@ class Plain:
         self._news = FIRST_NEWS
         self._next = self._began + FIRST_NEWS
         self._complete: set[str] = set()
+        self._over: set[tuple[str, int]] = set()
         _echo([start_line(controller)])
 
     def look(self, history: History, meter: Meter, *, last: bool) -> None:
         now = time.monotonic()
         rows = meter.rows(history)
+        axes = meter.axes(history, last=last)
+        self._tell_ends(axes, now)
         for row in rows:
             if row.complete and row.name not in self._complete:
                 self._complete.add(row.name)
@@ -232,6 +239,15 @@ class Plain:
             left = meter.time_left_text(history)
             told_ = ", ".join(filter(None, [*under_way, meter.blocks_text(history)])) or "running"
             _echo([f"{format_duration(now - self._began):>6}  {told_}{left and f', {left}'}"])
+            _echo([f"        {line}" for line in axis_lines(axes, WIDE, 1)])
+
+    def _tell_ends(self, axes: Sequence[AxisStatus], now: float) -> None:
+        """How searches and loops ended; of an axis that runs many times, the first ones alone."""
+        for axis in axes:
+            for place, course in enumerate(axis.courses[:MAX_COURSES]):
+                if course.state in ("over", "failed") and (axis.label, place) not in self._over:
+                    self._over.add((axis.label, place))
+                    _echo([f"{format_duration(now - self._began):>6}  {printable(end_text(axis, course))}"])
 
     def say(self, lines: list[str]) -> None:
         _echo(lines)

@@ -78,7 +78,8 @@ def _without_results(run: Recorded, wanted: Sequence[str]) -> list[str]:
 
 def _empty(run: Recorded, wanted: Sequence[str], silent: Sequence[str]) -> Table:
     parameters = (name for word in wanted for name in run.parameters(word.partition(".")[0]))
-    columns = tuple(dict.fromkeys([*parameters, *(word for word in wanted if "." in word)]))
+    searched = (f"hp.{name}" for word in wanted for name in run.searched(word.partition(".")[0]))
+    columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if "." in word)]))
     return Table(columns, [], {stage: f"'{stage}' has no results yet" for stage in silent})
 
 

@@ -36,7 +36,7 @@ def command(
 
     Results of earlier runs are used where nothing that they depend on has changed.
     """
-    plan = prepare(file, settings, params_files, site)
+    plan = prepare(file, settings, params_files, site, runs_dir(runs))
     controller = start(
         plan, runs_dir(runs), settings, params_files, use_cache=not no_cache, begin_at=begin_at
     )

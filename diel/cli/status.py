@@ -12,6 +12,7 @@ from typing import Protocol
 
 import click
 
+from diel.cli.axes import ROWS, axis_lines
 from diel.cli.blocks import WIDE, block_lines, never_lines
 from diel.cli.columns import (
     bar,
@@ -38,6 +39,7 @@ from diel.status import (
     Status,
     failure_document,
     find_stage,
+    never_came,
     open_reader,
     read_status,
     task_of,
@@ -83,7 +85,7 @@ def _interval(context: click.Context, parameter: click.Parameter, value: str) ->
     help="With STAGE: only the tasks in this state.",
 )
 @click.option(
-    "--all", "show_all", is_flag=True, help=f"Show all blocks and failures, not the first {SHOWN_FAILURES}."
+    "--all", "show_all", is_flag=True, help="Show all blocks, trials and failures, not the first few."
 )
 @click.option("--watch", is_flag=True, help="Show it anew until the run ends.")
 @click.option("--interval", default="2s", callback=_interval, help="With --watch: how often (2s).")
@@ -145,7 +147,9 @@ def _watch(read: Callable[[], Status], view: View, interval: float, *, redraw: b
     while True:
         status = read()
         blocks = [(block["block"], block["state"], block["reason"]) for block in status.blocks]
-        now = (status.state, [stage.counts for stage in status.stages], blocks, status.silent, status.trouble)
+        points = [(len(one.trials), one.done, one.state) for axis in status.axes for one in axis.courses]
+        counts = [stage.counts for stage in status.stages]
+        now = (status.state, counts, points, blocks, status.silent, status.trouble)
         if redraw:
             width, height = shutil.get_terminal_size()
             text = _fit(view, status, height)
@@ -180,6 +184,9 @@ def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, b
     lines = [*_head(status), "", *_table(status, rows)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+    if status.axes:
+        most = 1 if brief else sys.maxsize if show_all else ROWS
+        lines += ["", *axis_lines(status.axes, width, most)]
     lines += block_lines(status, width, brief=brief, show_all=show_all)
     lines += _failures(status, where, show_all)
     lines += _next_step(status, where)
@@ -305,6 +312,7 @@ def _stage_view(
     running = status.state in (RunState.PENDING, RunState.RUNNING)
     stage = find_stage(reader, name)
     tasks = tasks_by_state(stage, under_way=running)
+    omitted = [] if wanted is not None else never_came(stage)
     if wanted is not None:
         tasks = {state: pairs for state, pairs in tasks.items() if state.label == wanted}
     failures = [r for r in status.failures if r["stage"] == name and wanted in (None, "failed")]
@@ -314,17 +322,21 @@ def _stage_view(
             "stage": name,
             "state": status.state.value,
             "tasks": {state.label: pairs for state, pairs in tasks.items()},
+            "omitted": omitted,
             "failures": [failure_document(record) for record in failures],
         }
         return json.dumps(document)
-    if not tasks:
+    if not tasks and not omitted:
         return f"{status.run} {name}: no tasks" + (f" {wanted}" if wanted else "")
     rows = []
     for state, pairs in tasks.items():
         count = sum(last - first + 1 for first, last in pairs)
         limit = len(pairs) if show_all or wanted else 12
         rows.append([paint_state(state.label), f"{count:,}", tasks_text(pairs, limit)])
-    lines = [f"{paint(status.run, bold=True)} {name}: {stage.total:,} tasks", *columns(rows, right=(1,))]
+    if omitted:
+        limit = len(omitted) if show_all else 12
+        rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
+    lines = [f"{paint(status.run, bold=True)} {name}: {stage.expected:,} tasks", *columns(rows, right=(1,))]
     if failures:
         shown = failures if show_all else failures[:SHOWN_FAILURES]
         lines.append("")

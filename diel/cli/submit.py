@@ -61,10 +61,11 @@ def command(
     Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
-    plan = prepare(file, settings, params_files, site or os.environ.get("DIEL_SITE") or detect())
+    place = runs_dir(runs)
+    plan = prepare(file, settings, params_files, site or os.environ.get("DIEL_SITE") or detect(), place)
     with patience(plan, as_json=as_json):
         paths, made = submit_new(
-            plan, runs_dir(runs), settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
+            plan, place, settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
         )
     return tell(paths, plan, made, as_json=as_json)
 

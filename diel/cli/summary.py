@@ -24,7 +24,9 @@ def start_line(controller: Controller) -> str:
     plan = controller.plan
     known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
     stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
-    number = f"{sum(known):,} {'task' if sum(known) == 1 else 'tasks'}"
+    number = (
+        f"{'up to ' if plan.may_end_early else ''}{sum(known):,} {'task' if sum(known) == 1 else 'tasks'}"
+    )
     number += "" if len(known) == len(plan.stages) else " and more"
     return f"{controller.paths.run_id}: {number} in {stages}, on site {plan.site.name}"
 

@@ -326,7 +326,8 @@ class Controller:
         for stage in self._stages.runs.values():
             if stage.mean_seconds is not None and self._finder.has_work(stage):
                 label = self._dispatcher.shape(stage).label
-                found[label] = found.get(label, 0.0) + (stage.size - stage.ended) * stage.mean_seconds
+                near = min(stage.size - stage.ended, stage.at_once)
+                found[label] = found.get(label, 0.0) + near * stage.mean_seconds
         return found
 
     def _is_running_any(self) -> bool:

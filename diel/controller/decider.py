@@ -78,6 +78,14 @@ class Decider(ABC):
         found = dict(zip(self.axis.judge.context, context, strict=True))
         return found if point is None else {**found, self.label: point}
 
+    def _at(self, context: Context) -> dict[str, Any]:
+        """The parameters of the points of a context, for those who read of it."""
+        found: dict[str, Any] = {}
+        for label, place in self._coordinates(context).items():
+            points = self._stages[self.axis.judge.stages[0]].points[label]
+            found.update(zip(points.parameters, points.values(place), strict=True))
+        return found
+
     def _course(self, context: Context) -> Course:
         return self.axis.history.courses[context]
 
@@ -130,7 +138,7 @@ class Decider(ABC):
             return output_of(record, name, self._ledger.paths.root)
         except KeyError:
             made = ", ".join(outputs_of(record)) or "nothing"
-            raise Unjudged(f"{stage}/{index} made no '{name}'; it made: {made}") from None
+            raise Unjudged(f"{stage}.{name} is missing: {stage}/{index} made {made}") from None
 
     def _read_by_until(self, context: Context, point: int) -> dict[str, Any]:
         """The values that `until` reads at a point, by STAGE.VALUE. Raises Unjudged."""

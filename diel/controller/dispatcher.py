@@ -81,11 +81,14 @@ class Dispatcher:
         """How many tasks to hand out at once: a fraction of a second's work, and a fair share."""
         if not self._backend.bundles(shape):
             return 1
-        fair = max(1, (stage.size - stage.ended) // (2 * self._backend.width(shape)))
+        at_once = stage.at_once
+        fair = max(1, min(stage.size - stage.ended, at_once) // (2 * self._backend.width(shape)))
         if stage.mean_seconds is None:
             return min(FIRST_BUNDLE, fair)
         each = stage.mean_seconds + OVERHEAD
-        return max(1, min(int(BUNDLE_SECONDS / each), max(fair, int(LEAST_SECONDS / each)), MAX_BUNDLE))
+        # What comes bit by bit waits for results of what runs, which a bundle tells at its end.
+        most = fair if at_once < stage.size else max(fair, int(LEAST_SECONDS / each))
+        return max(1, min(int(BUNDLE_SECONDS / each), most, MAX_BUNDLE))
 
     def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[tuple[int, Resolved]]) -> None:
         """Hands out a bundle, written down first: an attempt's number is never given twice."""

@@ -128,7 +128,9 @@ class Finder:
         found = self._cache.find(recipe.family, resolved.key)
         if found is None:
             return False
-        made = {name: found[name] for name in ("values", "artifacts") if name in found}
+        made = {name: found[name] for name in ("values", "artifacts", "origin") if name in found}
+        if stage.adaptive and found["event"] == "done":  # where the metrics are that a pruner reads
+            made["origin"] = [found["index"], found["attempt"]]
         offset, record = self._ledger.append(
             "cached",
             stage=stage.name,

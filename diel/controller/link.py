@@ -163,7 +163,7 @@ class Link:
         for maker in self.makers:
             assert maker.domain is not None
             here = {axis: place for axis, place in fixed.items() if axis in maker.domain.axes}
-            if any(not maker.history.state(index).good for index in maker.domain.matching(here)):
+            if any(maker.has_lost(index) for index in maker.domain.matching(here)):
                 return True
         return False
 

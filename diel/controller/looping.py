@@ -13,7 +13,7 @@ class Looping(Decider):
 
     def _begin(self, context: Context) -> None:
         if context not in self.axis.history.courses:
-            self._write("begin", context, seed=0)
+            self._write("begin", context, seed=0, at=self._at(context))
         self._open(context, len(self._course(context).rounds))
         self._judge(context)
 

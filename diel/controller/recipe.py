@@ -21,9 +21,10 @@ from diel.controller.stage_run import StageRun
 from diel.domain import Group
 from diel.errors import DielError, ModuleError
 from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
-from diel.graph import Key
+from diel.graph import Key, Published
 from diel.paths import RunPaths
-from diel.spec import Stage
+from diel.spec import Flaws, Stage
+from diel.spec.model import refuse
 from diel.spec.output import path_flaw
 from diel.worker.bundle import Job, Request
 
@@ -102,9 +103,14 @@ class Recipe:
             grace=grace if stage.grace is None else stage.grace,
         )
         self.inputs = {link.edge.name: link for link in links if link.edge.name is not None}
-        self.data = {(link.edge.upstream, link.edge.output): link for link in links if not link.edge.axis}
-        self.static_inputs = {
-            name: hyperparameters[given.source.removeprefix("hp.")]
+        self._published = [link for link in links if link.edge.published is not None]
+        self.data = {
+            (link.edge.upstream, link.edge.output): link
+            for link in links
+            if not link.edge.axis and not link.edge.published
+        }
+        self._hyperparameter_inputs = {
+            name: given.source.removeprefix("hp.")
             for name, given in stage.inputs.items()
             if given.source.startswith("hp.") and name not in self.inputs
         }
@@ -116,6 +122,30 @@ class Recipe:
         self._accepted = None if module is None else {p.name for p in module.signature.parameters}
         if module is not None and module.signature.variadic:
             self._accepted = None
+
+    def registry(self, index: int) -> dict[str, Any]:
+        """The hyperparameters of a task: the run's, then what stages before it publish, then its trial's.
+
+        Raises MissingInput where a published value is missing or does not fit.
+        """
+        published = dict(self._read_published(link, index) for link in self._published)
+        return {**self.hyperparameters, **published, **self.run.searched(index)}
+
+    def _read_published(self, link: Link, index: int) -> tuple[str, Any]:
+        published = link.edge.published
+        assert published is not None
+        maker = "/".join([link.edge.upstream, *map(str, link.members(link.group_of_downstream(index)))])
+        return published.name, accepted(published, self.read(link, index), maker)
+
+    def static_inputs(self, index: int) -> dict[str, Any]:
+        """The inputs that are hyperparameters of the task itself. Raises MissingInput without a value."""
+        if not self._hyperparameter_inputs:
+            return {}
+        known = self.registry(index)
+        for name in self._hyperparameter_inputs.values():
+            if name not in known:
+                raise MissingInput(f"hp.{name} has no value: give it a default, or --set hp.{name}=VALUE")
+        return {label: known[name] for label, name in self._hyperparameter_inputs.items()}
 
     def _references(self) -> set[tuple[str, ...]]:
         found: set[tuple[str, ...]] = set()
@@ -229,6 +259,17 @@ class Recipe:
                 return point[output]
             made = ", ".join(outputs_of(record)) or "nothing"
             raise MissingInput(f"{link.edge.upstream}/{index} made no '{output}'; it made: {made}") from None
+
+
+def accepted(published: Published, value: Any, maker: str) -> Any:
+    """A published value as its hyperparameter keeps it. Raises MissingInput for a bad one."""
+    try:
+        if type(value) is Artifact:
+            raise refuse("expected a value, found a file")
+        return published.given.accept(value)
+    except Flaws as error:
+        told = f"hp.{published.name}, as {maker} has published it: {error.flaws[0].message}"
+        raise MissingInput(told) from None
 
 
 def _condition(when: str | bool | None) -> Template | bool | None:

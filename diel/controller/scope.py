@@ -40,14 +40,14 @@ class Scope(Mapping[str, Any]):
         recipe = self.recipe
         match name:
             case "hp":
-                return {**recipe.hyperparameters, **recipe.run.searched(self.index)}
+                return recipe.registry(self.index)
             case "files":
                 return recipe.files
             case "params":
                 return {key: tree.value(self) for key, tree in recipe.params.items()}
             case "inputs":
                 read = {key: recipe.read(link, self.index) for key, link in recipe.inputs.items()}
-                return {**recipe.static_inputs, **read}
+                return {**recipe.static_inputs(self.index), **read}
             case "outputs":
                 return {key: template.text_value(self) for key, template in recipe.outputs.items()}
             case "task":

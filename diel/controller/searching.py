@@ -16,6 +16,7 @@ from diel.controller.ledger import Ledger
 from diel.controller.stage_run import StageRun
 from diel.expressions import ExpressionError
 from diel.journal.axis_history import Context, Course, Trial, TrialState
+from diel.paths import RunPaths
 from diel.requests import ask_stop
 from diel.searchers.searcher import Searcher
 from diel.searchers.space import space_of
@@ -49,15 +50,23 @@ class Searching(Decider):
         self.search: Search = axis.axis.search
         self._space = space_of(self.search.parameters, workflow.hyperparameters, hyperparameters)
         self._searchers: dict[Context, Searcher] = {}
-        self._metrics: dict[Path, _Metrics] = {}
+        self._live: dict[Context, set[int]] = {}
+        """The trials that have not ended, by number."""
+        self._stopping: dict[Context, dict[int, Path]] = {}
+        """Pruned trials of which something may still run, and what asks workers to stop that."""
+        self._metrics: dict[tuple[Context, int], dict[Path, _Metrics]] = {}
+        """The files of each running trial."""
         self._core_seconds: dict[Context, float] = {}
 
     # --- beginning ----------------------------------------------------------------------------------
 
     def _begin(self, context: Context) -> None:
         if context not in self.axis.history.courses:
-            self._write("begin", context, seed=self._seed(len(self.axis.history.courses)))
+            seed = self._seed(len(self.axis.history.courses))
+            self._write("begin", context, seed=seed, at=self._at(context))
         course = self._course(context)
+        live = {trial.number for trial in course.trials if trial.state is TrialState.RUNNING}
+        self._live[context], self._stopping[context] = live, {}
         self._open_all(context, course)
         for trial in course.trials:
             if trial.state is TrialState.RUNNING:
@@ -108,19 +117,21 @@ class Searching(Decider):
         course = self._course(context)
         if course.over:
             return
-        running = sum(trial.state is TrialState.RUNNING for trial in course.trials)
+        live, stopping = self._live[context], self._stopping[context]
+        for number in [number for number in stopping if not self._under_way(context, number)]:
+            stopping.pop(number).unlink(missing_ok=True)
         reason = self._reason_to_stop(context, course)
-        while not reason and running < self.search.parallel:
+        while not reason and len(live) + len(stopping) < self.search.parallel:
             drawn = self._searcher(context).ask()
             if drawn is None:
                 reason = "all"
                 break
             number = len(course.trials)
             self._write("trial", context, number=number, hp=drawn)
+            live.add(number)
             self._open(context, number)
-            running += 1
             reason = self._reason_to_stop(context, course)
-        if reason and not running:
+        if reason and not live and not stopping:
             good = any(trial.state is TrialState.COMPLETE for trial in course.trials)
             self._close(
                 context, len(course.trials), reason if good else self._no_score(course), failed=not good
@@ -145,16 +156,24 @@ class Searching(Decider):
 
     def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None:
         course = self._course(context)
-        self._core_seconds.pop(context, None)
-        if stage.name in self.axis.judge.stages and not course.over:
+        if context in self._core_seconds:
+            self._core_seconds[context] += self._core_seconds_of(stage, index)
+        if course.over:
+            return
+        judges = stage.name in self.axis.judge.stages
+        if judges:
             self._judge(context, course.trials[point])
+        if judges or self._stopping[context]:
             self._fill(context)
 
     def _judge(self, context: Context, trial: Trial) -> None:
         """Tells what became of a trial, once the tasks that judge it have ended."""
         if trial.state is not TrialState.RUNNING or not self._is_judged(context, trial.number):
             return
-        self._take_reports(context, trial)
+        if self._take_reports(context, trial):
+            # However soon its end came: which trials are pruned must not hang on when somebody looked.
+            self._prune(context, trial)
+            return
         try:
             values = self._scores(context, trial)
         except Unjudged as error:
@@ -184,6 +203,8 @@ class Searching(Decider):
         searcher = self._searcher(context)  # first: it replays what has been told so far
         searcher.tell(trial.number, state, content.get("values", []))
         self._write("judged", context, number=trial.number, state=state, **content)
+        self._live[context].discard(trial.number)
+        self._metrics.pop((context, trial.number), None)
 
     def _look_at_until(self, context: Context, trial: Trial) -> None:
         if self._until is None:
@@ -197,18 +218,24 @@ class Searching(Decider):
             self._write("stopped", context, number=trial.number, message="")
 
     def _spent(self, context: Context) -> float:
-        """Core-hours of the committed tasks of a search."""
+        """Core-hours of the committed tasks of a search, and of what ran of its pruned trials."""
         if context not in self._core_seconds:
             coordinates = self._coordinates(context)
             self._core_seconds[context] = sum(
-                self._ledger.results.record(stage.name, index).get("seconds", 0.0)
-                * stage.spec.resources.cores
+                self._core_seconds_of(stage, index)
                 for stage in self._stages.values()
                 if self.label in stage.spec.over and stage.domain is not None
                 for index in stage.domain.matching(coordinates)
-                if stage.history.state(index) == TaskState.DONE
             )
-        return self._core_seconds[context] / HOUR
+        pruned = sum(trial.core_seconds for trial in self._course(context).trials)
+        return (self._core_seconds[context] + pruned) / HOUR
+
+    def _core_seconds_of(self, stage: StageRun, index: int) -> float:
+        """What a task took; nothing where it has no result, or one of an earlier run."""
+        if stage.history.state(index) != TaskState.DONE:
+            return 0.0
+        seconds: float = self._ledger.results.record(stage.name, index).get("seconds", 0.0)
+        return seconds * stage.spec.resources.cores
 
     # --- pruning ------------------------------------------------------------------------------------
 
@@ -219,8 +246,9 @@ class Searching(Decider):
             if course.over:
                 continue
             if self.search.pruner != "none":
-                for trial in course.trials:
-                    if trial.state is TrialState.RUNNING and self._take_reports(context, trial):
+                for number in sorted(self._live[context]):
+                    trial = course.trials[number]
+                    if self._take_reports(context, trial):
                         self._prune(context, trial)
             self._fill(context)
 
@@ -228,48 +256,72 @@ class Searching(Decider):
         """Tells the searcher what is new; says whether the trial should be pruned."""
         if self.search.pruner == "none":
             return False
-        prune = False
+        if trial.reported and self._searcher(context).is_given_up(trial.number):
+            return True
         for step, value in self._reports(context, trial):
-            if step not in trial.reported:
-                prune = self._searcher(context).report(trial.number, step, value)
-                self._write("reported", context, number=trial.number, step=step, value=value)
-            if prune:
+            if step in trial.reported:
+                continue
+            given_up = self._searcher(context).report(trial.number, step, value)
+            self._write("reported", context, number=trial.number, step=step, value=value)
+            if given_up:
                 return True
         return False
 
     def _reports(self, context: Context, trial: Trial) -> Iterator[tuple[int, float]]:
+        """What is new in the metrics of a trial, attempt by attempt: each may go on where one ended."""
         name, _, metric = self.search.watched.partition(".")
         stage = self._stages[name]
-        if stage.domain is None:
-            return
-        index = stage.domain.index(self._coordinates(context, trial.number))
-        attempt = None if index is None else stage.history.under_way.get(index)
-        number = 1 if attempt is None else attempt.number
+        index = None if stage.domain is None else stage.domain.index(self._coordinates(context, trial.number))
         if index is None:
             return
-        path = self._ledger.paths.task_dir(name, index, number) / ".metrics.jsonl"
-        yield from self._metrics.setdefault(path, _Metrics(path)).read(metric)
+        files = self._metrics.setdefault((context, trial.number), {})
+        for folder in self._folders(stage, index):
+            path = folder / ".metrics.jsonl"
+            yield from files.setdefault(path, _Metrics(path)).read(metric)
+
+    def _folders(self, stage: StageRun, index: int) -> Iterator[Path]:
+        """The directories of a task's attempts, oldest first; from the cache, the one that made it."""
+        paths, state = self._ledger.paths, stage.history.state(index)
+        if state == TaskState.CACHED:
+            record = self._ledger.results.record(stage.name, index)
+            if "origin" in record:
+                yield RunPaths(paths.root.parent / record["run"]).task_dir(stage.name, *record["origin"])
+            return
+        attempt = stage.history.under_way.get(index)
+        latest = stage.history.attempts.get(index, 1) if attempt is None else attempt.number
+        for number in range(1, latest + 1):
+            yield paths.task_dir(stage.name, index, number)
 
     def _prune(self, context: Context, trial: Trial) -> None:
         """Ends a trial: what runs of it is stopped, the rest never begins."""
         last = max(trial.reported)
         said = f"{self.search.watched} was {trial.reported[last]:g} at step {last}"
-        self._tell(context, trial, TrialState.PRUNED, message=said)
+        spent = sum(
+            (time.time() - stage.history.under_way[index].time) * stage.spec.resources.cores
+            for stage, index in self._under_way(context, trial.number)
+            if stage.history.state(index) == TaskState.RUNNING
+        )
+        self._tell(context, trial, TrialState.PRUNED, message=said, core_seconds=round(spent, 3))
         self._stop(context, trial)
         self._open(context, trial.number)
 
     def _stop(self, context: Context, trial: Trial) -> None:
         """Stops what runs of a trial."""
-        coordinates = self._coordinates(context, trial.number)
-        running = [
-            f"{stage.name}/{index}"
+        running = self._under_way(context, trial.number)
+        if running:
+            targets = [f"{stage.name}/{index}" for stage, index in running]
+            self._stopping[context][trial.number] = ask_stop(self._ledger.paths, targets)
+
+    def _under_way(self, context: Context, number: int) -> list[tuple[StageRun, int]]:
+        """The tasks of a trial that are handed out."""
+        coordinates = self._coordinates(context, number)
+        return [
+            (stage, index)
             for stage in self._stages.values()
             if self.label in stage.spec.over and stage.domain is not None
             for index in stage.domain.matching(coordinates)
             if stage.history.state(index) in (TaskState.QUEUED, TaskState.RUNNING)
         ]
-        if running:
-            ask_stop(self._ledger.paths, running)
 
 
 class _Metrics:

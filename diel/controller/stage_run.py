@@ -51,9 +51,22 @@ class StageRun:
         return self.domain.size if self.domain is not None else 0
 
     @property
+    def at_once(self) -> int:
+        """The most tasks that can be there to run together: searches and loops make their points bit by bit."""
+        found = self.size
+        for axis in self.adaptive:
+            if axis.judged and axis.size:
+                found = found // axis.size * axis.at_once
+        return found
+
+    @property
     def complete(self) -> bool:
         """Whether every task has ended."""
         return self.void or (self.domain is not None and self.ended >= self.domain.size)
+
+    def has_lost(self, index: int) -> bool:
+        """Whether a task that ended has no result though it was wanted."""
+        return not self.history.state(index).good and index not in self.omitted
 
     def resources_of(self, index: int) -> Resources:
         """What a task's next attempt asks for: as its stage says, or more after a failure."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
-from diel.adaptive import Adaptive, adaptive_axes
+from diel.adaptive import Adaptive, Standing, adaptive_axes, facts_of
 from diel.controller.axes import Axes, maker_of
 from diel.controller.choosing import link_of
 from diel.controller.decider import Decider
 from diel.controller.ledger import Ledger
 from diel.controller.link import Link
 from diel.controller.looping import Looping
+from diel.controller.publishing import Publishing
 from diel.controller.recipe import Recipe
 from diel.controller.searching import Searching
 from diel.controller.stage_run import StageRun
 from diel.domain import make_domain
 from diel.errors import DielError, UsageError
+from diel.graph import hyperparameter_reads
 from diel.plan import Plan
 from diel.run_file import RunFile
 from diel.states import FailureClass
@@ -61,6 +64,7 @@ class Stages:
             )
             for name, stage in self.runs.items()
         }
+        self._publishing = Publishing(plan.workflow, run_file, ledger)
         self.deciders: dict[str, Decider] = {
             label: self._decider(axis, run_file) for label, axis in self._adaptive.items() if axis.judged
         }
@@ -88,8 +92,15 @@ class Stages:
     def open(self) -> None:
         """Opens every stage whose axes are known at the start. Raises UsageError for unreadable ones."""
         self._axes.open_static(self._adaptive)
+        self._write_facts()
         self._open_known()
         self.begin()
+
+    def _write_facts(self) -> None:
+        """Writes down what those need who show searches and loops without reading the workflow."""
+        for label, axis in self._adaptive.items():
+            if axis.history.facts is None:
+                self._ledger.append("axis", axis=label, facts=asdict(facts_of(axis, self._plan.workflow)))
 
     def begin(self) -> None:
         """Begins searches and loops in all contexts that are there by now; one may make room for another."""
@@ -106,7 +117,8 @@ class Stages:
         for stage in self.runs.values():
             if label in stage.spec.over and stage.domain is not None:
                 stage.look_at(stage.domain.matching(coordinates))
-        for links in self.into.values():
+        over = label not in coordinates  # what is chosen from outside of an axis is known when it is over
+        for links in self.into.values() if over else ():
             for link in links:
                 if label in link.edge.chosen and link.down.domain is not None:
                     link.down.look_at(range(link.down.size))
@@ -117,6 +129,7 @@ class Stages:
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: those that wait for it may go on, or never."""
         stage.ended += 1
+        self._publishing.note_end(stage, index)
         for link in self.out_of[stage.name]:
             link.count(index)
             if link.down.domain is not None:
@@ -156,7 +169,7 @@ class Stages:
             maker = self.runs[maker_of(self._plan.workflow.axes[label]) or ""]
             if not maker.complete:
                 return False
-            lost = maker.void or any(not maker.history.state(i).good for i in range(maker.size))
+            lost = maker.void or any(maker.has_lost(index) for index in range(maker.size))
             alongside = maker.spec.over and set(maker.spec.over) <= set(stage.spec.over)
             if maker.void or (lost and not alongside):
                 self._make_void(stage, f"'{maker.name}' did not make the axis '{label}'")
@@ -190,6 +203,8 @@ class Stages:
             total=stage.size,
             family=recipe.family,
             parts=recipe.family_parts,
+            reads=sorted(hyperparameter_reads(stage.name, stage.spec)),
+            **({"factors": [asdict(factor) for factor in stage.domain.factors]} if stage.adaptive else {}),
         )
         for link in self.out_of[stage.name]:
             link.resolve()
@@ -208,7 +223,8 @@ class Stages:
         longer stand at their points.
         """
         for index in range(stage.size):
-            if not stage.history.state(index).ended and self._is_wanted(stage, index):
+            open_ = stage.standing(index) is Standing.OPEN
+            if open_ and not stage.history.state(index).ended and self._is_wanted(stage, index):
                 message = (
                     "it had failed when an axis was made of this stage's results, which holds for the "
                     "whole run; `diel run` tries it again, and takes what is done from the cache"
@@ -234,3 +250,4 @@ class Stages:
                 stage.ended += 1
                 for link in self.out_of[stage.name]:
                     link.count(index)
+        self._publishing.catch_up(stage)

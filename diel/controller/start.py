@@ -21,7 +21,7 @@ from diel.journal.snapshot import read_run
 from diel.lease import take
 from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
-from diel.registry import Hyperparameters
+from diel.registry import kept_values
 from diel.requests import set_aside
 from diel.run_file import RunFile, read_run_file
 from diel.runs import create_run
@@ -40,9 +40,13 @@ def prepare(
     settings: Sequence[str] = (),
     params_files: Sequence[Path] = (),
     site: str | None = None,
+    runs: Path | None = None,
 ) -> Plan:
-    """Checks a workflow file and plans it for a site. Raises SpecError and UsageError."""
-    checked = check(path, settings, params_files)
+    """Checks a workflow file and plans it for a site, with the hyperparameters of the project of `runs`.
+
+    Raises SpecError and UsageError.
+    """
+    checked = check(path, settings, params_files, runs=runs)
     return make_plan(checked, find_site(site, path.parent))
 
 
@@ -94,7 +98,8 @@ def create(
             cwd=str(Path.cwd()),
             site=plan.site.name,
             hyperparameters=plan.checked.hyperparameters.plain(),
-            origins=_origins(plan.checked.hyperparameters),
+            origins={name: value.origin for name, value in plan.checked.hyperparameters.values.items()},
+            sources={name: value.source for name, value in plan.checked.hyperparameters.values.items()},
             settings=tuple(settings),
             params_files=tuple(str(file.absolute()) for file in params_files),
             use_cache=use_cache,
@@ -123,10 +128,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return os.environ.setdefault("LOGNAME", str(os.getuid()))
-
-
-def _origins(hyperparameters: Hyperparameters) -> dict[str, str]:
-    return {name: value.origin for name, value in hyperparameters.values.items()}
 
 
 def _refuse_unwritable(plan: Plan, runs: Path) -> None:
@@ -163,18 +164,17 @@ def take_over(paths: RunPaths) -> Controller:
 
 
 def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
-    """The plan of a run that was made before, from what was kept of its workflow and site.
+    """The plan of a run that was made before, from what was kept of its workflow, values and site.
 
     Another site may be given. Raises SpecError where a stage fits none of its pools.
     """
     run_file = read_run_file(paths)
     checked = check(
         Path(run_file.source),
-        run_file.settings,
-        [Path(file) for file in run_file.params_files],
         folder=run_file.folder,
         cwd=Path(run_file.cwd),
         text=_text(paths),
+        kept=kept_values(run_file),
     )
     return make_plan(checked, site or read_kept_site(paths))
 

@@ -11,7 +11,7 @@ import runpy
 import sys
 from typing import Any
 
-PRELOADED = ("diel.worker.process",)
+PRELOADED = ("diel.worker.process", "diel.executors.freeze")
 NOISE = ("ignore::RuntimeWarning:runpy", "ignore::UserWarning:multiprocessing.resource_tracker")
 """What Python says of modules that are preloaded, and of a pool that is killed: the end of a block's output
 should tell why the block ended."""

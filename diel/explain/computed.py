@@ -202,7 +202,8 @@ def _input_changes(
             yield Change("inputs", name, f"input {name} is gone")
         else:
             yield from _link_change(view, old, name, links[name], old_links[name], (index, old_index), depth)
-    given, before = (v.recipe(stage).static_inputs for v in (view, old))
+    given = view.recipe(stage).static_inputs(index)
+    before = old.recipe(stage).static_inputs(old_index)
     yield from mapping_changes("inputs", "inputs.", before, given)
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from diel.explain.advice import next_step
+from diel.explain.axis import explain_axes, point_never_came, points_awaited, pruned_trials
 from diel.explain.computed import why_computed
 from diel.explain.place import awaited_text, is_live, place_of, wait_for_block
 from diel.explain.view import View
@@ -19,6 +20,8 @@ from diel.results import Recorded
 from diel.states import RunState, TaskState
 from diel.status import blocks_of
 
+MANY = 1000
+"""Tasks that were left out of which the reason is looked at."""
 SHOWN_BLOCKS = 3
 """How many of the blocks that ended badly are told."""
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
@@ -35,6 +38,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> dict[str, Any]:
         "state": str(run.state),
         "controller": awaited_text(run),
         "stages": {name: _counts(run, name) for name in stages},
+        "axes": explain_axes(view) if stage is None else [],
         "failures": [failure for name in stages for failure in _failures(run, name)],
         "skipped": [skip for name in stages for skip in _skips(view, name)],
         "waiting": [wait for name in stages if (wait := _waiting(view, name)) is not None],
@@ -51,7 +55,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> dict[str, Any]:
 
 def _counts(run: Recorded, stage: str) -> dict[str, int]:
     history = run.history.stage(stage)
-    return {"total": history.total, **history.counts()}
+    return {"total": history.expected, **history.counts()}
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -118,7 +122,18 @@ def _skips(view: View, stage: str) -> Iterator[dict[str, Any]]:
             "cause": cause,
             "first": f"{stage}/{first}",
             "roots": roots(view, stage, first) if reason == "upstream" else [],
+            **({"why": _never_came(view, stage, indices)} if reason == "axis" else {}),
         }
+
+
+def _never_came(view: View, stage: str, indices: list[int]) -> list[str]:
+    """Why points never came, each sort of reason once, told of the first such point."""
+    found: dict[str, str] = {}
+    for index in sorted(indices)[:MANY]:
+        for told in point_never_came(view, stage, index):
+            if " never came" in told:
+                found.setdefault(_VARYING.sub("#", told), told)
+    return [*pruned_trials(view, stage, sorted(indices)[:MANY]), *list(found.values())[:SHOWN]]
 
 
 def _waiting(view: View, stage: str) -> dict[str, Any] | None:
@@ -135,14 +150,23 @@ def _waiting(view: View, stage: str) -> dict[str, Any] | None:
         return None
     waits: list[Wait] = waits_of_stage(view, stage)
     axes = [{"axis": axis, "stage": maker} for axis, maker in view.unknown_axes(stage)]
+    points = _points_awaited(view, stage) if known and not waits else []
     return {
         "stage": stage,
         "count": waiting if known else None,
         "axes": axes,
         "for": [asdict(wait) for wait in waits],
-        "text": _waiting_text(run, axes, waits, block),
+        "text": "; ".join(points) or _waiting_text(run, axes, waits, block),
         "next": "" if axes or waits or block is None else block["next"],
     }
+
+
+def _points_awaited(view: View, stage: str) -> list[str]:
+    """Why the first task of a stage that waits is not there yet, where its trial or round is not."""
+    history = view.run.history.stage(stage)
+    waiting = (i for i in range(history.total) if history.state(i) == TaskState.WAITING)
+    first = next(waiting, None)
+    return [] if first is None else points_awaited(view, stage, first)
 
 
 def _waiting_text(

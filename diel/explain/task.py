@@ -10,6 +10,7 @@ from diel.controller.results import output_of, outputs_of
 from diel.errors import DielError, UsageError
 from diel.explain.advice import next_step
 from diel.explain.attempts import attempts_of
+from diel.explain.axis import picks, point_never_came, points_awaited
 from diel.explain.computed import resolve, why_computed
 from diel.explain.place import awaited_text, block_end, place_of, place_text, wait_for_block
 from diel.explain.view import View
@@ -27,7 +28,8 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
     state = history.state(index)
     attempts = attempts_of(run, stage, index)
     record = run.record(stage, index)
-    hindered = state == TaskState.SKIPPED or bool(waits_of_task(view, stage, index))
+    awaited = [] if state.ended else points_awaited(view, stage, index)
+    hindered = state == TaskState.SKIPPED or bool(awaited or waits_of_task(view, stage, index))
     resolved = None if hindered else resolve(view, stage, index)
     document: dict[str, Any] = {
         "run": run.paths.run_id,
@@ -39,6 +41,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
         "why": [],
         "next": "",
         "point": run.point(stage, index),
+        "hp": run.hyperparameters(stage, index),
         "params": None if resolved is None else resolved.params,
         "command": None if resolved is None or resolved.command is None else list(resolved.command),
         "inputs": _inputs(view, stage, index),
@@ -119,6 +122,8 @@ def _failed(run: Recorded, stage: str, index: int, attempts: list[dict[str, Any]
 def _skipped(view: View, stage: str, index: int) -> list[str]:
     verdict = view.run.verdict("skipped", stage, index) or {}
     cause = verdict.get("cause", "")
+    if verdict.get("reason") == "axis":
+        return point_never_came(view, stage, index) or ["its point never came"]
     if verdict.get("reason") == "when":
         if not cause:
             return [f"its `when` does not hold: {view.run.workflow.stages[stage].when}"]
@@ -157,6 +162,8 @@ def _since(run: Recorded, stage: str, index: int) -> str:
 
 
 def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+    if awaited := points_awaited(view, stage, index):
+        return {"why": awaited}
     waits = waits_of_task(view, stage, index)
     if waits:
         return {"why": [f"waits for {wait}" for wait in waits], "waits_for": [asdict(wait) for wait in waits]}
@@ -196,22 +203,37 @@ def _inputs(view: View, stage: str, index: int) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for link in view.into(stage):
         edge = link.edge
-        if edge.output is None or edge.axis is not None:
+        if (edge.output is None and edge.hyperparameter is None) or edge.axis is not None:
             continue
-        name = edge.name or f"{edge.upstream}.{edge.output}"
-        told: dict[str, Any] = {"from": f"{edge.upstream}.{edge.output}", "rule": rule_of(link)}
+        read = (
+            f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
+        )
+        name = edge.name or read
+        told: dict[str, Any] = {"from": read, "rule": rule_of(link)}
         if link.up.domain is not None:
             members = list(link.members(link.group_of_downstream(index)))
             good = [member for member in members if link.up.history.state(member).good]
-            told |= {"tasks": len(members), "done": len(good)}
+            wanted = [member for member in members if member not in link.up.omitted]
+            if members or not edge.chosen:
+                told |= {"tasks": len(wanted), "done": len(good)}
             if len(members) == 1:
                 told["task"] = f"{edge.upstream}/{members[0]}"
+            if picked := picks(link, members):
+                told["picks"] = picked
             if good:
                 told["value"] = _value(view, link, good)
         found[name] = told
-    for name, value in view.recipe(stage).static_inputs.items():
+    for name, value in _hyperparameter_inputs(view, stage, index).items():
         found[name] = {"from": view.run.workflow.stages[stage].inputs[name].source, "value": value}
     return found
+
+
+def _hyperparameter_inputs(view: View, stage: str, index: int) -> dict[str, Any]:
+    """The inputs of a task that are hyperparameters; none while they cannot be known."""
+    try:
+        return view.recipe(stage).static_inputs(index)
+    except (DielError, LookupError):
+        return {}
 
 
 def _value(view: View, link: Any, good: list[int]) -> Any:

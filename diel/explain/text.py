@@ -26,6 +26,10 @@ def render_run(document: Mapping[str, Any]) -> Iterator[str]:
     if document["controller"]:
         stands = document["controller"] + (f"; {stands}" if stands else "")
     yield f"{document['run']} {document['state']}: {stands or 'no tasks yet'}"
+    if document["axes"]:
+        yield ""
+    for axis in document["axes"]:
+        yield from (_printable(line) for line in axis["text"])
     for failure in document["failures"]:
         yield ""
         yield from _failure(failure)
@@ -102,6 +106,8 @@ def _printable(line: str) -> str:
 def _skip(skip: Mapping[str, Any]) -> str:
     if skip["reason"] == "void":
         return f"never began: {skip['cause']}"
+    if skip["reason"] == "axis":
+        return f"{_tasks(skip['count'])} left out: {'; '.join(skip['why'])}"
     if skip["reason"] == "when":
         why = f"'{skip['cause']}' was left out by its `when`" if skip["cause"] else "`when` does not hold"
         return f"{_tasks(skip['count'])} left out: {why}"
@@ -143,6 +149,9 @@ def render_task(document: Mapping[str, Any]) -> Iterator[str]:
     if document["next"]:
         yield f"    next: {document['next']}"
     yield from _section("point", {k: shown(v, WIDE) for k, v in document["point"].items()})
+    yield from _section(
+        "hyperparameters of its trial", {k: shown(v, WIDE) for k, v in document["hp"].items()}
+    )
     if document["params"]:
         yield from _section("params", {k: shown(v, WIDE) for k, v in document["params"].items()})
     if document["command"]:
@@ -211,7 +220,8 @@ def _input(given: Mapping[str, Any]) -> str:
     if given.get("tasks", 1) != 1:
         count = f", {given['done']:,} of {given['tasks']:,} done"
     source = given.get("task") or given["from"]
-    rule = f" ({given['rule']}{count})" if "rule" in given else ""
+    picked = ", ".join(pick["text"] for pick in given.get("picks", ()))
+    rule = f" ({given['rule']}{count}{f': {picked}' if picked else ''})" if "rule" in given else ""
     value = f": {shown(given['value'], WIDE)}" if given.get("value") is not None else ": not there yet"
     return f"{given['from'] if source == given['from'] else given['from'] + ' of ' + source}{rule}{value}"
 

@@ -6,6 +6,7 @@ controller does, and not a second account of it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +24,8 @@ from diel.errors import DielError
 from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.runs import all_runs
-from diel.states import TaskState
+from diel.states import RunState, TaskState
+from diel.status import AxisStatus, axes_of
 
 
 class _Lookup(Results):
@@ -90,9 +92,23 @@ class View:
             history = self.run.history.stage(name)
             adaptive = tuple(self.run.adaptive[label] for label in spec.over if label in self.run.adaptive)
             made[name] = StageRun(
-                name, spec, history, graph.depth[name], domain, points, adaptive, void=name in self.run.void
+                name,
+                spec,
+                history,
+                graph.depth[name],
+                domain,
+                points,
+                adaptive,
+                void=name in self.run.void,
+                omitted={index for index, reason in enumerate(history.left_out) if reason},
             )
         return made
+
+    @cached_property
+    def axes(self) -> tuple[AxisStatus, ...]:
+        """How the searches and loops stand."""
+        driven = self.run.state is RunState.RUNNING
+        return axes_of(self.run.paths, self.run.history, time.time(), driven=driven)
 
     def state(self, stage: str, index: int) -> TaskState:
         return self.run.history.stage(stage).state(index)
@@ -148,6 +164,8 @@ class View:
     def output(self, link: Link, index: int) -> Any:
         """What an upstream task gives along a link. Raises MissingInput and KeyError."""
         stage, output = link.edge.upstream, link.edge.output
+        if link.edge.hyperparameter is not None:
+            return {**self.hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
         assert output is not None
         record = self._results.record(stage, index)
         try:

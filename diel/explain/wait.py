@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from diel.controller.link import Link
+from diel.controller.choosing import ChoosingLink
+from diel.controller.link import Link, Verdict
 from diel.drawing import picked_points
+from diel.explain.axis import choice_awaited
 from diel.explain.view import View
 from diel.states import TaskState
 
@@ -28,8 +30,12 @@ class Wait:
     states: dict[str, int]
     tasks: tuple[str, ...]
     """The first of those that have not ended."""
+    text: str = ""
+    """What is waited for, where that is not told by tasks."""
 
     def __str__(self) -> str:
+        if self.text:
+            return self.text
         if self.total is None:
             return f"{self.stage}, whose own axes are not known yet"
         if self.total == 1 and self.tasks:
@@ -50,10 +56,11 @@ def rule_of(link: Link) -> str:
     words += [f"picks {text}" for text in picked_points(edge)]
     if edge.gathered:
         words.append(f"gathers {', '.join(edge.gathered)}")
-    broadcast = [axis for axis in link.down.spec.over if axis not in edge.matched and axis != edge.axis]
+    apart = (*edge.matched, *edge.chosen, edge.axis)
+    broadcast = [axis for axis in link.down.spec.over if axis not in apart]
     if broadcast:
         words.append(f"same for every {', '.join(broadcast)}")
-    if edge.output is None:
+    if edge.output is None and edge.hyperparameter is None:
         words.append("order alone")
     return ", ".join(words) or "one result"
 
@@ -63,10 +70,12 @@ def waits_of_stage(view: View, stage: str) -> list[Wait]:
     found: dict[str, Wait] = {}
     for link in view.into(stage):
         up = link.up
+        if link.edge.follows:
+            continue  # it waits for itself, or for what comes after it
         if up.domain is None:
             found[up.name] = Wait(up.name, rule_of(link), None, None, {}, ())
             continue
-        wait = _wait(link, range(up.size), up.size)
+        wait = _wait(link, range(up.size), up.history.expected)
         if wait.open:
             found.setdefault(up.name, wait)
     return list(found.values())
@@ -81,6 +90,10 @@ def waits_of_task(view: View, stage: str, index: int) -> list[Wait]:
             continue
         group = link.group_of_downstream(index)
         members = list(link.members(group))
+        if isinstance(link, ChoosingLink) and not members and link.verdict(group) is Verdict.WAITING:
+            text = choice_awaited(link, index)
+            found[(link.up.name, text)] = Wait(link.up.name, rule_of(link), None, None, {}, (), text)
+            continue
         wait = _wait(link, members, len(members))
         if wait.open:
             found.setdefault((link.up.name, wait.rule), wait)
@@ -110,7 +123,7 @@ def culprits(view: View, stage: str, index: int) -> Iterator[tuple[Link, list[in
         bad = [
             member
             for member in link.members(link.group_of_downstream(index))
-            if state(member).ended and not state(member).good
+            if state(member).ended and not state(member).good and member not in link.up.omitted
         ]
         if bad:
             yield link, bad

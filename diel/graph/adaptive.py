@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, parse_expression
 from diel.graph.edge import Edge, Flaw, Key
-from diel.graph.judge import judge_of, references_of
+from diel.graph.judge import judge_of, place_of_name, references_of
 from diel.graph.stage_graph import StageGraph
 from diel.spec import Axis, Workflow
 
@@ -21,24 +21,46 @@ def check_adaptive(workflow: Workflow) -> list[Flaw]:
         wrong = [
             flaw for key, name in references_of(label, axis) for flaw in _check(workflow, label, key, name)
         ]
-        flaws += wrong
-        if not wrong:
-            flaws += _check_judges(workflow, label, axis)
-            flaws += _check_contexts(workflow, label)
+        wrong = wrong or list(_check_judges(workflow, label, axis))
+        flaws += wrong or _check_contexts(workflow, label)
     return [*flaws, *_check_nesting(workflow)]
 
 
 def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> Iterator[Flaw]:
     stage = workflow.stages.get(name[0])
+    written = ".".join(name)
+    offset = _offset(workflow.axes[label], written) if key[-1] == "until" else None
     if len(name) != 2 or not all(part.isidentifier() for part in name):
-        written = ".".join(name)
-        yield Flaw(key, f"expected STAGE.VALUE, found {written!r}", "for instance `validate.loss`")
+        yield Flaw(key, f"expected STAGE.VALUE, found {written!r}", _meant(workflow, label, written), offset)
     elif stage is None:
         hint = did_you_mean(name[0], workflow.stages) or f"stages: {', '.join(workflow.stages)}"
-        yield Flaw(key, f"no stage '{name[0]}'", hint)
+        yield Flaw(key, f"no stage '{name[0]}'", hint, offset)
     elif label not in stage.over:
         hint = f"add {label} to its `over`, or name a stage that runs over it"
-        yield Flaw(key, f"'{name[0]}' does not run over '{label}', so it cannot judge it", hint)
+        yield Flaw(key, f"'{name[0]}' does not run over '{label}', so it cannot judge it", hint, offset)
+
+
+def _offset(axis: Axis, written: str) -> int | None:
+    """Where a name stands in an `until`."""
+    form = axis.loop or axis.search
+    return None if form is None or form.until is None else place_of_name(form.until, written)
+
+
+def _meant(workflow: Workflow, label: str, written: str) -> str:
+    """What to write in place of something that is no STAGE.VALUE."""
+    bare = written.removeprefix("${{").removesuffix("}}").strip()
+    stage, _, value = bare.partition(".")
+    if bare != written and stage.isidentifier() and value.isidentifier():
+        return f"write {bare}, without `${{{{ }}}}`"
+    makers = [name for name, made in workflow.stages.items() if bare in made.outputs and label in made.over]
+    if makers:
+        return f"did you mean '{makers[0]}.{bare}'?"
+    if bare in workflow.hyperparameters:
+        return f"did you mean 'hp.{bare}'?"
+    if bare in workflow.stages:
+        example = next(iter(workflow.stages[bare].outputs), "VALUE")
+        return f"say which value: {bare}.{example}"
+    return "for instance `validate.loss`"
 
 
 def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
@@ -46,22 +68,35 @@ def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
     named = list(references_of(label, axis))
     for key, name in named[1:]:
         first, other = named[0][1][0], name[0]
-        if set(workflow.stages[other].over) != set(workflow.stages[first].over):
+        if set(workflow.stages[other].over) == set(workflow.stages[first].over):
+            continue
+        if key[-1] == "watch":
+            message = f"'{other}' is watched, and runs over other axes than '{first}', which judges '{label}'"
+            hint = "the pruner looks at one task of each trial: watch a stage over the same axes"
+        else:
             message = f"'{first}' and '{other}' judge '{label}' together and run over different axes"
-            yield Flaw(key, message, "let a stage over the axes of one of them bring their values together")
+            hint = "let a stage over the axes of one of them bring their values together"
+        yield Flaw(key, message, hint, _offset(axis, ".".join(name)) if key[-1] == "until" else None)
+    if not any(key[-1] == "until" for key, _ in named):
+        yield from _check_empty_until(label, axis)
+
+
+def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
+    """An `until` that reads no value of a point says nothing about it."""
     form = axis.loop or axis.search
-    if form is not None and form.until is not None and not any(key[-1] == "until" for key, _ in named):
-        kind = "loop" if axis.loop else "search"
-        try:
-            parse_expression(form.until)
-        except ExpressionError:
-            return  # which the checker of expressions tells
-        message = (
-            f"`until` reads no value of a {'round' if axis.loop else 'trial'}: it is always or never true"
-        )
-        yield Flaw(
-            ("axes", label, kind, "until"), message, "name a STAGE.VALUE, as in `validate.error < 0.1`"
-        )
+    if form is None or form.until is None:
+        return
+    try:
+        read = parse_expression(form.until).references
+    except ExpressionError:
+        return  # which the checker of expressions tells
+    kind, point, most = ("loop", "round", "max") if axis.loop else ("search", "trial", "trials")
+    message = f"`until` reads no value of a {point}: it is always or never true"
+    hint = "name a STAGE.VALUE, as in `validate.error < 0.1`"
+    if any(name[0] == label for name in read):
+        message = f"`until` reads nothing of a {point} but its number"
+        hint = f"`{most}` says how many there are; {hint}"
+    yield Flaw(("axes", label, kind, "until"), message, hint)
 
 
 def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
@@ -137,7 +172,7 @@ def _reached(graph: StageGraph, start: str, loop: str) -> set[str]:
     line = [start]
     while line:
         for edge in graph.out_of(line.pop()):
-            again = edge.follows and loop in edge.picked
+            again = loop in edge.chosen and edge.chosen[loop].word == "previous"
             if edge.downstream not in found and (again or not edge.follows):
                 found.add(edge.downstream)
                 line.append(edge.downstream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from diel.errors import did_you_mean
 from diel.graph.adaptive import check_adaptive, check_waits
 from diel.graph.edge import Edge, Flaw
+from diel.graph.publishing import check_publishers, published_uses
 from diel.graph.rules import check_at, check_axes, check_cycles, choice_of
 from diel.graph.stage_graph import StageGraph
 from diel.graph.uses import Use, uses
@@ -27,6 +28,13 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
     flaws += cycles
     flaws += check_adaptive(workflow)
     if not cycles:
+        flaws += check_publishers(graph)
+        for name, use in published_uses(graph, flaws):
+            edge, wrong = edge_of(workflow, name, use)
+            flaws += wrong
+            if edge is not None:
+                edges.append(edge)
+        graph = StageGraph(workflow, tuple(edges))
         flaws += check_waits(graph)
     return graph, flaws
 
@@ -64,5 +72,8 @@ def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[
         chosen=chosen,
         initially=use.initially,
         hyperparameter=use.hyperparameter,
+        published=use.published,
     )
+    if use.stage == name and not edge.follows:
+        return None, flaws  # `previous` of no loop: nothing can wait for itself
     return edge, flaws

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from diel.spec import Hyperparameter
+
 Key = tuple[str | int, ...]
 
 
@@ -16,6 +18,8 @@ class Flaw:
     key: Key
     message: str
     hint: str = ""
+    offset: int | None = None
+    """Characters into the text of the key's value, where the trouble begins further on."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,15 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Published:
+    """A hyperparameter that is read as another stage has published it."""
+
+    name: str
+    given: Hyperparameter
+    """Its type and bounds, which the value must fit."""
+
+
+@dataclass(frozen=True)
 class Edge:
     """A stage's use of another stage: along which axes data moves.
 
@@ -46,7 +59,7 @@ class Edge:
     output: str | None = None
     """The output that is read; None for an order without data."""
     name: str | None = None
-    """The input's name; None for `after`, expressions and derived axes."""
+    """The input's name; None for `after`, expressions, derived axes and published values."""
     axis: str | None = None
     """The derived axis that the edge makes known."""
     picked: Mapping[str, Any] = field(default_factory=dict)
@@ -60,6 +73,8 @@ class Edge:
     """The value where there is no round before; templates in it are not evaluated yet."""
     hyperparameter: str | None = None
     """The hyperparameter that is read instead of an output, as a search has set it."""
+    published: Published | None = None
+    """The hyperparameter whose value the output is."""
 
     @property
     def follows(self) -> bool:

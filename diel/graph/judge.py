@@ -6,6 +6,7 @@ A search or loop runs once for each combination of the other axes of the stages 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,10 +29,13 @@ class Judge:
 
 
 def judge_of(workflow: Workflow, label: str) -> Judge:
-    """How an axis is judged. Nobody judges a loop without `until`: all its rounds are there at once."""
+    """How an axis is judged: by those of the stages named that run over it.
+
+    Nobody judges a loop without `until`: all its rounds are there at once.
+    """
     references = references_of(label, workflow.axes[label])
-    told = (name[0] for key, name in references if key[-1] != "watch")
-    names = tuple(dict.fromkeys(name for name in told if name in workflow.stages))
+    told = dict.fromkeys(name[0] for key, name in references if "watch" not in key)
+    names = tuple(name for name in told if name in workflow.stages and label in workflow.stages[name].over)
     over = workflow.stages[names[0]].over if names else ()
     return Judge(names, tuple(axis for axis in over if axis != label))
 
@@ -55,3 +59,9 @@ def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]
         for name in sorted(references):
             if name[0] not in (*_OTHERS, label):
                 yield ("axes", label, "loop" if axis.loop else "search", "until"), name
+
+
+def place_of_name(text: str, name: str) -> int | None:
+    """Where a dotted name stands in the text of an expression; None where it is written in another way."""
+    match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
+    return None if match is None else match.start()

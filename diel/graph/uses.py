@@ -8,7 +8,7 @@ from typing import Any
 
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, parse_expression, walk
-from diel.graph.edge import Flaw, Key
+from diel.graph.edge import Flaw, Key, Published
 from diel.graph.judge import judge_of
 from diel.spec import Input, Stage, Workflow
 
@@ -28,6 +28,7 @@ class Use:
     begins: bool = False
     """Whether `initially` is given; its value may be null."""
     hyperparameter: str | None = None
+    published: Published | None = None
 
 
 def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iterator[Use]:
@@ -109,6 +110,23 @@ def _expression_uses(workflow: Workflow, here: Key, stage: Stage) -> Iterator[Us
         if reference[0] in workflow.stages and len(reference) > 1 and reference[:2] not in seen:
             seen.add((reference[0], reference[1]))
             yield Use(key, reference[0], reference[1])
+
+
+def hyperparameter_reads(name: str, stage: Stage, *, picked: bool = True) -> dict[str, Key]:
+    """The hyperparameters that a stage's tasks read, each with the first key that reads it.
+
+    Expressions and inputs tell: a module gets what its stage hands it, and nothing else. Without `picked`,
+    inputs that read one as a trial has it are left out.
+    """
+    here: Key = ("stages", name)
+    found: dict[str, Key] = {}
+    for key, reference in expression_references(here, stage):
+        if reference[0] == "hp" and len(reference) > 1:
+            found.setdefault(reference[1], key)
+    for label, given in stage.inputs.items():
+        if given.source.startswith("hp.") and (picked or not given.at):
+            found.setdefault(given.source.removeprefix("hp."), (*here, "inputs", label))
+    return found
 
 
 def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[str, ...]]]:

@@ -38,6 +38,8 @@ class Trial:
     ended: float | None = None
     reported: dict[int, float] = field(default_factory=dict)
     """What was told of it while it ran, by step."""
+    core_seconds: float = 0.0
+    """What the tasks took that were stopped when it was pruned."""
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class Course:
     """Why no further trial is asked for while others still run."""
     failed: bool = False
     """Whether it ended without a point to hand on."""
+    at: dict[str, Any] = field(default_factory=dict)
+    """The parameters of the points that its context is made of, by name."""
 
     @property
     def over(self) -> bool:
@@ -82,10 +86,40 @@ class Course:
 
 
 @dataclass(slots=True)
+class AxisFacts:
+    """What the workflow says of an axis, so that to read how it stands takes no workflow."""
+
+    kind: str
+    """`search` or `loop`."""
+    size: int
+    """The most points that there may be."""
+    context: list[str]
+    """The axes for each combination of which it runs once."""
+    judges: list[str]
+    """The stages by which its points are judged; none for a loop that runs all of its rounds."""
+    stages: list[str]
+    """The stages that run over it."""
+    until: str = ""
+    """The expression at which it ends; empty where there is none."""
+    sampler: str = ""
+    parallel: int = 1
+    pruner: str = "none"
+    objectives: list[list[Any]] = field(default_factory=list)
+    """[STAGE.VALUE, whether it is to be made small] each."""
+    watched: str = ""
+    """The STAGE.METRIC that tells how a running trial does."""
+
+
+@dataclass(slots=True)
 class AxisHistory:
     """The courses of one axis."""
 
     courses: dict[Context, Course] = field(default_factory=dict)
+    facts: AxisFacts | None = None
+
+    def axis(self, record: dict[str, Any]) -> None:
+        """What the workflow says of it."""
+        self.facts = AxisFacts(**record["facts"])
 
     def course(self, record: dict[str, Any]) -> Course:
         """The course that a record is about."""
@@ -95,6 +129,7 @@ class AxisHistory:
     def begin(self, record: dict[str, Any]) -> None:
         course = self.course(record)
         course.seed, course.began = record["seed"], record["time"]
+        course.at = record.get("at", {})
 
     def trial(self, record: dict[str, Any]) -> None:
         """A new trial."""
@@ -121,6 +156,7 @@ class AxisHistory:
         trial.values = record.get("values", [])
         trial.message = record.get("message", "")
         trial.lost = record.get("lost", [])
+        trial.core_seconds = record.get("core_seconds", 0.0)
         trial.ended = record["time"]
         course.told.append([trial.number, -1])
 

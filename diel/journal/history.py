@@ -18,6 +18,11 @@ from diel.states import RunState, TaskState
 _STATES = tuple(TaskState)
 MAX_FAILURES = 1000
 """How many failures are kept with their messages; the rest are counted."""
+LEFT_BY_WHEN = 1
+"""A task's own `when`, or that of one which it reads, left it out."""
+LEFT_BY_AXIS = 2
+"""Its point never came: the loop or search ended before it, or its trial was pruned."""
+_LEFT = {"when": LEFT_BY_WHEN, "axis": LEFT_BY_AXIS}
 
 
 @dataclass(slots=True)
@@ -49,11 +54,27 @@ class StageHistory:
     seconds: float = 0.0
     """Time of all committed attempts together."""
     timed: int = 0
+    factors: list[dict[str, Any]] = field(default_factory=list)
+    """The factors of its domain, where it runs over a search or loop: axes, count, rows (see diel.domain)."""
+    left_out: bytearray = field(default_factory=bytearray)
+    """Why a skipped task is nobody's failure, a byte each: LEFT_BY_WHEN, LEFT_BY_AXIS, or 0; short or empty
+    where the rest is 0."""
+
+    @property
+    def never(self) -> int:
+        """Tasks at points that never came: a loop ended before its last round, a trial was pruned."""
+        return self.left_out.count(LEFT_BY_AXIS)
+
+    @property
+    def expected(self) -> int:
+        """Tasks that there are, or may still be."""
+        return self.total - self.never
 
     def counts(self) -> dict[str, int]:
-        """How many tasks are in each state."""
+        """How many tasks are in each state; those at points that never came are left out."""
         found = {state.label: self.states.count(state) for state in TaskState}
         found["waiting"] += self.total - len(self.states)
+        found["skipped"] -= self.never
         return found
 
     def state(self, index: int) -> TaskState:
@@ -63,11 +84,23 @@ class StageHistory:
         if index >= len(self.states):
             self.states.extend(bytes(index + 1 - len(self.states)))
         self.states[index] = state
+        if index < len(self.left_out):
+            self.left_out[index] = 0
+
+    def leave_out(self, index: int, reason: str) -> None:
+        """Notes why a task was skipped, where that is no failure."""
+        code = _LEFT.get(reason, 0)
+        if code and index >= len(self.left_out):
+            self.left_out.extend(bytes(index + 1 - len(self.left_out)))
+        if code:
+            self.left_out[index] = code
 
     def let_go(self, *, verdicts: bool) -> None:
         """What was handed out waits again, for its controller is gone; so do verdicts if they fall too."""
         self.states = self.states.translate(_ANEW if verdicts else _LET_GO)
         self.under_way.clear()
+        if verdicts:
+            self.left_out.clear()
 
 
 def _to_waiting(*gone: TaskState) -> bytes:
@@ -168,6 +201,7 @@ class History:
         stage.kind, stage.total = record["kind"], record["total"]
         stage.parts = record.get("parts", {})
         stage.void = record.get("void", "")
+        stage.factors = record.get("factors", [])
 
     def _queued(self, record: Record, worker: str) -> None:
         attempts = record.get("attempts") or [1] * len(record["tasks"])
@@ -253,6 +287,8 @@ class History:
             if not stage.state(index).good:
                 stage.set(index, state)
                 stage.under_way.pop(index, None)
+                if state == TaskState.SKIPPED:
+                    stage.leave_out(index, record.get("reason", ""))
         first = record["tasks"][0][0]
         if TaskState.FAILED == state == stage.state(first) and len(self.failures) < MAX_FAILURES:
             self.failures[(record["stage"], first)] = record
@@ -291,7 +327,9 @@ _HANDLERS = {
     "skipped": History._verdict,
     "cancelled": History._verdict,
     "end": History._end,
-    **dict.fromkeys(("begin", "trial", "reported", "judged", "round", "stopped", "closed"), History._axis),
+    **dict.fromkeys(
+        ("axis", "begin", "trial", "reported", "judged", "round", "stopped", "closed"), History._axis
+    ),
 }
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 import base64
 import json
 import os
+import time
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from diel.journal.axis_history import AxisHistory, Course, Round, Trial, TrialState
+from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial, TrialState
 from diel.journal.history import Attempt, History, StageHistory
 from diel.journal.segment import Record, read_segment, segments
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 
-VERSION = 3
+VERSION = 4
+LATE = 60.0
+"""Seconds after a block's end for which lines of its workers may still appear on a shared file system."""
 
 
 @dataclass
@@ -30,14 +33,21 @@ class Reader:
     paths: RunPaths
     history: History = field(default_factory=History)
     offsets: dict[str, int] = field(default_factory=dict)
+    _silent: set[str] = field(default_factory=set)
+    """Segments that nothing is appended to any more: their blocks ended long ago."""
+    _saved: dict[str, int] | None = None
 
     def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
         """Folds what was appended since the last time; `seen` is told each record and its place before."""
         for name in segments(self.paths.journal):
+            if name in self._silent:
+                continue
             path = self.paths.journal / name
             offset = self.offsets.get(name, 0)
             try:
                 if os.path.getsize(path) <= offset:
+                    if self._is_long_over(name):
+                        self._silent.add(name)
                     continue
             except FileNotFoundError:
                 continue
@@ -49,8 +59,17 @@ class Reader:
                         seen(name, start, record)
                     self.history.apply(record, worker)
 
+    def _is_long_over(self, name: str) -> bool:
+        """Whether a segment is of a worker whose block has ended, so long ago that no line is under way."""
+        worker = self.history.workers.get(name)
+        block = self.history.blocks.get(worker["block"]) if worker is not None else None
+        ended = block.get("ended") if block is not None else None
+        return ended is not None and time.time() - ended > LATE
+
     def save(self) -> None:
-        """Writes the snapshot in one step."""
+        """Writes the snapshot in one step, where there is anything new."""
+        if self._saved == self.offsets:
+            return
         document = {
             "version": VERSION,
             "offsets": self.offsets,
@@ -67,13 +86,17 @@ class Reader:
             "silent": self.history.silent,
             "trouble": self.history.trouble,
             "axes": {
-                label: [asdict(course) for course in axis.courses.values()]
+                label: {
+                    "facts": None if axis.facts is None else asdict(axis.facts),
+                    "courses": [asdict(course) for course in axis.courses.values()],
+                }
                 for label, axis in self.history.axes.items()
             },
         }
         temporary = self.paths.snapshot.with_suffix(".part")
         temporary.write_text(json.dumps(document), encoding="utf-8", errors="surrogateescape")
         os.replace(temporary, self.paths.snapshot)
+        self._saved = dict(self.offsets)
 
 
 def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
@@ -101,7 +124,7 @@ def _load(paths: RunPaths) -> Reader | None:
             left={(name, index): _attempt(attempt) for name, index, attempt in document["left"]},
             silent=document["silent"],
             trouble=document["trouble"],
-            axes={label: _axis(courses) for label, courses in document["axes"].items()},
+            axes={label: _axis(packed) for label, packed in document["axes"].items()},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
         return None  # a shortcut that is not there is not an error
@@ -120,6 +143,8 @@ def _pack(stage: StageHistory) -> dict[str, Any]:
         "resources": {str(index): changed for index, changed in stage.resources.items()},
         "seconds": stage.seconds,
         "timed": stage.timed,
+        "factors": stage.factors,
+        "left_out": base64.b64encode(zlib.compress(bytes(stage.left_out), 1)).decode(),
     }
 
 
@@ -135,6 +160,8 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
         resources={int(index): changed for index, changed in packed["resources"].items()},
         seconds=packed["seconds"],
         timed=packed["timed"],
+        factors=packed["factors"],
+        left_out=bytearray(zlib.decompress(base64.b64decode(packed["left_out"]))),
     )
 
 
@@ -143,9 +170,10 @@ def _attempt(packed: dict[str, Any]) -> Attempt:
     return Attempt(packed["number"], state, packed["time"], packed["worker"], packed["bundle"])
 
 
-def _axis(courses: list[dict[str, Any]]) -> AxisHistory:
-    unpacked = [_course(packed) for packed in courses]
-    return AxisHistory({course.context: course for course in unpacked})
+def _axis(packed: dict[str, Any]) -> AxisHistory:
+    unpacked = [_course(course) for course in packed["courses"]]
+    facts = None if packed["facts"] is None else AxisFacts(**packed["facts"])
+    return AxisHistory({course.context: course for course in unpacked}, facts)
 
 
 def _course(packed: dict[str, Any]) -> Course:

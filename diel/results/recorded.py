@@ -178,6 +178,30 @@ class Recorded:
                 found.update(zip(points.parameters, points.values(place), strict=True))
         return found
 
+    def hyperparameters(self, stage: str, index: int) -> dict[str, Any]:
+        """What searches have set for a task, by name; nothing where its stage runs over none."""
+        domain = self.domain(stage)
+        searches = self.searches(stage)
+        if domain is None or not searches:
+            return {}
+        coordinates = domain.coordinates(index)
+        found: dict[str, Any] = {}
+        for axis in searches:
+            found.update(axis.hyperparameters(coordinates))
+        return found
+
+    def searches(self, stage: str) -> list[Adaptive]:
+        """The searches that a stage runs over."""
+        over = self.workflow.stages[stage].over
+        return [axis for label in over if (axis := self.adaptive.get(label)) and axis.axis.search is not None]
+
+    def searched(self, stage: str) -> list[str]:
+        """The hyperparameters that searches set for a stage's tasks."""
+        names = (
+            name for axis in self.searches(stage) if axis.axis.search for name in axis.axis.search.parameters
+        )
+        return list(dict.fromkeys(names))
+
     def parameters(self, stage: str) -> list[str]:
         """The axis parameters of a stage, in the order of its axes; none of an axis not known."""
         known = (self.points(label) for label in self.workflow.stages[stage].over)

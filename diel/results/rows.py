@@ -1,4 +1,7 @@
-"""Outputs of a run as the rows of a table: a column an axis parameter, a column an output."""
+"""Outputs of a run as the rows of a table: a column an axis parameter, a column an output.
+
+Over a search, the hyperparameters of each trial have columns too, `hp.NAME`.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +38,22 @@ def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -
     main = _widest(run, stages)
     columns = _columns(run, uses, records)
     parameters = run.parameters(main)
+    searched = run.searched(main)
     cells = [_Column(run, main, stage, output, records[stage]) for stage, output in columns]
     indices = sorted(records[main])[:limit]
     rows = [
-        (*_point(run, main, index, parameters), *(cell.value(index) for cell in cells)) for index in indices
+        (
+            *_point(run, main, index, parameters),
+            *_hyperparameters(run, main, index, searched),
+            *(cell.value(index) for cell in cells),
+        )
+        for index in indices
     ]
-    names = (*parameters, *(f"{stage}.{output}" for stage, output in columns))
+    names = (
+        *parameters,
+        *(f"hp.{name}" for name in searched),
+        *(f"{stage}.{output}" for stage, output in columns),
+    )
     return Table(names, rows, {stage: text for stage in stages if (text := _missing(run, stage))})
 
 
@@ -105,6 +118,12 @@ def _point(run: Recorded, stage: str, index: int, parameters: Sequence[str]) -> 
     return tuple(point[name] for name in parameters)
 
 
+def _hyperparameters(run: Recorded, stage: str, index: int, names: Sequence[str]) -> tuple[Any, ...]:
+    """Those of a task's trial; None for one that its search left alone, as its `when` did not hold."""
+    found = run.hyperparameters(stage, index) if names else {}
+    return tuple(found.get(name) for name in names)
+
+
 @dataclass(frozen=True)
 class _Column:
     """One output, read for the rows of another stage."""
@@ -155,7 +174,7 @@ def summarize(run: Recorded) -> Table:
     rows: list[tuple[Any, ...]] = []
     for stage, spec in run.workflow.stages.items():
         records = run.records(stage)
-        total = run.history.stage(stage).total
+        total = run.history.stage(stage).expected
         for output in _made(records.values()):
             holder = next(index for index in sorted(records) if output in outputs_of(records[index]))
             value = output_of(records[holder], output, run.paths.root)

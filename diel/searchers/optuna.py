@@ -18,15 +18,15 @@ from optuna.samplers import (
     BaseSampler,
     CmaEsSampler,
     GPSampler,
-    GridSampler,
     NSGAIISampler,
     QMCSampler,
     RandomSampler,
     TPESampler,
 )
 
-from diel.journal.axis_history import Course, TrialState
-from diel.searchers.space import Space
+from diel.journal.axis_history import Course, Trial, TrialState
+from diel.searchers.grid import grid_points
+from diel.searchers.space import Space, place_of, within
 from diel.spec import Hyperparameter, Search
 
 _STATES = {
@@ -37,6 +37,8 @@ _STATES = {
 }
 END = -1
 """In a course's `told`: the end of a trial."""
+_PLACED = ("cmaes", "nsga2", "qmc")
+"""Samplers that draw all of a trial at once, and note beside it where in their sequence it stands."""
 
 
 class OptunaSearcher:
@@ -50,84 +52,120 @@ class OptunaSearcher:
         self._search = search
         self._space = space
         self._seed = seed
-        self._grid = search.sampler == "grid"
-        self._study = self._new_study()
+        self._grid = grid_points(space, seed) if search.sampler == "grid" else None
+        self._study = self._new_study(seed)
         self._running: dict[int, optuna.Trial] = {}
+        self._given_up: set[int] = set()
 
-    def _new_study(self) -> optuna.Study:
+    def _new_study(self, seed: int) -> optuna.Study:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # which samplers Optuna calls experimental is in its manual
             return optuna.create_study(
-                sampler=_sampler(self._search, self._space, self._seed),
+                study_name=f"diel-{self._seed}",  # Hyperband draws a trial's bracket from it
+                sampler=_sampler(self._search, seed),
                 pruner=_pruner(self._search),
                 directions=["minimize" if small else "maximize" for _, small in self._search.objectives],
             )
 
     def ask(self) -> dict[str, Any] | None:
-        sampler = self._study.sampler
-        if isinstance(sampler, GridSampler) and sampler.is_exhausted(self._study):
-            return None
+        if self._grid is None:
+            return self._draw(self._ask())
+        point = next(self._grid, None)
+        return None if point is None else self._repeat(point)
+
+    def _ask(self) -> optuna.Trial:
         trial = self._study.ask()
         self._running[trial.number] = trial
+        return trial
+
+    def _repeat(self, hp: dict[str, Any]) -> dict[str, Any]:
+        """A trial whose hyperparameters are known."""
+        self._study.enqueue_trial({name: self._place(name, value) for name, value in hp.items()})
+        return self._draw(self._ask())
+
+    def _draw(self, trial: optuna.Trial) -> dict[str, Any]:
+        """The hyperparameters of a trial, drawn in the order of the space."""
         drawn: dict[str, Any] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for name, given in self._space.parameters.items():
+            if self._search.sampler in _PLACED:
+                _ = trial.relative_params  # its place is noted, even where nothing of it is used
+            for name in self._space.parameters:
                 if self._space.is_drawn(name, drawn):
-                    drawn[name] = self._draw(trial, name, given)
+                    drawn[name] = self._draw_one(trial, name)
         return drawn
 
-    def _draw(self, trial: optuna.Trial, name: str, given: Hyperparameter) -> Any:
-        listed = given.listed if self._grid or given.type in ("choice", "bool") else None
+    def _draw_one(self, trial: optuna.Trial, name: str) -> Any:
+        given, listed = self._space.parameters[name], self._listed(name)
         if listed is not None:
-            return listed[trial._suggest(name, _distribution(given, self._grid))]
-        return trial._suggest(name, _distribution(given, self._grid))
+            return listed[trial._suggest(name, CategoricalDistribution(range(len(listed))))]
+        return within(given, trial._suggest(name, _distribution(given)))
+
+    def _listed(self, name: str) -> tuple[Any, ...] | None:
+        """The values of a hyperparameter of which the place in a list is drawn."""
+        given = self._space.parameters[name]
+        return given.listed if self._grid is not None or given.type in ("choice", "bool") else None
+
+    def _place(self, name: str, value: Any) -> Any:
+        """A value as the study knows it."""
+        listed = self._listed(name)
+        return value if listed is None else place_of(value, listed)
 
     def report(self, number: int, step: int, value: float) -> bool:
         trial = self._running[number]
         trial.report(value, step)
-        return bool(trial.should_prune())
+        given_up = trial.should_prune()
+        if given_up:
+            self._given_up.add(number)
+        return given_up
+
+    def is_given_up(self, number: int) -> bool:
+        return number in self._given_up
 
     def tell(self, number: int, state: TrialState, values: list[float]) -> None:
         self._running.pop(number, None)
+        self._given_up.discard(number)
         self._study.tell(number, values or None, _STATES[state])
 
     def replay(self, course: Course) -> None:
         for number, *rest in course.told:
             trial = course.trials[number]
-            if not rest:
-                if self.ask() != trial.hp:
-                    self._rebuild(course)
-                    return
-            elif rest[0] == END:
-                self.tell(number, trial.state, trial.values)
-            else:
-                self.report(number, rest[0], trial.reported[rest[0]])
+            if rest:
+                self._hear(trial, rest[0])
+            elif self.ask() != trial.hp:
+                self._rebuild(course)
+                return
+
+    def _hear(self, trial: Trial, step: int) -> None:
+        """What a course says of a trial once it was asked for."""
+        if step == END:
+            self.tell(trial.number, trial.state, trial.values)
+        else:
+            self.report(trial.number, step, trial.reported[step])
 
     def _rebuild(self, course: Course) -> None:
-        """Takes the trials over as they are, where this version of Optuna would have proposed others."""
-        self._study = self._new_study()
+        """Goes through a course with its trials as they are, where Optuna would have proposed others.
+
+        So does another version of it, and a course in which a trial's end is no longer true.
+        """
+        known = [trial.hp for trial in course.trials]
+        if self._grid is not None:
+            self._grid = (point for point in grid_points(self._space, self._seed) if point not in known)
+        # Known values are not drawn, so that the same seed would draw them again for the trials to come;
+        # what keeps its place in a sequence needs the same sequence.
+        placed = self._search.sampler in ("cmaes", "qmc")
+        self._study = self._new_study(self._seed if placed else (self._seed + len(known)) % 2**32)
         self._running.clear()
-        for trial in course.trials:
-            drawn = {name: self._space.parameters[name] for name in trial.hp}
-            made = optuna.trial.create_trial(
-                state=_STATES[trial.state],
-                values=trial.values or None,
-                params={name: self._internal(given, trial.hp[name]) for name, given in drawn.items()},
-                distributions={name: _distribution(given, self._grid) for name, given in drawn.items()},
-                intermediate_values=trial.reported,
-            )
-            self._study.add_trial(made)
-
-    def _internal(self, given: Hyperparameter, value: Any) -> Any:
-        listed = given.listed if self._grid or given.type in ("choice", "bool") else None
-        return value if listed is None else listed.index(value)
+        self._given_up.clear()
+        for number, *rest in course.told:
+            if rest:
+                self._hear(course.trials[number], rest[0])
+            else:
+                self._repeat(known[number])
 
 
-def _distribution(given: Hyperparameter, grid: bool) -> BaseDistribution:
-    """What a hyperparameter is drawn from; of listed values their numbers are drawn."""
-    if grid or given.type in ("choice", "bool"):
-        return CategoricalDistribution(range(len(given.listed or ())))
+def _distribution(given: Hyperparameter) -> BaseDistribution:
+    """What a number is drawn from."""
     assert given.low is not None
     assert given.high is not None
     low, high = given.low, given.high
@@ -138,14 +176,11 @@ def _distribution(given: Hyperparameter, grid: bool) -> BaseDistribution:
     return FloatDistribution(low, high, log=given.log, step=given.step)
 
 
-def _sampler(search: Search, space: Space, seed: int) -> BaseSampler:
+def _sampler(search: Search, seed: int) -> BaseSampler:
     startup = _some(n_startup_trials=search.startup)
     match search.sampler:
-        case "random":
+        case "random" | "grid":  # a grid's points are told to the study
             return RandomSampler(seed=seed)
-        case "grid":
-            listed = {name: list(range(len(given.listed or ()))) for name, given in space.parameters.items()}
-            return GridSampler(listed, seed=seed)
         case "tpe":
             return TPESampler(seed=seed, **startup)
         case "cmaes":

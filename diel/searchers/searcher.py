@@ -16,6 +16,9 @@ class Searcher(Protocol):
     def report(self, number: int, step: int, value: float) -> bool:
         """Takes in a value on the way; says whether the trial should be pruned."""
 
+    def is_given_up(self, number: int) -> bool:
+        """Whether a report said that a running trial should be pruned."""
+
     def tell(self, number: int, state: TrialState, values: list[float]) -> None:
         """Takes in the end of a trial."""
 

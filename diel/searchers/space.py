@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from diel.expressions import parse_expression
 from diel.spec import Hyperparameter
+
+_parsed = lru_cache(maxsize=256)(parse_expression)
+"""Conditions, which are the same in every trial."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Space:
         condition = self.parameters[name].when
         if condition is None:
             return True
-        return bool(parse_expression(condition).value({"hp": {**self.fixed, **drawn}}))
+        return bool(_parsed(condition).value({"hp": {**self.fixed, **drawn}}))
 
 
 def space_of(names: tuple[str, ...], known: Mapping[str, Hyperparameter], fixed: Mapping[str, Any]) -> Space:
@@ -48,3 +52,17 @@ def conditions(given: Hyperparameter) -> tuple[str, ...]:
         return ()
     references = parse_expression(given.when).references
     return tuple(sorted(name[1] for name in references if name[0] == "hp" and len(name) > 1))
+
+
+def within(given: Hyperparameter, value: Any) -> Any:
+    """A drawn number in its type and bounds: a sum of steps may be a rounding error beyond them."""
+    assert given.low is not None
+    assert given.high is not None
+    kind = int if given.type == "int" else float
+    return kind(min(max(value, given.low), given.high))
+
+
+def place_of(value: Any, listed: Sequence[Any]) -> int:
+    """Where a value stands in a list; 1 and true are two values."""
+    alike = (place for place, one in enumerate(listed) if one == value and type(one) is type(value))
+    return next(alike)

@@ -260,6 +260,12 @@ def _zip_of_forms(value: Any) -> Any:
     return value
 
 
+def _rounds(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise refuse(f"expected a mapping, found {value}", f"write loop: {{max: {value}}}")
+    return value
+
+
 class Axis(StaticForm):
     """An axis: exactly one of the forms, and the columns of a derived one where it matters."""
 
@@ -282,7 +288,9 @@ class Axis(StaticForm):
         default=None, description="Parameters that each point of a derived axis gives; checked when known."
     )
     search: Search | None = Field(default=None, description="Points proposed by a hyperparameter search.")
-    loop: Loop | None = Field(default=None, description="Rounds that follow one another.")
+    loop: Annotated[Loop | None, BeforeValidator(_rounds)] = Field(
+        default=None, description="Rounds that follow one another."
+    )
     description: str = Field(default="", description="What it means, for readers.")
 
     @property

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, Text, found, refuse
+from diel.spec.condition import Condition
+from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, found, refuse
 
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
@@ -30,12 +31,20 @@ class Hyperparameter(Model):
     log: bool = Field(default=False, description="Whether a search draws it on a logarithmic scale.")
     step: Number | None = Field(default=None, description="Distance between the values that a search draws.")
     choices: Items[Json] | None = Field(default=None, description="The values allowed.")
-    when: Text | None = Field(
+    when: Condition | None = Field(
         default=None,
-        min_length=1,
         description="Expression over other hyperparameters: a search draws it only where it holds.",
     )
     description: str = Field(default="", description="What it means, for readers.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mapping(cls, value: Any) -> Any:
+        kind = next((kind for kind in ("bool", "int", "float", "str") if _is_of(value, kind)), None)
+        if kind is None:
+            return value
+        shown = found(value)
+        raise refuse(f"expected a mapping, found {shown}", f"write {{type: {kind}, default: {shown}}}")
 
     @property
     def searchable(self) -> bool:
@@ -56,7 +65,10 @@ class Hyperparameter(Model):
         if step is None:
             return None
         count = math.floor((self.high - self.low) / step + 1e-9) + 1
-        return tuple(self.low + place * step for place in range(count)) if count <= MAX_LISTED else None
+        if count > MAX_LISTED:
+            return None
+        kind = int if self.type == "int" else float
+        return tuple(kind(min(self.low + place * step, self.high)) for place in range(count))
 
     def accept(self, value: Any) -> Any:
         """The value as this type keeps it: a whole number becomes a float where one is wanted.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from diel.spec.model import MAX_POINTS, Model, Text
+from diel.spec.condition import Condition
+from diel.spec.model import MAX_POINTS, Model
 
 
 class Loop(Model):
     """Rounds, counted from 0."""
 
     max: int = Field(ge=1, le=MAX_POINTS, description="Most rounds to run.")
-    until: Text | None = Field(
-        default=None, min_length=1, description="Expression over values of the round: stop when it holds."
+    until: Condition | None = Field(
+        default=None, description="Expression over values of the round: stop when it holds."
     )

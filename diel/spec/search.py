@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from diel.spec.condition import Condition
 from diel.spec.model import (
     MAX_POINTS,
     Flaw,
@@ -51,8 +52,8 @@ class Search(Model):
     population: int | None = Field(
         default=None, ge=2, le=MAX_POINTS, description="Trials of one generation (nsga2, cmaes)."
     )
-    until: Text | None = Field(
-        default=None, min_length=1, description="Expression over a trial's values: stop when it holds."
+    until: Condition | None = Field(
+        default=None, description="Expression over a trial's values: stop when it holds."
     )
     timeout: Limit | None = Field(default=None, description="Longest time of the search.")
     core_hours: Number | None = Field(

@@ -116,6 +116,10 @@ class Stage(Model):
         default_factory=dict, description="Files to read, relative to the workflow file."
     )
     outputs: dict[Name, Output] = Field(default_factory=dict, description="What a command makes.")
+    publishes: dict[Name, Name] = Field(
+        default_factory=dict,
+        description="Hyperparameters that get the values of its outputs, for the stages after it.",
+    )
     resources: Resources = Field(default=Resources(), description="What one task asks for.")
     env: Annotated[dict[str, Text | int | float], AfterValidator(_variables)] = Field(
         default_factory=dict, description="Environment variables of the stage's tasks."

@@ -78,7 +78,8 @@ def _drawable(workflow: Workflow, name: str, sampled: bool) -> Flaw | None:
     if (sampled and not numeric) or not given.searchable:
         if numeric:
             return Flaw(f"hyperparameter '{name}' has no bounds to draw from", "give it `low` and `high`")
-        return Flaw(f"hyperparameter '{name}' is of type {given.type}, which has no range to draw from")
+        message = f"hyperparameter '{name}' is of type {given.type}, which has no range to draw from"
+        return Flaw(message, "" if sampled else "make it type choice, and list its `choices`")
     if numeric and given.log and given.low is None:
         return Flaw(f"hyperparameter '{name}' needs `low` for its logarithmic scale")
     return None

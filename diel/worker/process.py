@@ -195,7 +195,6 @@ class Worker:
             env = {
                 **(WITH_RANKS if job.launcher else {}),
                 **self.environ,
-                "OMP_NUM_THREADS": str(job.threads),
                 **own,
                 **request.env,
             }
@@ -236,6 +235,7 @@ class Worker:
             "DIEL_METRICS": f"{base}/.metrics.jsonl",
             "DIEL_CHECKPOINT_DIR": f"{self._tasks}/{job.stage}/{request.index}.checkpoint",
             "DIEL_DEADLINE": deadline,
+            "OMP_NUM_THREADS": str(job.threads),
         }
 
     def _context(self, job: Job, request: Request, task_dir: str, limits: Limits) -> Context:

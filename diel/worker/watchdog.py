@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from diel.paths import RunPaths
-from diel.requests import changed, read_stops
+from diel.requests import changed, read_cancels, read_stops
 from diel.states import FailureClass
 from diel.values import format_duration, format_size
 from diel.worker.bundle import Failure, Job
@@ -31,6 +31,8 @@ TICK = 0.2
 """Seconds between two looks."""
 RELEASE_AFTER = 1.0
 """Seconds that one task may take before the rest of its bundle is handed back."""
+SHORT_GRACE = 0.5
+"""Seconds from SIGTERM to SIGKILL for what no user asked to stop: a pruned trial is gone within 2 s."""
 LATE = 3.0
 """Seconds beyond its timeout after which a function is ended that does not even let this thread run."""
 EXIT_CODE = 70
@@ -160,6 +162,12 @@ class Watchdog:
             return False
         return True
 
+    def _may_take_time(self, watched: Watched, verdict: Failure) -> bool:
+        """Whether an end may take its time: a controller's stop may not."""
+        return verdict.kind != FailureClass.CANCELLED or any(
+            cancel.covers(watched.stage, watched.index) for cancel in read_cancels(self._paths)
+        )
+
     def look_again(self) -> None:
         """Makes the next look read the requests, whatever was read for an earlier task."""
         self._seen = 0.0
@@ -174,13 +182,14 @@ class Watchdog:
                 kill_children()
                 os._exit(EXIT_CODE)
             signal_group(watched.group, signal.SIGTERM)
-        patience = time.monotonic() + GRACE
+        grace = GRACE if self._may_take_time(watched, verdict) else SHORT_GRACE
+        patience = time.monotonic() + grace
         while self._watched is watched and time.monotonic() < patience:
             time.sleep(TICK / 4)
         with self.lock:
             if self._watched is watched:
                 signal_group(watched.group, signal.SIGKILL)
-        end_marked("DIEL_TASK_DIR", watched.task_dir)
+        end_marked("DIEL_TASK_DIR", watched.task_dir, grace)
 
 
 def _out_of_time(watched: Watched, age: float) -> Failure | None:

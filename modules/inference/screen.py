@@ -1,7 +1,9 @@
-"""Inference with a model of `training.mlp`, by numpy alone: a screen of millions of states, or a few.
+"""Inference with a model of `training.mlp` or `training.torch_mlp`, by numpy alone: a screen of millions of
+states, or a few.
 
 inference.screen            a grid, a random sample or a file of states, in batches
 inference.screen:predict    lists of values, for instance those of another stage
+inference.screen:latency    how long a prediction takes
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from time import perf_counter
 from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
@@ -39,6 +43,15 @@ class Prediction(TypedDict):
     """Predictions in the order of the rows."""
 
     prediction: list[float]
+
+
+class Latency(TypedDict):
+    """Times in microseconds."""
+
+    time_per_state: float
+    """Median over the repeats."""
+    fastest: float
+    """Of a state, in the fastest repeat."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,7 @@ def screen(
 ) -> Screen:
     """Predicts a property of many states, and keeps the best of them.
 
-    model: .npz written by `training.mlp`; loaded once in a worker
+    model: .npz written by `training.mlp` or `training.torch_mlp`; loaded once in a worker
     ranges: [low, high] by feature; states are drawn between them
     candidates: states instead of ranges: a .npy of shape (states, features), in the model's order, or a
         structured one with a field a feature, such as `predictions` of another screen
@@ -133,7 +146,7 @@ def screen(
 def predict(model: Path, columns: dict[str, list[float]], context: diel.Context) -> Prediction:
     """Predicts a property of a few states, given as lists.
 
-    model: .npz written by `training.mlp`; loaded once in a worker
+    model: .npz written by `training.mlp` or `training.torch_mlp`; loaded once in a worker
     columns: lists of equal length by feature; further columns are passed over
 
     Raises ValueError where a feature is missing or the lists differ in length.
@@ -146,6 +159,35 @@ def predict(model: Path, columns: dict[str, list[float]], context: diel.Context)
     if len({len(values) for values in lists}) != 1:
         raise ValueError(f"the columns differ in length: {', '.join(str(len(values)) for values in lists)}")
     return {"prediction": network.predict(np.array(lists, dtype=float).T).tolist()}
+
+
+@diel.module(kind="inference")
+def latency(
+    model: Path,
+    context: diel.Context,
+    states: Annotated[int, Field(ge=1)] = 1024,
+    repeats: Annotated[int, Field(ge=1)] = 201,
+) -> Latency:
+    """Measures how long a model takes to predict a state.
+
+    model: .npz written by `training.mlp`
+    states: states of one prediction, drawn around those that the model was trained on
+    repeats: predictions that are timed, one by one
+
+    The median is not moved by the repeats in which another process had the core; a few predictions
+    before the first are not timed, for memory and caches to be as they will stay. Give the stage
+    `cores_per_rank: 1` (the default), so that models are compared on one core each.
+    """
+    network = load_model(model, context)
+    draw = np.random.default_rng(0).normal(size=(states, len(network.features)))
+    given = draw * network.feature_scale + network.feature_mean
+    times = []
+    for repeat in range(-5, repeats):
+        began = perf_counter()
+        network.predict(given)
+        if repeat >= 0:
+            times.append((perf_counter() - began) / states * 1e6)
+    return {"time_per_state": median(times), "fastest": min(times)}
 
 
 # ---------------------------------------------------------------- the model
@@ -176,7 +218,9 @@ def _read_model(path: Path) -> Model:
             layers,
         )
     except (KeyError, ValueError, TypeError, EOFError) as error:
-        raise ValueError(f"{path.name} is no model of training.mlp ({error})") from error
+        raise ValueError(
+            f"{path.name} is no model of training.mlp or training.torch_mlp ({error})"
+        ) from error
 
 
 def _relu(values: Floats) -> Floats:
@@ -192,7 +236,23 @@ def _logistic(values: Floats) -> Floats:
     return 0.5 * (1 + np.tanh(0.5 * values))  # type: ignore[no-any-return]
 
 
-ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {"relu": _relu, "tanh": _tanh, "logistic": _logistic}
+def _silu(values: Floats) -> Floats:
+    return values * _logistic(values)
+
+
+def _gelu(values: Floats) -> Floats:
+    """Its formula with tanh (D. Hendrycks and K. Gimpel, arXiv:1606.08415), as PyTorch trained it."""
+    inner = math.sqrt(2 / math.pi) * (values + 0.044715 * values**3)
+    return 0.5 * values * (1 + np.tanh(inner))  # type: ignore[no-any-return]
+
+
+ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
+    "relu": _relu,
+    "tanh": _tanh,
+    "logistic": _logistic,
+    "silu": _silu,
+    "gelu": _gelu,
+}
 
 
 # ---------------------------------------------------------------- the states

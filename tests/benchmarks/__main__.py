@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import shutil
@@ -202,6 +203,149 @@ def cached(runs: int) -> None:
     show("running a finished 10,000-task workflow again", "<= 3 s", f"{median(walls):.2f} s")
 
 
+FUNCTIONS = """import json, math, os, sys
+
+A = (10, 3, 17, 3.5, 1.7, 8), (0.05, 10, 17, 0.1, 8, 14), (3, 3.5, 1.7, 10, 17, 8), (17, 8, 0.05, 10, 0.1, 14)
+P = (
+    (0.1312, 0.1696, 0.5569, 0.0124, 0.8283, 0.5886),
+    (0.2329, 0.4135, 0.8307, 0.3736, 0.1004, 0.9991),
+    (0.2348, 0.1451, 0.3522, 0.2883, 0.3047, 0.6650),
+    (0.4047, 0.8828, 0.8732, 0.5743, 0.1091, 0.0381),
+)
+
+
+def branin(x, y):
+    bowl = (y - 5.1 / (4 * math.pi**2) * x**2 + 5 / math.pi * x - 6) ** 2
+    return bowl + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
+
+
+def hartmann(*x):
+    inner = (sum(a * (b - c) ** 2 for a, b, c in zip(*row)) for row in ((A[i], x, P[i]) for i in range(4)))
+    return -sum(alpha * math.exp(-one) for alpha, one in zip((1, 1.2, 3, 3.2), inner))
+
+
+if __name__ == "__main__":
+    value = globals()[sys.argv[1]](*map(float, sys.argv[2:]))
+    with open(os.environ["DIEL_RESULT"], "w") as file:
+        json.dump({"value": value}, file)
+"""
+"""Two functions that searches are compared on (their constants: Dixon and Szego, 1978, as given at
+https://www.sfu.ca/~ssurjano/optimization.html), as a program."""
+SPACES = {
+    "branin": ({"x": (-5, 10), "y": (0, 15)}, 0.397887),
+    "hartmann": ({f"x{place}": (0, 1) for place in range(6)}, -3.32237),
+}
+"""Bounds, and the least value."""
+SEEDS = 10
+
+
+def searching(function: str, sampler: str, trials: int, parallel: int, repeats: int) -> str:
+    """As many searches as repeats, from the seeds 0, 1, …: a search runs once for each of them."""
+    bounds, _ = SPACES[function]
+    registry = "".join(
+        f"  {name}: {{type: float, low: {low}, high: {high}}}\n" for name, (low, high) in bounds.items()
+    )
+    words = ", ".join(f'"${{{{ hp.{name} }}}}"' for name in bounds)
+    return f"""diel: 1
+name: {function}-{sampler}
+hyperparameters:
+{registry}axes:
+  repeat: {{range: {repeats}}}
+  trial:
+    search: {{sampler: {sampler}, trials: {trials}, parallel: {parallel}, seed: 0, minimize: f.value,
+             parameters: [{", ".join(bounds)}]}}
+stages:
+  f:
+    over: [repeat, trial]
+    command: [{sys.executable}, -S, "${{{{ files.program }}}}", {function}, {words}]
+    files: {{program: functions.py}}
+    outputs: {{value: {{value: float}}}}
+"""
+
+
+def own_loop(function: str, sampler: str, seed: int, trials: int, folder: Path, *, threads: int) -> list[Any]:
+    """Optuna's own loop over the same command: its trials, in the order in which they ended."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    bounds, _ = SPACES[function]
+
+    def objective(trial: optuna.Trial) -> float:
+        drawn = [trial.suggest_float(name, low, high) for name, (low, high) in bounds.items()]
+        told = folder / f"result-{trial.number}"
+        words = [sys.executable, "-S", str(folder / "functions.py"), function, *map(str, drawn)]
+        subprocess.run(words, env={**os.environ, "DIEL_RESULT": str(told)}, check=True)
+        return float(json.loads(told.read_text())["value"])
+
+    samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
+    study = optuna.create_study(sampler=samplers[sampler](seed=seed))
+    study.optimize(objective, n_trials=trials, n_jobs=threads)
+    return sorted(study.trials, key=lambda trial: trial.datetime_complete or trial.number)
+
+
+def search(runs: int) -> None:
+    """Searches of commands against Optuna's own loop over the same commands."""
+    for function in SPACES:
+        regrets(function)
+    for trials in (200, 500):
+        per_trial(trials, runs)
+
+
+def regrets(function: str) -> None:
+    """How far from the least value 60 trials come."""
+    _, least = SPACES[function]
+    told: dict[str, list[float]] = {}
+    for sampler in ("tpe", "random"):
+        with search_project(searching(function, sampler, 60, 1, SEEDS)) as folder:
+            measure([*DIEL, "run", "--no-cache", "workflow.yaml"], folder)
+            best = [math.inf] * SEEDS
+            for record in run_records(newest(folder), "judged"):
+                (place,) = record["context"]
+                best[place] = min(best[place], *record["values"])
+            told[sampler] = [value - least for value in best]
+            if sampler == "tpe":
+                loops = [own_loop(function, "tpe", seed, 60, folder, threads=1) for seed in range(SEEDS)]
+    own = [min(trial.value for trial in loop) - least for loop in loops]
+    figure = f"{median(told['tpe']):.4f}; Optuna {median(own):.4f}, random {median(told['random']):.4f}"
+    same = sum(abs(a - b) < 1e-9 for a, b in zip(told["tpe"], own, strict=True))
+    figure += f"; {same} of {SEEDS} seeds alike"
+    show(f"{function}, 60 trials by TPE, median regret of {SEEDS} seeds", "<= Optuna, < random", figure)
+
+
+def per_trial(trials: int, runs: int) -> None:
+    """Milliseconds a trial, two at a time: from the first start to the last score."""
+    ours, over, firsts, lasts = [], [], [], []
+    with search_project(searching("branin", "tpe", trials, 2, 1)) as folder:
+        for _ in range(runs):
+            measure([*DIEL, "run", "--no-cache", "workflow.yaml"], folder)
+            began = min(record["time"] for record in run_records(newest(folder), "start"))
+            ends = sorted(record["time"] - began for record in run_records(newest(folder), "judged"))
+            at = time.time()
+            loop = own_loop("branin", "tpe", 0, trials, folder, threads=2)
+            others = [trial.datetime_complete.timestamp() - at for trial in loop]
+            ours.append(1e3 * ends[-1] / trials)
+            over.append(1e3 * (ends[-1] - others[-1]) / trials)
+            firsts.append(10 * (ends[99] - others[99]))
+            lasts.append(10 * ((ends[-1] - ends[-101]) - (others[-1] - others[-101])))
+    spread = f"({min(over):.1f} to {max(over):.1f})" if runs > 1 else ""
+    figure = f"{median(over):+.1f} ms {spread} of {median(ours):.1f}"
+    figure += f"; first 100 {median(firsts):+.1f}, last 100 {median(lasts):+.1f}"
+    show(f"{trials} trials by TPE, 2 at a time, over Optuna's loop", "<= 5 ms a trial, linear", figure)
+
+
+@contextmanager
+def search_project(workflow: str) -> Iterator[Path]:
+    with project(workflow) as folder:
+        (folder / "functions.py").write_text(FUNCTIONS)
+        yield folder
+
+
+def run_records(run: Path, event: str) -> list[dict[str, Any]]:
+    """The records of one kind in a run's journal."""
+    found = [record for segment in (run / "journal").iterdir() for record in records(segment)]
+    return [record for record in found if record["event"] == event]
+
+
 def cluster(runs: int) -> None:
     """A virtual Slurm of four nodes: 1,000 `true` on one block, the first task, a block that is killed."""
     if reason := missing():
@@ -281,6 +425,7 @@ BENCHMARKS: dict[str, Callable[[int], None]] = {
     "functions": functions,
     "commands": commands,
     "large": large,
+    "search": search,
     "cluster": cluster,
 }
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.call import call
 from tests.handmade import Handmade
+from tests.searched import loop
 
 Capture = pytest.CaptureFixture[str]
 FLOW = """
@@ -56,6 +57,18 @@ def test_a_run_is_drawn_with_how_its_stages_stand(workspace: Path, capsys: Captu
         (["-o", "w.svg", "--format", "dot"], 'digraph "w" {'),
     ],
 )
+def test_searches_and_loops_are_told_in_a_file_and_in_a_run(workspace: Path, capsys: Capture) -> None:
+    run = loop(workspace, over=True)
+    said = call(capsys, "graph", "w-1").out
+    (line,) = [line for line in said.splitlines() if " check " in line]
+    assert line.split()[-5:] == ["analysis", "3/3", "done", "round", "(loop)"]
+    (workspace / "flow.yaml").write_text(run.paths.workflow.read_text())
+    said = call(capsys, "graph", "flow.yaml").out
+    assert "up to 100 tasks" in said
+    assert "round (loop, up to 100)" in said
+    assert "⇠ check.error: pick round = previous (of the round before)" in said
+
+
 def test_the_format_is_as_said_or_by_the_file_s_ending(
     flow: Path, capsys: Capture, words: list[str], begins: str
 ) -> None:

@@ -43,7 +43,7 @@ class Run:
             stage.total = 100 if known else 0
             domain = object() if known else None
             runs[name] = SimpleNamespace(
-                name=name, domain=domain, void=False, size=100, ended=0, complete=False
+                name=name, domain=domain, void=False, size=100, ended=0, complete=False, adaptive=()
             )
             plans[name] = SimpleNamespace(tasks=100 if known else None, cores=cores)
         graph = SimpleNamespace(order=names)
@@ -87,6 +87,24 @@ def test_a_stage_of_unknown_size_makes_it_a_lower_bound(clock: Clock) -> None:
     clock.now += 10
     run.finish("a", 50, 1.0)
     assert measured.time_left(run.history) == (pytest.approx(10.0), "≥")
+
+
+def test_a_stage_over_a_loop_that_may_end_early_makes_it_an_upper_bound(clock: Clock) -> None:
+    run = Run("a")
+    run.stages["a"].adaptive = (SimpleNamespace(may_end_early=True),)
+    measured = Meter(run.controller)
+    measured.begin(run.history)
+    clock.now += 10
+    run.finish("a", 50, 1.0)
+    assert measured.time_left(run.history) == (pytest.approx(10.0), "≤")
+
+
+def test_tasks_at_points_that_never_came_are_not_counted(clock: Clock) -> None:
+    run = Run("a")
+    run.finish("a", 30, 1.0)
+    run.history.apply({"event": "skipped", "stage": "a", "tasks": [[30, 98]], "reason": "axis", "time": 1.0})
+    (row,) = Meter(run.controller).rows(run.history)
+    assert (row.good, row.total, row.skipped) == (30, 31, 0)
 
 
 def test_what_an_earlier_controller_did_says_nothing_of_this_ones_speed(clock: Clock) -> None:

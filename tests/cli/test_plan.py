@@ -77,6 +77,53 @@ def test_a_stage_that_fits_no_pool_is_refused(flow: Path, capsys: Capture) -> No
     assert "asks for 64 GPUs a node, and it has 0" in said.err
 
 
+ADAPTIVE = """\
+diel: 1
+name: flow
+hyperparameters: {x: {type: float, low: 0, high: 1}}
+axes:
+  material: {values: [Si, Ge]}
+  trial: {search: {trials: 16, parallel: 4, minimize: f.e, parameters: [x], core_hours: 5}}
+  round: {loop: {max: 10, until: "${{ g.e < 1 }}"}}
+  again: {loop: {max: 3}}
+stages:
+  f: {over: [material, trial], command: [x], outputs: {e: {value: float}}, timeout: 1h}
+  g: {over: [round], command: [x], outputs: {e: {value: float}}, timeout: 1h}
+  h: {over: [again], command: [x], timeout: 1h}
+"""
+
+
+def test_searches_and_loops_are_counted_at_most(workspace: Path, capsys: Capture) -> None:
+    (workspace / "flow.yaml").write_text(ADAPTIVE)
+    said = call(capsys, "plan", "flow.yaml").out
+    assert "search         trial: up to 16 trials, 4 at a time, for each material\n" in said
+    assert "loop           round: up to 10 rounds\n" in said
+    assert "loop           again: 3 rounds\n" in said
+    assert "tasks          up to 45 tasks\n" in said  # 2 x 16 + 10 + 3
+    assert "core-hours     at most 45\n" in said
+    rows = {line.split()[0]: line for line in said.splitlines() if line}
+    assert "material (2) × trial (≤16)" in rows["f"]
+    assert " ≤32 " in rows["f"]
+    assert " 3 " in rows["h"]
+    found = json.loads(call(capsys, "plan", "flow.yaml", "--json").out)
+    assert found["adaptive"]["trial"] == {
+        "kind": "search",
+        "most": 16,
+        "parallel": 4,
+        "each": ["material"],
+        "may_end_early": True,
+    }
+    assert found["adaptive"]["again"]["may_end_early"] is False
+    assert found["stages"]["f"]["tasks"] == 32
+    assert "up to 45 tasks" in call(capsys, "validate", "flow.yaml").out
+
+
+def test_a_search_of_all_its_trials_has_as_many_tasks(workspace: Path, capsys: Capture) -> None:
+    text = ADAPTIVE.replace(", core_hours: 5", "").replace(', until: "${{ g.e < 1 }}"', "")
+    (workspace / "flow.yaml").write_text(text)
+    assert "tasks          45 tasks\n" in call(capsys, "plan", "flow.yaml").out
+
+
 def test_nothing_is_made(flow: Path, capsys: Capture, workspace: Path) -> None:
     call(capsys, "plan", "flow.yaml")
     assert [path.name for path in workspace.iterdir()] == ["flow.yaml"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diel.journal.history import History
+from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import Reader, read_run
 from diel.paths import RunPaths
 from diel.states import TaskState
@@ -153,3 +155,39 @@ def test_text_that_is_no_utf8_survives_a_snapshot(paths: RunPaths) -> None:
     write(paths, [*story.lines, (story.lines[0][0], failed)])
     read_run(paths).save()
     assert read_run(paths).history.failures[("s", 0)]["message"] == "caf\udce9 \ud800"
+
+
+def test_segments_of_blocks_that_ended_long_ago_are_not_looked_at_again(
+    paths: RunPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long run has thousands of them, each a question to a shared file system at every look."""
+    for block in ("old", "new"):
+        worker = SegmentWriter(paths.journal / f"worker-0001-{block}-1-1.jsonl")
+        worker.append({"event": "worker", "time": 1.0, "block": block, "node": "n1", "host": "n1", "pid": 1})
+        worker.close()
+    controller = SegmentWriter(paths.journal / "controller-0001.jsonl")
+    controller.append({"event": "block", "time": 1.0, "block": "old", "state": "completed", "ended": 1.0})
+    controller.append({"event": "block", "time": 1.0, "block": "new", "state": "running", "ended": None})
+    reader = Reader(paths)
+    reader.catch_up()
+    reader.catch_up()
+    asked: list[str] = []
+    size = os.path.getsize
+    monkeypatch.setattr(os.path, "getsize", lambda path: (asked.append(Path(path).name), size(path))[1])
+    reader.catch_up()
+    assert asked == ["controller-0001.jsonl", "worker-0001-new-1-1.jsonl"]
+
+
+def test_a_snapshot_is_written_only_where_there_is_anything_new(paths: RunPaths) -> None:
+    controller = SegmentWriter(paths.journal / "controller-0001.jsonl")
+    controller.append({"event": "trouble", "time": 1.0, "message": "none"})
+    reader = Reader(paths)
+    reader.catch_up()
+    reader.save()
+    paths.snapshot.unlink()
+    reader.save()
+    assert not paths.snapshot.exists()
+    controller.append({"event": "trouble", "time": 2.0, "message": "some"})
+    reader.catch_up()
+    reader.save()
+    assert paths.snapshot.exists()

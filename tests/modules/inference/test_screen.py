@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import diel
-from modules.inference.screen import predict, screen
+from modules.inference.screen import latency, predict, screen
 
 
 def write_model(path: Path) -> Path:
@@ -157,3 +157,22 @@ def test_predict_names_the_missing_column(model: Path, context: diel.Context) ->
         predict(model, {"a": [1.0]}, context)
     with pytest.raises(ValueError, match="differ in length: 1, 2"):
         predict(model, {"a": [1.0], "b": [1.0, 2.0]}, context)
+
+
+def test_more_layers_take_more_time(context: diel.Context, tmp_path: Path) -> None:
+    def network(width: int, path: Path) -> Path:
+        shapes = [(1, width), (width, width), (width, 1)]
+        layers = {f"weight_{n}": np.full(shape, 0.1) for n, shape in enumerate(shapes)}
+        layers |= {f"bias_{n}": np.zeros(shape[1]) for n, shape in enumerate(shapes)}
+        scales = {name: np.zeros(1) for name in ("feature_mean", "target_mean")}
+        scales |= {name: np.ones(1) for name in ("feature_scale", "target_scale")}
+        scales |= {name: np.array(scales[name][0]) for name in ("target_mean", "target_scale")}
+        np.savez(path, features=np.array(["a"]), activation=np.array("tanh"), **scales, **layers)
+        return path
+
+    small, large = (
+        latency(network(width, tmp_path / f"{width}.npz"), context, states=512, repeats=21)
+        for width in (2, 256)
+    )
+    assert 0 < small["fastest"] <= small["time_per_state"]
+    assert large["time_per_state"] > 3 * small["time_per_state"]

@@ -1,17 +1,17 @@
-"""The values of the hyperparameters: the workflow's defaults, then files, then the command line."""
+"""The values of the hyperparameters: the workflow's defaults, the project's, files, the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.load import Document, parse, read_text, scalar
+from diel.registry.store import Held, told
+from diel.run_file import RunFile
 from diel.spec import Flaws, Hyperparameter
-
-Origin = Literal["default", "file", "command line"]
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,10 @@ class Value:
     """A hyperparameter's value, and where it comes from."""
 
     value: Any
-    origin: Origin
+    origin: str
+    """default, project, file or command line."""
     source: str
-    """The file with its line, or the setting as it was typed."""
+    """The file with its line, the setting as it was typed, or what made it the project's."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,23 @@ class Hyperparameters:
 
 
 def resolve(
-    document: Document, settings: Sequence[str] = (), params_files: Sequence[Path] = ()
+    document: Document,
+    settings: Sequence[str] = (),
+    params_files: Sequence[Path] = (),
+    project: Mapping[str, Held] | None = None,
+    takes_back: str = "",
 ) -> Hyperparameters:
-    """The values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files defaults.
+    """The values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files what the
+    project has, and that the defaults.
 
-    Raises SpecError where only files are wrong, UsageError where a setting is; both say all at once.
+    A value of the project that does not fit is a problem only where nothing else gives one; `takes_back` is
+    what the command that takes it back needs besides (` --runs DIR`).
+
+    Raises SpecError where files or the project's values are wrong, UsageError where a setting is; both say
+    all at once.
     """
     known = document.spec.hyperparameters
     values: dict[str, Value] = {}
-    for name, given in known.items():
-        if given.default is not None:
-            place = document.problem(("hyperparameters", name, "default"), "")
-            source = f"{place.file}:{place.line}"
-            values[name] = Value(given.accept(given.default), "default", source)
     problems: list[Problem] = []
     for path in params_files:
         found, wrong = _from_file(path, known)
@@ -62,11 +67,47 @@ def resolve(
             complaints.append(str(error))
         else:
             values[name] = Value(value, "command line", f"--set {setting}")
+    for name, held in (project or {}).items():
+        if name in known and name not in values:
+            try:
+                values[name] = Value(known[name].accept(held.value), "project", told(held.change))
+            except Flaws as error:
+                problems.append(_misfit(document, name, held, error, takes_back))
     if complaints:
         raise UsageError("\n".join([*map(str, sorted(set(problems))), *complaints]))
     if problems:
         raise SpecError(problems)
-    return Hyperparameters({name: values[name] for name in known if name in values})
+    return Hyperparameters(_in_order(document, values))
+
+
+def kept_values(run_file: RunFile) -> Hyperparameters:
+    """The values that a run has, whatever its project and its files say by now."""
+    return Hyperparameters(
+        {
+            name: Value(value, run_file.origins.get(name, "default"), run_file.sources.get(name, ""))
+            for name, value in run_file.hyperparameters.items()
+        }
+    )
+
+
+def _in_order(document: Document, values: Mapping[str, Value]) -> dict[str, Value]:
+    """The values in the order of the file, with the defaults of those that have no other."""
+    found: dict[str, Value] = {}
+    for name, given in document.spec.hyperparameters.items():
+        if name in values:
+            found[name] = values[name]
+        elif given.default is not None:
+            place = document.problem(("hyperparameters", name, "default"), "")
+            found[name] = Value(given.accept(given.default), "default", f"{place.file}:{place.line}")
+    return found
+
+
+def _misfit(document: Document, name: str, held: Held, error: Flaws, takes_back: str) -> Problem:
+    message = f"the project's value does not fit: {error.flaws[0].message} ({told(held.change)})"
+    hint = (
+        f"`diel params set {name} --unset{takes_back}` takes it back; `--set hp.{name}=VALUE` is for one run"
+    )
+    return document.problem(("hyperparameters", name), message, hint, at_key=True)
 
 
 def _from_file(path: Path, known: Mapping[str, Hyperparameter]) -> tuple[dict[str, Value], list[Problem]]:
@@ -110,14 +151,17 @@ def _from_setting(setting: str, known: Mapping[str, Hyperparameter]) -> tuple[st
     if name not in known:
         raise UsageError(_line(setting, _unknown(name), _suggestion(name, known)))
     try:
-        return name, _typed(known[name], right)
+        return name, typed(known[name], right)
     except Flaws as error:
         flaw = error.flaws[0]
         raise UsageError(_line(setting, flaw.message, flaw.hint)) from None
 
 
-def _typed(known: Hyperparameter, text: str) -> Any:
-    """A text from the command line as the hyperparameter wants it: numbers by YAML's rules, text as typed."""
+def typed(known: Hyperparameter, text: str) -> Any:
+    """A text from the command line as the hyperparameter wants it: numbers by YAML's rules, text as typed.
+
+    Raises Flaws where it does not fit.
+    """
     if known.type == "str":
         return known.accept(text)
     value = scalar(text)

@@ -1,8 +1,4 @@
-"""How a run stands: a pure view of its snapshot and of what its journal gained since.
-
-Nothing here asks a controller or a scheduler, and nothing heavy is imported: the status of a run is
-there in a blink, whoever asks, on whatever host.
-"""
+"""A run as its files tell it: its state, its stages, its failures, its searches and loops."""
 
 from __future__ import annotations
 
@@ -15,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import UsageError, did_you_mean
-from diel.journal.history import History, StageHistory, ranges
+from diel.journal.history import LEFT_BY_AXIS, History, StageHistory, ranges
 from diel.journal.segment import Record, decode
 from diel.journal.snapshot import Reader, read_run
 from diel.lease import Lease, is_alive, last_word, read_lease
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
+from diel.status.axis import AxisStatus, axes_of
 from diel.submission import Submission, awaited, newest_submission, submission_of
 
 UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
@@ -33,13 +30,15 @@ class StageStatus:
     name: str
     kind: str
     total: int | None
-    """None while the run has still to tell."""
+    """None while the run has still to tell; tasks that will never come are not in it."""
     counts: Mapping[str, int]
     """Tasks by the label of their state."""
     mean_seconds: float | None
     """Mean run time of the attempts that were committed."""
     void: str = ""
     """Why the stage will have no tasks, where an axis of it could not be made."""
+    omitted: int = 0
+    """Tasks at points that never came: of rounds after a loop's last, of pruned trials."""
 
     def __getitem__(self, state: TaskState) -> int:
         return self.counts[state.label]
@@ -55,6 +54,7 @@ class StageStatus:
             "kind": self.kind,
             "total": self.total,
             **self.counts,
+            "omitted": self.omitted,
             "mean_seconds": self.mean_seconds,
             **more,
         }
@@ -93,6 +93,8 @@ class Status:
     trouble: str = ""
     """What last went wrong besides tasks."""
     site: str = ""
+    axes: tuple[AxisStatus, ...] = ()
+    """Its searches and loops."""
 
     @property
     def elapsed(self) -> float:
@@ -136,6 +138,7 @@ class Status:
             },
             "tasks": {"total": self.total, **{s.label: self.count(s) for s in TaskState}},
             "stages": {stage.name: stage.document() for stage in self.stages},
+            "axes": {axis.label: axis.document() for axis in self.axes},
             "failures": [failure_document(record) for record in self.failures],
             "uses": list(self.uses),
             "blocks": [dict(block) for block in self.blocks],
@@ -216,6 +219,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         silent_since=_silent_since(paths, history),
         trouble=history.trouble,
         site=str(run_document(paths).get("site") or ""),
+        axes=axes_of(paths, history, now, driven=found.alive and state is RunState.RUNNING),
     )
 
 
@@ -322,10 +326,11 @@ def _stage_status(name: str, stage: StageHistory, state: RunState) -> StageStatu
     return StageStatus(
         name=name,
         kind=stage.kind,
-        total=stage.total if is_open(stage) or stage.void or state.ended else None,
+        total=stage.expected if is_open(stage) or stage.void or state.ended else None,
         counts=counts,
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
         void=stage.void,
+        omitted=stage.never,
     )
 
 
@@ -397,15 +402,24 @@ def find_task(reader: Reader, task: str) -> tuple[str, int]:
     return name, index
 
 
+def never_came(stage: StageHistory) -> list[list[int]]:
+    """The tasks at points that never came, as [first, last] pairs."""
+    return ranges(index for index, reason in enumerate(stage.left_out) if reason == LEFT_BY_AXIS)
+
+
 def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskState, list[list[int]]]:
     """The indices of a stage's tasks in each state, as [first, last] pairs; states without any left out.
 
-    Without `under_way`, what was handed out counts as waiting: its controller is gone.
+    Without `under_way`, what was handed out counts as waiting: its controller is gone. Tasks that never came
+    are in no state: see `never_came`.
     """
     found: dict[TaskState, list[int]] = {}
     states = bytes(stage.states) + bytes(max(0, stage.total - len(stage.states)))
+    left_out = stage.left_out + bytes(max(0, len(states) - len(stage.left_out)))
     for index, number in enumerate(states):
         state = TaskState(number)
+        if left_out[index] == LEFT_BY_AXIS:
+            continue
         if not under_way and state in UNDER_WAY:
             state = TaskState.WAITING
         found.setdefault(state, []).append(index)

@@ -1,0 +1,218 @@
+"""Searches and loops: why a point is not there, or never came, and what was picked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+from typing import Any
+
+from diel.adaptive import Adaptive, Standing
+from diel.controller.choosing import ChoosingLink
+from diel.controller.link import Link
+from diel.explain.view import View
+from diel.journal.axis_history import Course, Trial, TrialState
+from diel.states import RunState
+from diel.status.words import end_text, scores_text, short, what_text
+
+SHOWN_COURSES = 5
+"""Courses of one axis that are told; the rest are counted."""
+SHOWN_PICKS = 5
+
+
+def explain_axes(view: View) -> list[dict[str, Any]]:
+    """How the searches and loops of a run stand, as `status --json` has it, and in words."""
+    found = []
+    for axis in view.axes:
+        under_way = [course for course in axis.courses if course.state in ("running", "waiting")]
+        others = [course for course in axis.courses if course not in under_way]
+        told = [*under_way, *reversed(others)][:SHOWN_COURSES]
+        lines = [f"{end_text(axis, course)} ({what_text(axis)})" for course in axis.courses if course in told]
+        hidden = len(axis.courses) - len(lines)
+        if not axis.courses:
+            lines.append(f"{axis.label}: has not begun ({what_text(axis)})")
+        if hidden:
+            lines.append(f"… {hidden:,} more of '{axis.label}'; `diel status` has all")
+        found.append({"axis": axis.label, **axis.document(), "text": lines})
+    return found
+
+
+# --- points that are not there yet ----------------------------------------------------------------
+
+
+def points_awaited(view: View, stage: str, index: int) -> list[str]:
+    """Why the trial or round of a task is not there yet; nothing where all its points are."""
+    run = view.stages[stage]
+    assert run.domain is not None
+    coordinates = run.domain.coordinates(index)
+    waiting = [axis for axis in run.adaptive if axis.standing(coordinates) is Standing.WAITING]
+    # One that waits for another to make room for it says nothing new.
+    labels = {axis.label for axis in waiting}
+    first = [axis for axis in waiting if not labels & set(axis.judge.context)]
+    return [_awaited(view, axis, coordinates) for axis in first]
+
+
+def _awaited(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
+    course = axis.course(coordinates)
+    place = coordinates[axis.label]
+    kind = "loop" if axis.axis.loop is not None else "search"
+    if course is None:
+        judges = " and ".join(axis.judge.stages)
+        return f"the {kind} '{axis.label}' has not begun: it does once the tasks of {judges} are known"
+    if axis.axis.search is not None:
+        return _unasked(axis, course, place, driven=view.run.state is RunState.RUNNING)
+    names = " and ".join(axis.judge.stages)
+    told = f"{axis.label} {place} begins when {names} of {axis.label} {place - 1} "
+    told += "are done" if len(axis.judge.stages) > 1 else "is done"
+    now = ", ".join(_judges(view, axis, coordinates, len(course.rounds)))
+    return f"{told}; {axis.label} {len(course.rounds)} is not over: {now}" if now else told
+
+
+def _unasked(axis: Adaptive, course: Course, place: int, *, driven: bool) -> str:
+    assert axis.axis.search is not None
+    told = f"{axis.label} {place} has not been asked for"
+    if course.stopped:
+        return f"{told}, and will not be: no further ones are, and those that run have to end first"
+    running = sum(trial.state is TrialState.RUNNING for trial in course.trials)
+    if not driven:
+        return f"{told}, and the run has no controller"
+    return f"{told}: {running} of {axis.axis.search.parallel} run"
+
+
+def _judges(view: View, axis: Adaptive, coordinates: Mapping[str, int], place: int) -> Iterator[str]:
+    """The tasks that judge a point and have not ended: `check/2 (running)`."""
+    here = {label: coordinates[label] for label in axis.judge.context} | {axis.label: place}
+    for name in axis.judge.stages:
+        domain = view.stages[name].domain
+        index = None if domain is None else domain.index(here)
+        if index is not None and not (state := view.state(name, index)).ended:
+            yield f"{name}/{index} ({state.label})"
+
+
+# --- points that never came -----------------------------------------------------------------------
+
+
+def point_never_came(view: View, stage: str, index: int) -> list[str]:
+    """Why a task was left out with its point: its trial was pruned, its loop or search ended before."""
+    run = view.stages[stage]
+    if run.domain is None:
+        return []
+    coordinates = run.domain.coordinates(index)
+    closed = [axis for axis in run.adaptive if axis.standing(coordinates) is Standing.CLOSED]
+    return [_closed(view, axis, coordinates) for axis in closed]
+
+
+def _closed(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
+    course = axis.course(coordinates)
+    place = coordinates[axis.label]
+    assert course is not None
+    if place < len(course.trials):
+        return pruned_text(axis, course, course.trials[place])
+    status = next((one for one in view.axes if one.label == axis.label), None)
+    known = None if status is None else status.course(axis.context(coordinates))
+    why = course.reason if known is None else known.why
+    kind = "loop" if axis.axis.loop is not None else "search"
+    after = f"{axis.label} {(course.points or 1) - 1}"
+    return f"{axis.label} {place} never came: the {kind} ended after {after}: {why}"
+
+
+def pruned_text(axis: Adaptive, course: Course, trial: Trial) -> str:
+    """Why a trial was pruned: what it had told, and what the others had told there."""
+    search = axis.axis.search
+    assert search is not None
+    told = f"{axis.label} {trial.number} was pruned ({search.pruner}): {trial.message}"
+    if not trial.reported:
+        return told
+    others = _told_before(course, trial, max(trial.reported))
+    if not others:
+        return told
+    best = short(min(others) if search.objectives[0][1] else max(others))
+    many = "1 trial" if len(others) == 1 else f"{len(others):,} trials"
+    return f"{told}; {many} before it had there: best {best}, median {short(median(others))}"
+
+
+def _told_before(course: Course, trial: Trial, step: int) -> list[float]:
+    """What others had told at a step when a trial told the value that it was pruned for."""
+    found = []
+    for number, *what in course.told:
+        if [number, *what] == [trial.number, step]:
+            break
+        if what == [step]:
+            found.append(course.trials[number].reported[step])
+    return found
+
+
+def pruned_trials(view: View, stage: str, indices: list[int]) -> list[str]:
+    """The pruned trials of tasks that were left out, in words; nothing where there are none."""
+    found: dict[str, list[str]] = {}
+    run = view.stages[stage]
+    for index in indices:
+        coordinates = run.domain.coordinates(index) if run.domain is not None else {}
+        for axis in run.adaptive:
+            course = axis.course(coordinates)
+            place = coordinates[axis.label]
+            pruned = course is not None and place < len(course.trials)
+            if pruned and axis.standing(coordinates) is Standing.CLOSED:
+                found.setdefault(axis.label, []).append(f"{stage}/{index}")
+    run_id = view.run.paths.run_id
+    return [
+        f"pruned with their {label}; `diel explain {run_id} {tasks[0]}` tells why"
+        for label, tasks in found.items()
+    ]
+
+
+# --- what was picked ------------------------------------------------------------------------------
+
+
+def picks(link: Link, members: list[int]) -> list[dict[str, Any]]:
+    """The points of searches and loops at which an edge reads: of a trial with its values."""
+    if not isinstance(link, ChoosingLink) or link.up.domain is None:
+        return []
+    found: list[dict[str, Any]] = []
+    for member in members[:SHOWN_PICKS]:
+        coordinates = link.up.domain.coordinates(member)
+        for label in link.edge.chosen:
+            axis, place = link.axes[label], coordinates[label]
+            course = axis.course(coordinates)
+            trial = course.trials[place] if course is not None and place < len(course.trials) else None
+            values = None if trial is None or trial.state is not TrialState.COMPLETE else trial.values
+            text = f"{label} {place}"
+            if trial is not None and values and axis.axis.search is not None:
+                names = ", ".join(reference for reference, _ in axis.axis.search.objectives)
+                text += f" with {names} {scores_text(trial)}"
+            pick = {"axis": label, "point": place, "values": values, "text": text}
+            if pick not in found:
+                found.append(pick)
+    return found
+
+
+def choice_awaited(link: ChoosingLink, index: int) -> str:
+    """What an edge that picks still waits for, to stand behind `waits for`."""
+    assert link.down.domain is not None
+    here = link.down.domain.coordinates(index)
+    up = link.up.name
+    for label, choice in link.edge.chosen.items():
+        axis = link.axes[label]
+        if label in here:
+            place = here[label] - (choice.word == "previous")
+            return f"{up} of {label} {place}"
+        course = _first_open(axis, here)
+        if axis.axis.loop is not None:
+            rounds = 0 if course is None else len(course.rounds)
+            return f"{up} of the last {label}, known once the loop is over: {rounds:,} judged so far"
+        trials = [] if course is None else course.trials
+        ended = sum(trial.state is not TrialState.RUNNING for trial in trials)
+        word = f"top {choice.count}" if choice.word == "top" else choice.word
+        return (
+            f"{up} of the {word} {label}, known once the search is over: "
+            f"{ended:,} of at most {axis.size:,} trials have ended"
+        )
+    return up
+
+
+def _first_open(axis: Adaptive, here: Mapping[str, int]) -> Course | None:
+    """The first course that is not over, of those that agree with some coordinates."""
+    for course in axis.history.courses.values():
+        found = dict(zip(axis.judge.context, course.context, strict=True))
+        if not course.over and all(here.get(label, place) == place for label, place in found.items()):
+            return course
+    return next(iter(axis.history.courses.values()), None)

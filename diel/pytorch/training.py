@@ -1,0 +1,131 @@
+"""Trains a network, epoch by epoch, so that it may be stopped, pruned or killed at any moment."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from diel.context import Context
+from diel.pytorch.place import seeded
+from diel.pytorch.progress import HISTORY, Best, Progress, Saver
+from diel.pytorch.rows import Rows
+from diel.pytorch.settings import Settings
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Mean loss over some rows, from the network's outputs of shape (rows, ...) and the targets."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a training; the network has the best epoch's weights."""
+
+    best: Best
+    epochs: int
+    """Epochs trained; the best one may be earlier."""
+    seconds: float
+    """Of training, all attempts together."""
+    history: list[tuple[float, ...]]
+    """A row of HISTORY for each epoch."""
+
+    def save_history(self, path: Path) -> Path:
+        """Writes the history as CSV."""
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(HISTORY)
+            writer.writerows(self.history)
+        return path
+
+
+def train(
+    network: torch.nn.Module, rows: Rows, held_out: Rows, loss: Loss, settings: Settings, context: Context
+) -> Trained:
+    """Trains a network that is on the device already, until the last epoch or the end of patience.
+
+    Reports `epoch`, `loss` (mean over the epoch's rows while they were trained on) and `validation_loss`
+    (over the held-out rows, after the epoch) after each epoch. Where the stage keeps checkpoints, goes on
+    from where an earlier attempt at the task was, and ends with the very numbers of an undisturbed one.
+    Raises Interrupted when the task's time is over, and ValueError where the loss is not finite.
+    """
+    progress = Progress.start(network, settings)
+    with seeded(settings.seed):
+        saver = Saver(progress, context)
+        while True:
+            mean = _epoch(progress, rows, loss, settings, saver)
+            best = _judge(progress, mean, held_out, loss, settings)
+            context.report(epoch=progress.epoch, loss=mean, validation_loss=progress.history[-1][2])
+            stale = settings.patience is not None and progress.epoch - best.epoch >= settings.patience
+            if stale or progress.epoch >= settings.epochs:
+                break
+            saver.look()
+    saver.tick()
+    network.load_state_dict(best.weights)
+    return Trained(best, progress.epoch, progress.seconds, progress.history)
+
+
+def outputs(network: torch.nn.Module, inputs: torch.Tensor, batch: int, device: torch.device) -> torch.Tensor:
+    """What a network says of some rows, in single precision and on the CPU, as the model's readers get it."""
+    network.eval()
+    with torch.no_grad():
+        parts = [
+            network(inputs[start : start + batch].to(device).float()).cpu()
+            for start in range(0, len(inputs), batch)
+        ]
+    return torch.cat(parts)
+
+
+def _epoch(progress: Progress, rows: Rows, loss: Loss, settings: Settings, saver: Saver) -> float:
+    """The rest of an epoch: all of it, but for the rows that an earlier attempt got done. Its mean loss."""
+    generator = torch.Generator()
+    generator.set_state(progress.shuffle)
+    order = torch.randperm(len(rows), generator=generator)
+    for group in progress.optimizer.param_groups:
+        group["lr"] = settings.rate(progress.epoch)
+    progress.network.train()
+    while progress.position < len(rows):
+        chosen = order[progress.position : progress.position + settings.batch]
+        _step(progress, *rows.take(chosen, settings.device), loss, settings)
+        progress.position += len(chosen)
+        if progress.position < len(rows):
+            saver.look()
+    mean = float(progress.loss_sum) / len(rows)
+    progress.loss_sum.zero_()
+    progress.shuffle = generator.get_state()
+    progress.epoch, progress.position = progress.epoch + 1, 0
+    return mean
+
+
+def _step(
+    progress: Progress, inputs: torch.Tensor, targets: torch.Tensor, loss: Loss, settings: Settings
+) -> None:
+    """One gradient step."""
+    with settings.autocast():
+        said = progress.network(inputs)
+    lost = loss(said.float(), targets)  # in single precision: squares soon leave the range of fp16
+    progress.optimizer.zero_grad()
+    progress.scaler.scale(lost).backward()  # type: ignore[no-untyped-call]
+    progress.scaler.step(progress.optimizer)
+    progress.scaler.update()
+    progress.loss_sum += lost.detach().double() * len(targets)
+
+
+def _judge(progress: Progress, mean: float, held_out: Rows, loss: Loss, settings: Settings) -> Best:
+    """The best epoch, after the validation of the one that just ended. Raises ValueError."""
+    said = outputs(progress.network, held_out.inputs, settings.batch, settings.device)
+    validation_loss = float(loss(said, held_out.targets.cpu()))
+    if not math.isfinite(mean) or not math.isfinite(validation_loss):
+        other = "" if settings.precision == "fp32" else ", or precision: fp32"
+        raise ValueError(
+            f"the loss is {mean:g}, in validation {validation_loss:g}, after epoch {progress.epoch}: "
+            f"take a smaller learning_rate{other}"
+        )
+    rate = settings.rate(progress.epoch - 1)
+    progress.history.append((progress.epoch, mean, validation_loss, rate))
+    if progress.best is None or validation_loss < progress.best.validation_loss:
+        weights = {name: tensor.cpu().clone() for name, tensor in progress.network.state_dict().items()}
+        progress.best = Best(progress.epoch, mean, validation_loss, weights)
+    return progress.best

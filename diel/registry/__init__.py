@@ -1,0 +1,18 @@
+"""The shared registry: hyperparameters of a run, and those that a project keeps for all its runs."""
+
+from diel.registry.store import Change, Held, append_change, current, read_changes, told
+from diel.registry.values import Hyperparameters, Value, kept_values, resolve, typed
+
+__all__ = [
+    "Change",
+    "Held",
+    "Hyperparameters",
+    "Value",
+    "append_change",
+    "current",
+    "kept_values",
+    "read_changes",
+    "resolve",
+    "told",
+    "typed",
+]

@@ -1,0 +1,345 @@
+"""How the searches and loops of a run stand: best trials, trials under way, the course of rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from diel.domain import Domain, Factor
+from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial, TrialState
+from diel.journal.history import History, StageHistory
+from diel.paths import RunPaths
+from diel.states import TaskState
+from diel.status.metrics import last_metric
+from diel.trials import front, ranked
+
+CourseState = Literal["waiting", "running", "over", "failed"]
+"""`waiting` has not begun, or nobody drives its run; `failed` is over without a point to hand on."""
+
+_REASONS = {
+    "until": "`until` held",
+    "timeout": "its `timeout` was over",
+    "core_hours": "its `core_hours` were spent",
+    "all": "every combination was tried",
+}
+
+
+@dataclass(frozen=True)
+class Running:
+    """A trial that was asked for and has no score yet."""
+
+    trial: Trial
+    seconds: float
+    """Since it was asked for."""
+    step: int | None
+    reported: float | None
+    """The last value that it told of itself on the way, and at which step."""
+    done: int
+    running: int
+    waiting: int
+
+    def document(self) -> dict[str, Any]:
+        tasks = {"done": self.done, "running": self.running, "waiting": self.waiting}
+        return {
+            "trial": self.trial.number,
+            "hp": self.trial.hp,
+            "seconds": round(self.seconds, 3),
+            "step": self.step,
+            "reported": self.reported,
+            "tasks": tasks,
+        }
+
+
+@dataclass(frozen=True)
+class CourseStatus:
+    """One search or loop: of an axis that runs once for each point of others, one of many."""
+
+    facts: AxisFacts
+    at: Mapping[str, Any]
+    """The parameters of the points that it runs for; none where it runs once."""
+    state: CourseState
+    reason: str = ""
+    """Why it ended, or asks for no more; a word (`trials`, `max`, `until` …) or a sentence."""
+    trials: tuple[Trial, ...] = ()
+    """All that were asked for, by number."""
+    running: tuple[Running, ...] = ()
+    rounds: tuple[Round, ...] = ()
+    """Those that were judged, by number."""
+    done: int = 0
+    """Rounds that are over."""
+    points: int | None = None
+    """Points that there are in the end; None while it is not over."""
+    context: Context = ()
+    """Its coordinates on the axes of its context."""
+
+    def count(self, state: TrialState) -> int:
+        return sum(trial.state is state for trial in self.trials)
+
+    @property
+    def total(self) -> int:
+        """The most points that there may be, or all that there were."""
+        return self.facts.size if self.points is None else self.points
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial so far of one objective."""
+        if len(self.facts.objectives) != 1:
+            return None
+        return next(iter(ranked(self.trials, self.facts.objectives[0][1])), None)
+
+    @property
+    def front(self) -> list[Trial]:
+        """The Pareto front so far of several objectives, by number."""
+        return front(self.trials, [small for _, small in self.facts.objectives])
+
+    @property
+    def round(self) -> int:
+        """The round that runs, or the last one."""
+        return max(0, min(self.done, self.total - 1))
+
+    @property
+    def why(self) -> str:
+        """Why it ended, in words; empty where it has not."""
+        if self.facts.kind == "loop" and self.reason == "until":
+            return f"`until` held in round {self.done - 1}"
+        if self.reason == "max":
+            never = ", and `until` never held" if self.facts.until else ""
+            return f"all {self.done:,} rounds were run{never}"
+        if self.reason == "trials":
+            return f"all {len(self.trials):,} trials were run"
+        return _REASONS.get(self.reason, self.reason)
+
+    def document(self) -> dict[str, Any]:
+        told = self._rounds() if self.facts.kind == "loop" else self._trials()
+        return {"state": self.state, **told, "reason": self.reason}
+
+    def _trials(self) -> dict[str, Any]:
+        counts = {state.value: self.count(state) for state in TrialState}
+        best = self.best
+        found: dict[str, Any] = {
+            "trials": {"total": self.total, **counts},
+            "best": None if best is None else _scored(best),
+        }
+        if len(self.facts.objectives) > 1:
+            found["front"] = [_scored(trial) for trial in self.front]
+        return {**found, "running": [running.document() for running in self.running]}
+
+    def _rounds(self) -> dict[str, Any]:
+        return {
+            "rounds": {"max": self.facts.size, "done": self.done},
+            "round": self.round,
+            "course": [
+                {"round": one.number, "values": _strict(one.values), "holds": one.holds}
+                for one in self.rounds
+            ],
+        }
+
+
+def _strict(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values as strict JSON has them: there, infinity is null."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in values.items()
+    }
+
+
+def _scored(trial: Trial) -> dict[str, Any]:
+    return {"trial": trial.number, "values": trial.values, "hp": trial.hp}
+
+
+@dataclass(frozen=True)
+class AxisStatus:
+    """A search or loop axis: one course, or one for each combination of the axes of its context."""
+
+    label: str
+    facts: AxisFacts
+    courses: tuple[CourseStatus, ...] = field(default=())
+
+    @property
+    def single(self) -> CourseStatus | None:
+        """The one course of an axis that runs once."""
+        return None if self.facts.context else self.courses[0]
+
+    def course(self, context: Context) -> CourseStatus | None:
+        """The one at these coordinates; None where it has not begun."""
+        return next((one for one in self.courses if one.context == context), None)
+
+    @property
+    def condition(self) -> str:
+        """`until` without the braces around it."""
+        text = self.facts.until.strip()
+        inner = text.removeprefix("${{").removesuffix("}}")
+        return " ".join(inner.split() if "${{" not in inner else text.split())
+
+    @property
+    def state(self) -> CourseState:
+        """That of all courses together."""
+        states = {course.state for course in self.courses}
+        if "running" in states or "waiting" in states:
+            return "running" if "running" in states else "waiting"
+        return "failed" if "failed" in states else "over" if states else "waiting"
+
+    def document(self) -> dict[str, Any]:
+        """The axis as JSON; what differs from one context to another stands under `each`."""
+        facts = self.facts
+        told: dict[str, Any] = {"kind": facts.kind, "state": self.state}
+        if facts.kind == "search":
+            told["sampler"] = facts.sampler
+            told["objectives"] = [
+                {"value": value, "goal": "minimize" if small else "maximize"}
+                for value, small in facts.objectives
+            ]
+        if facts.kind == "loop" or facts.until:
+            told["until"] = facts.until
+        if self.single is not None:
+            return told | self.single.document()
+        return told | {"each": [{"at": dict(one.at), **one.document()} for one in self.courses]}
+
+
+def axes_of(paths: RunPaths, history: History, now: float, *, driven: bool) -> tuple[AxisStatus, ...]:
+    """The searches and loops of a run, in the order of the file; `driven`: whether a controller lives."""
+    return tuple(
+        _axis_status(paths, history, label, axis, axis.facts, now, driven=driven)
+        for label, axis in history.axes.items()
+        if axis.facts is not None
+    )
+
+
+def _axis_status(
+    paths: RunPaths,
+    history: History,
+    label: str,
+    axis: AxisHistory,
+    facts: AxisFacts,
+    now: float,
+    *,
+    driven: bool,
+) -> AxisStatus:
+    domains = {name: domain_of(history.stages[name]) for name in facts.stages if name in history.stages}
+    courses = [
+        _course_status(paths, history, label, facts, course, domains, now, driven=driven)
+        for course in axis.courses.values()
+    ]
+    if not courses and not facts.judges:
+        courses = [_unjudged(history, label, facts, domains, driven=driven)]
+    if not courses and not facts.context:
+        courses = [CourseStatus(facts, {}, "waiting")]
+    return AxisStatus(label, facts, tuple(courses))
+
+
+def domain_of(stage: StageHistory) -> Domain | None:
+    """The tasks of a stage over a search or loop; None where that is not known."""
+    if not stage.factors:
+        return None
+    factors = tuple(
+        Factor(
+            tuple(packed["axes"]),
+            packed["count"],
+            None if packed["rows"] is None else tuple(tuple(row) for row in packed["rows"]),
+        )
+        for packed in stage.factors
+    )
+    return Domain(tuple(axis for factor in factors for axis in factor.axes), factors)
+
+
+def _state(course: Course, *, driven: bool) -> CourseState:
+    if course.over:
+        return "failed" if course.failed else "over"
+    return "running" if driven else "waiting"
+
+
+def _course_status(
+    paths: RunPaths,
+    history: History,
+    label: str,
+    facts: AxisFacts,
+    course: Course,
+    domains: Mapping[str, Domain | None],
+    now: float,
+    *,
+    driven: bool,
+) -> CourseStatus:
+    asked = [trial for trial in course.trials if trial.state is TrialState.RUNNING]
+    return CourseStatus(
+        facts,
+        course.at,
+        _state(course, driven=driven),
+        course.reason or course.stopped,
+        tuple(course.trials),
+        tuple(_running(paths, history, label, facts, course.context, trial, domains, now) for trial in asked),
+        tuple(course.rounds),
+        len(course.rounds),
+        course.points,
+        course.context,
+    )
+
+
+def _running(
+    paths: RunPaths,
+    history: History,
+    label: str,
+    facts: AxisFacts,
+    context: Context,
+    trial: Trial,
+    domains: Mapping[str, Domain | None],
+    now: float,
+) -> Running:
+    here = {**dict(zip(facts.context, context, strict=True)), label: trial.number}
+    states = [
+        history.stages[name].state(index)
+        for name, domain in domains.items()
+        if domain is not None
+        for index in domain.matching({axis: place for axis, place in here.items() if axis in domain.axes})
+    ]
+    step, value = _on_the_way(paths, history, facts, here, trial, domains)
+    return Running(
+        trial,
+        max(0.0, now - trial.began),
+        step,
+        value,
+        sum(state.good for state in states),
+        sum(state == TaskState.RUNNING for state in states),
+        sum(not state.ended and state != TaskState.RUNNING for state in states),
+    )
+
+
+def _on_the_way(
+    paths: RunPaths,
+    history: History,
+    facts: AxisFacts,
+    here: Mapping[str, int],
+    trial: Trial,
+    domains: Mapping[str, Domain | None],
+) -> tuple[int | None, float | None]:
+    """Step and value that a running trial last told: to its pruner, or in the metrics of its task."""
+    told = max(trial.reported) if trial.reported else None
+    reported = (told, None if told is None else trial.reported[told])
+    name, _, metric = facts.watched.partition(".")
+    domain = domains.get(name)
+    if domain is None:
+        return reported
+    index = domain.index(here)
+    attempt = None if index is None else history.stages[name].under_way.get(index)
+    if index is None or attempt is None or attempt.state != TaskState.RUNNING:
+        return reported
+    return last_metric(paths.task_dir(name, index, attempt.number) / ".metrics.jsonl", metric) or reported
+
+
+def _unjudged(
+    history: History, label: str, facts: AxisFacts, domains: Mapping[str, Domain | None], *, driven: bool
+) -> CourseStatus:
+    """A loop without `until`: nobody judges its rounds, they are over when their tasks have ended."""
+    done = 0
+    while done < facts.size and all(
+        domain is not None
+        and all(history.stages[name].state(index).ended for index in domain.matching({label: done}))
+        for name, domain in domains.items()
+    ):
+        done += 1
+    over = done == facts.size
+    state: CourseState = "over" if over else "running" if driven else "waiting"
+    return CourseStatus(
+        facts, {}, state, "max" if over else "", done=done, points=facts.size if over else None
+    )

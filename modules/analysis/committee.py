@@ -1,0 +1,188 @@
+"""Active learning with a committee: networks that learned the same rows from different beginnings.
+
+Where they agree the data has settled the answer; where they do not, the next simulation tells most
+(H. S. Seung, M. Opper, H. Sompolinsky, COLT '92, 287: query by committee).
+
+analysis.committee:choose     the states on which the members disagree most
+analysis.committee:judge      the error of their mean on a hold-out
+analysis.committee:compare    how many simulations it took, and how many a uniform grid takes
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from statistics import fmean, pstdev
+from typing import Annotated, TypedDict
+
+from pydantic import Field
+
+import diel
+
+CROWDED = 0.025
+"""Distance to a known state, as a share of the range, from which on a candidate counts in full."""
+
+
+Curve = dict[str, list[float]]
+"""A learning curve: the columns `simulations` and `error`."""
+
+
+class Choice(TypedDict):
+    """What to simulate next, the most wanted first."""
+
+    states: list[dict[str, float]]
+    columns: dict[str, list[float]]
+    """The same states as columns."""
+    disagreement: list[float]
+    """Standard deviation of the members' predictions there."""
+
+
+class Judgement(TypedDict):
+    """Of the committee's mean, in the target's own units."""
+
+    error: float
+    """Root mean square over the hold-out."""
+    largest_error: float
+    simulations: int
+    """Rows that the committee learned from."""
+
+
+class Comparison(TypedDict):
+    """Simulations until the error fell below the bound; null where it did not."""
+
+    active: int | None
+    grid: int | None
+    at_least: int
+    """Simulations that a grid needs at the least: more than its largest, where none was enough."""
+    ratio: float | None
+    """How many times as many the grid needs, at the least."""
+
+
+@diel.module(kind="analysis")
+def choose(
+    predicted: Annotated[list[list[float]], Field(min_length=2)],
+    candidates: Annotated[dict[str, list[float]], Field(min_length=1)],
+    known: dict[str, list[float]],
+    count: Annotated[int, Field(ge=1)] = 1,
+) -> Choice:
+    """Chooses the candidates on which a committee disagrees most.
+
+    predicted: a list a member, with a prediction a candidate
+    candidates: columns of equal length
+    known: columns of the states that were simulated; further columns are passed over
+    count: states to choose
+
+    Each is the one with the largest disagreement, where a candidate near a known state, or near one
+    chosen before it, counts for less: simulations close to one another tell the same twice, and a noisy
+    one would be asked for again and again. Raises ValueError where the lists do not fit each other.
+    """
+    names = list(candidates)
+    rows = list(zip(*candidates.values(), strict=True))
+    for member in predicted:
+        if len(member) != len(rows):
+            raise ValueError(f"expected {len(rows)} predictions of each member; found {len(member)}")
+    if count > len(rows):
+        raise ValueError(f"there are {len(rows)} candidates, too few to choose {count}")
+    spreads = [pstdev(values) for values in zip(*predicted, strict=True)]
+    scales = [max(values) - min(values) or 1.0 for values in candidates.values()]
+    taken = list(zip(*(known[name] for name in names), strict=True))
+    chosen: list[int] = []
+    for _ in range(count):
+        scores = [
+            -1.0 if place in chosen else spread * _room(row, taken, scales)
+            for place, (row, spread) in enumerate(zip(rows, spreads, strict=True))
+        ]
+        best = scores.index(max(scores))
+        chosen.append(best)
+        taken.append(rows[best])
+    states = [dict(zip(names, rows[place], strict=True)) for place in chosen]
+    for state, place in zip(states, chosen, strict=True):
+        told = ", ".join(f"{name} {value:.4g}" for name, value in state.items())
+        sys.stdout.write(f"next: {told} (the members differ by {spreads[place]:.3g})\n")
+    return {
+        "states": states,
+        "columns": {name: [state[name] for state in states] for name in names},
+        "disagreement": [spreads[place] for place in chosen],
+    }
+
+
+def _room(row: tuple[float, ...], taken: list[tuple[float, ...]], scales: list[float]) -> float:
+    """From 0 at a known state to 1 where none is near."""
+    near = min((math.dist(_by(row, scales), _by(other, scales)) for other in taken), default=math.inf)
+    return min(1.0, near / CROWDED)
+
+
+def _by(row: tuple[float, ...], scales: list[float]) -> list[float]:
+    return [value / scale for value, scale in zip(row, scales, strict=True)]
+
+
+@diel.module(kind="analysis")
+def judge(
+    predicted: Annotated[list[list[float]], Field(min_length=1)],
+    observed: Annotated[list[float], Field(min_length=1)],
+    learned: Annotated[dict[str, list[float]], Field(min_length=1)],
+) -> Judgement:
+    """The error of a committee's mean on states that it never learned from.
+
+    predicted: a list a member, with a prediction a state
+    observed: what was simulated there
+    learned: the rows that the members learned from, as columns: they are counted
+
+    Raises ValueError where the lists differ in length.
+    """
+    for member in predicted:
+        if len(member) != len(observed):
+            raise ValueError(f"expected {len(observed)} predictions of each member; found {len(member)}")
+    means = [fmean(values) for values in zip(*predicted, strict=True)]
+    distances = [abs(mean - value) for mean, value in zip(means, observed, strict=True)]
+    error = math.sqrt(fmean(distance**2 for distance in distances))
+    simulations = max(map(len, learned.values()))
+    sys.stdout.write(f"{simulations} simulations: root mean square error {error:.4f}\n")
+    return {"error": error, "largest_error": max(distances), "simulations": simulations}
+
+
+@diel.module(kind="analysis")
+def compare(active: Curve, grid: Curve, bound: Annotated[float, Field(gt=0)]) -> Comparison:
+    """Prints both learning curves, and how many simulations each took to come below the same error.
+
+    active: `simulations` and `error`, round by round
+    grid: the same of uniform grids
+    bound: the error to come below
+
+    The smallest grid that does counts, whatever larger ones do: nothing is held against the grid.
+    Raises ValueError where a curve is not two columns of equal length.
+    """
+    curves = [_curve(active, "active"), _curve(grid, "grid")]
+    ours, theirs = (_first_below(curve, bound) for curve in curves)
+    at_least = theirs or max(curves[1]) + 1
+    sys.stdout.write("\n".join(_lines(curves, bound)) + "\n")
+    return {"active": ours, "grid": theirs, "at_least": at_least, "ratio": at_least / ours if ours else None}
+
+
+def _curve(columns: Curve, name: str) -> dict[int, float]:
+    """Errors by simulations."""
+    if columns.keys() != {"simulations", "error"} or not columns["error"]:
+        raise ValueError(f"{name}: expected the columns simulations and error; found {', '.join(columns)}")
+    pairs = zip(columns["simulations"], columns["error"], strict=True)
+    return {int(count): error for count, error in pairs}
+
+
+def _first_below(curve: dict[int, float], bound: float) -> int | None:
+    """The fewest simulations with an error below the bound."""
+    return min((count for count, error in curve.items() if error < bound), default=None)
+
+
+def _lines(curves: list[dict[int, float]], bound: float) -> Iterator[str]:
+    yield "simulations  chosen by the committee  uniform grid"
+    for count in sorted({*curves[0], *curves[1]}):
+        cells = [f"{curve[count]:.4f}" if count in curve else "" for curve in curves]
+        yield f"{count:11d}  {cells[0]:>23}  {cells[1]:>12}".rstrip()
+    yield f"to come below a root mean square error of {bound:g} on the hold-out:"
+    yield f"  chosen by the committee  {_told(curves[0], bound)} simulations"
+    yield f"  uniform grid             {_told(curves[1], bound)} simulations"
+
+
+def _told(curve: dict[int, float], bound: float) -> str:
+    found = _first_below(curve, bound)
+    return str(found) if found is not None else f"more than {max(curve)}"

@@ -1,0 +1,255 @@
+"""The perceptron on PyTorch learns, reads what it is given, and goes on where it was killed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import diel
+from diel.catalogue import find
+from modules.inference.screen import predict
+from modules.training.torch_mlp import torch_mlp
+from tests.project import Project
+
+X = np.linspace(-1, 1, 80)
+
+
+def parabola() -> dict[str, list[float]]:
+    return {"x": X.tolist(), "y": (100 + 10 * X**2).tolist()}
+
+
+def bytes_of(model: Path) -> dict[str, bytes]:
+    with np.load(model) as arrays:
+        return {name: arrays[name].tobytes() for name in arrays}
+
+
+def test_it_learns_a_function_that_a_screen_predicts_without_pytorch(context: diel.Context) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (2, 500))
+    columns = {"x": x.tolist(), "y": y.tolist(), "z": (5 + np.sin(3 * x) * y).tolist()}
+    result = torch_mlp("z", context, columns=columns, epochs=120, learning_rate=0.01, schedule="cosine")
+    assert result["r2"] > 0.999
+    assert result["mean_absolute_error"] < 0.02
+    assert result["parameters"] == (2 + 1) * 64 + (64 + 1) * 64 + 64 + 1
+    new = {"x": [-0.5, 0.0, 0.7], "y": [0.2, 0.4, -0.6]}
+    expected = 5 + np.sin(3 * np.array(new["x"])) * np.array(new["y"])
+    assert predict(result["model"], new, context)["prediction"] == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "logistic", "silu", "gelu"])
+def test_the_saved_model_predicts_what_training_predicted(activation: Any, context: diel.Context) -> None:
+    result = torch_mlp("y", context, columns=parabola(), activation=activation, epochs=10, hidden=[8, 5, 3])
+    with result["predictions"].open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["x", "observed", "predicted"]
+    assert len(rows) == 16  # a fifth of 80
+    again = predict(result["model"], {"x": [float(row["x"]) for row in rows]}, context)["prediction"]
+    assert again == pytest.approx([float(row["predicted"]) for row in rows], abs=1e-4)
+    errors = [abs(float(row["predicted"]) - float(row["observed"])) for row in rows]
+    assert result["mean_absolute_error"] == pytest.approx(sum(errors) / 16)
+
+
+def test_training_stops_once_the_validation_loss_no_longer_falls(context: diel.Context) -> None:
+    noise = np.random.default_rng(0).normal(size=80)
+    result = torch_mlp("y", context, columns={"x": X.tolist(), "y": noise.tolist()}, epochs=900, patience=15)
+    with result["history"].open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["epoch", "loss", "validation_loss", "learning_rate"]
+    assert result["epochs"] == len(rows) < 900
+    best = min(rows, key=lambda row: float(row["validation_loss"]))
+    assert result["epochs"] - int(best["epoch"]) == 15
+    assert result["validation_loss"] == float(best["validation_loss"])
+    assert result["loss"] == float(best["loss"])
+    metrics = [json.loads(line) for line in (context.task_dir / ".metrics.jsonl").read_text().splitlines()]
+    assert [(m["epoch"], m["loss"], m["validation_loss"]) for m in metrics] == [
+        (int(row["epoch"]), float(row["loss"]), float(row["validation_loss"])) for row in rows
+    ]
+
+
+def test_columns_rows_and_files_say_the_same(context: diel.Context, tmp_path: Path) -> None:
+    columns = parabola()
+    rows = [{"x": x, "y": y} for x, y in zip(columns["x"], columns["y"], strict=True)]
+    files = [tmp_path / "first.csv", tmp_path / "second.csv"]
+    for path, part in zip(files, (rows[:30], rows[30:]), strict=True):
+        path.write_text("y, x\n" + "".join(f"{row['y']!r}, {row['x']!r}\n" for row in part) + "\n")
+    (tmp_path / "all.csv").write_text("x,y,note\n" + "".join(f"{r['x']!r},{r['y']!r},n\n" for r in rows))
+    ways: list[dict[str, Any]] = [
+        {"columns": columns},
+        {"rows": rows},
+        {"table": files},
+        {"table": tmp_path / "all.csv", "features": ["x"]},
+    ]
+    models = [bytes_of(torch_mlp("y", context, epochs=3, **way)["model"]) for way in ways]
+    assert all(model == models[0] for model in models)
+
+
+def test_another_seed_gives_another_model(context: diel.Context) -> None:
+    models = [
+        bytes_of(torch_mlp("y", context, columns=parabola(), epochs=3, seed=s)["model"]) for s in (4, 4, 5)
+    ]
+    assert models[0] == models[1] != models[2]
+
+
+Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
+
+
+def test_a_training_that_was_interrupted_after_each_step_ends_as_if_it_never_was(
+    continued: Continued, context: diel.Context
+) -> None:
+    asked: dict[str, Any] = {"epochs": 12, "seed": 4, "optimizer": "adamw", "precision": "bf16"}
+    stopped, attempts = continued(lambda context: torch_mlp("y", context, columns=parabola(), **asked))
+    plain = torch_mlp("y", context, columns=parabola(), **asked)
+    assert attempts == 12 * 2  # 64 rows, 32 at a time
+    assert bytes_of(stopped["model"]) == bytes_of(plain["model"])
+    for name in ("history", "predictions"):
+        assert stopped[name].read_text() == plain[name].read_text()
+    for name in ("loss", "validation_loss", "r2", "mean_absolute_error", "epochs", "parameters"):
+        assert stopped[name] == plain[name]
+
+
+def test_a_run_killed_in_the_middle_of_training_resumes_to_the_same_model(
+    root: Path, tmp_path: Path, context: diel.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {"target": "y", "epochs": 100, "patience": 100, "columns": parabola()}
+    project = Project(tmp_path / "project").workflow(
+        f"stages: {{train: {{module: training.torch_mlp, checkpoint: true, params: {json.dumps(asked)}}}}}\n"
+    )
+    # the module as it ships, but slower: what is computed stays the same, and there is time for the kill
+    source = (root / "modules" / "training" / "torch_mlp.py").read_text()
+    line = "    return torch.nn.functional.mse_loss("
+    assert line in source
+    (project.folder / "modules" / "training").mkdir(parents=True)
+    slow = project.folder / "modules" / "training" / "torch_mlp.py"
+    slow.write_text(source.replace(line, f"    __import__('time').sleep(0.01)\n{line}"))
+    process = project.start("run", "flow.yaml")
+    checkpoint = project.folder / "runs" / "flow-1" / "tasks" / "train" / "0.checkpoint" / "training.pt"
+    give_up = time.monotonic() + 60
+    while not checkpoint.exists():
+        assert process.poll() is None, project.end(process, code=None)
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    # all at once, as when a machine goes down
+    doomed = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for one in doomed:
+        one.kill()
+    project.end(process, code=None)
+    psutil.wait_procs(doomed, timeout=20)
+    saved = torch.load(checkpoint, weights_only=True)["epoch"]
+    assert 0 < saved < 100
+    project.diel("resume")
+    run = project.newest()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    plain = torch_mlp(context=context, **asked)
+    assert bytes_of(run.artifact("train", "model")) == bytes_of(plain["model"])
+    assert run.value("train", "validation_loss") == plain["validation_loss"]
+    metrics = run.task_dir("train", 0, attempt=2) / ".metrics.jsonl"
+    assert json.loads(metrics.read_text().splitlines()[0])["epoch"] == saved + 1  # it went on
+
+
+def test_a_machine_without_pytorch_says_how_to_get_it(root: Path) -> None:
+    code = (
+        "import sys, pathlib\n"
+        "sys.modules['torch'] = None\n"
+        "from diel.catalogue import find, load_function\n"
+        "from diel.errors import ModuleError\n"
+        "module = find('training.torch_mlp', [pathlib.Path('modules')])\n"
+        "try: load_function(module)\n"
+        "except ModuleError as error: print(error)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert "pip install 'diel[torch]'" in said.stdout
+
+
+def test_a_constant_column_and_target_do_no_harm(context: diel.Context) -> None:
+    columns = {"x": X.tolist(), "one": [1.0] * 80, "y": [5.0] * 80}
+    result = torch_mlp("y", context, columns=columns, epochs=5)
+    assert result["mean_absolute_error"] < 0.5
+    assert result["r2"] == 0
+
+
+def test_bounds_are_known_before_it_runs(root: Path) -> None:
+    signature = find("training.torch_mlp", [root / "modules"]).signature
+    assert signature.artifacts == {"model", "history", "predictions"}
+    wrong = {
+        "hidden": [64, 0],
+        "layers": 0,
+        "learning_rate": 0,
+        "momentum": 1.0,
+        "optimizer": "adagrad",
+        "precision": "fp64",
+        "device": "gpu",
+        "held_out": 1.0,
+        "seed": -1,
+        "columns": {"y": [1.0]},
+    }
+    problems = signature.check({**wrong, "target": "y"}, deferred=())
+    assert {name for name, _, _ in problems} == set(wrong)
+    right = {
+        "target": "y",
+        "hidden": [64, 32],
+        "learning_rate": 1,
+        "rows": [{"x": 1, "y": 2}, {"x": 2, "y": 3}],
+    }
+    assert signature.check(right, deferred=()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "exactly one of columns, rows and table; found none"),
+        ({"columns": parabola(), "rows": []}, "found columns, rows"),
+        ({"columns": {"x": [1.0, 2.0], "z": [1.0, 2.0]}}, "no column 'y'; the columns are x, z"),
+        ({"columns": {"x": [1.0, 2.0], "y": [1.0, 2.0]}, "features": ["w"]}, "no column 'w'"),
+        (
+            {"columns": {"x": [1.0, 2.0], "y": [1.0, 2.0]}, "features": ["y"]},
+            "features other than the target",
+        ),
+        ({"columns": {"x": [1.0], "y": [1.0, 2.0]}}, "differ in length: y has 2, x has 1"),
+        ({"columns": {"x": [1.0], "y": [1.0]}}, "at least 2 rows"),
+        ({"columns": {"x": [1.0, float("nan")], "y": [1.0, 2.0]}}, "column 'x', row 1, holds nan"),
+        ({"columns": {"x": [1.0, None], "y": [1.0, 2.0]}}, "column 'x', row 1, holds None"),
+        ({"rows": []}, "no column 'y'"),
+        ({"rows": [{"x": 1.0, "y": 1.0}, {"x": 1.0}]}, "row 1 has no 'y'"),
+        ({"columns": parabola(), "hidden": [3, 3], "layers": 3}, "hidden lists 2 layers, and layers says 3"),
+        ({"table": []}, "at least one file"),
+    ],
+)
+def test_data_that_make_no_sense_are_refused(given: Any, said: str, context: diel.Context) -> None:
+    with pytest.raises(ValueError, match=said):
+        torch_mlp("y", context, **given)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"x,y\n1,2\n3,nan\n", r"data\.csv, line 3, column 'y', holds 'nan'; expected a finite number"),
+        (b"x,y\n1,2\nlow,4\n", r"data\.csv, line 3, column 'x', holds 'low'"),
+        (b"x,y\n1,2\n,4\n", r"data\.csv, line 3, column 'x', holds ''"),
+        (b"x,y\n1,2\n3\n", r"data\.csv, line 3: expected 2 values, as the header has; found 1"),
+        (b"x,x,y\n1,2,3\n", r"data\.csv has the column 'x' twice"),
+        (b"x,z\n1,2\n", r"data\.csv: there is no column 'y'; the columns are x, z"),
+        (b"", r"data\.csv: there is no column 'y'"),
+        (b"x,y\n\xff\xfe,1\n", r"data\.csv is no CSV file in UTF-8"),
+        (b"x,y\n", "at least 2 rows"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_with_line_and_column(
+    text: bytes | None, said: str, context: diel.Context, tmp_path: Path
+) -> None:
+    path = tmp_path / "data.csv"
+    if text is not None:
+        path.write_bytes(text)
+    with pytest.raises(ValueError, match=said):
+        torch_mlp("y", context, table=path)

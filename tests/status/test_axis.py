@@ -1,0 +1,206 @@
+"""Searches and loops as the journal tells them: trials, rounds, and tasks that will never be."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from diel.journal.history import History
+from diel.journal.snapshot import Reader, read_run
+from diel.status import read_status
+from diel.status.metrics import last_metric
+from tests.searched import MATERIALS, SEARCH, Searched, loop, search
+
+
+def snapshot(run: Searched) -> Searched:
+    reader = Reader(run.paths)
+    reader.catch_up()
+    reader.save()
+    return run
+
+
+@pytest.mark.parametrize("with_snapshot", [True, False])
+def test_a_search_tells_its_trials_its_best_one_and_those_that_run(
+    tmp_path: Path, with_snapshot: bool
+) -> None:
+    run = search(tmp_path, alive=True)
+    if with_snapshot:
+        snapshot(run)
+    found = read_status(run.paths).document()["axes"]["trial"]
+    (running,) = found.pop("running")
+    assert found == {
+        "kind": "search",
+        "state": "running",
+        "sampler": "tpe",
+        "objectives": [{"value": "f.loss", "goal": "minimize"}],
+        "trials": {"total": 6, "complete": 3, "running": 1, "pruned": 1, "failed": 0},
+        "best": {"trial": 1, "values": [0.25], "hp": {"x": 0.5}},
+        "reason": "",
+    }
+    assert running["trial"] == 4
+    assert running["hp"] == {"x": 1.5}
+    assert running["tasks"] == {"done": 1, "running": 1, "waiting": 1}
+    assert running["seconds"] > 0
+    assert (running["step"], running["reported"]) == (None, None)
+
+
+def test_a_running_trial_tells_the_last_metric_that_its_task_wrote(tmp_path: Path) -> None:
+    run = search(tmp_path, alive=True).work("done", "sub", 9, seconds=1.0, key="k").work("start", "f", 4)
+    metrics = run.paths.task_dir("f", 4, 1) / ".metrics.jsonl"
+    metrics.parent.mkdir(parents=True)
+    metrics.write_text('{"epoch": 3, "loss": 0.5}\n{"epoch": 4, "loss": 0.25}\n{"epoch": 5, "lo')
+    (running,) = read_status(run.paths).document()["axes"]["trial"]["running"]
+    assert (running["step"], running["reported"]) == (4, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", None),
+        ('{"other": 1}\n', None),
+        ('{"m": "text"}\n{"m": NaN}\n{"m": true}\nno json\n', None),
+        ('{"m": 1}\n{"m": 2.5}\n', (1, 2.5)),  # lines are counted where none tells its step
+        ('{"m": 1, "step": 10}\n{"n": 3}\n', (10, 1.0)),
+    ],
+)
+def test_the_last_metric_of_a_file(tmp_path: Path, text: str, found: tuple[int | None, float] | None) -> None:
+    (tmp_path / "m").write_text(text)
+    assert last_metric(tmp_path / "m", "m") == found
+
+
+def test_of_a_long_file_of_metrics_the_end_alone_is_read(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("".join(f'{{"m": {number}}}\n' for number in range(20_000)))
+    assert last_metric(tmp_path / "m", "m") == (None, 19_999.0)
+    assert last_metric(tmp_path / "absent", "m") is None
+
+
+def test_without_its_controller_a_search_waits(tmp_path: Path) -> None:
+    found = read_status(search(tmp_path).paths).document()["axes"]["trial"]
+    assert found["state"] == "waiting"
+    assert found["running"][0]["tasks"]["done"] == 1
+
+
+def test_a_pruned_trial_is_neither_skipped_nor_missing(tmp_path: Path) -> None:
+    (f,) = [stage for stage in read_status(search(tmp_path).paths).stages if stage.name == "f"]
+    assert (f.good, f.total, f.omitted, f.counts["skipped"]) == (3, 5, 1, 0)
+
+
+@pytest.mark.parametrize("with_snapshot", [True, False])
+def test_a_loop_that_ended_early_is_complete(tmp_path: Path, with_snapshot: bool) -> None:
+    run = loop(tmp_path, over=True)
+    if with_snapshot:
+        snapshot(run)
+    status = read_status(run.paths)
+    check, sim = (next(s for s in status.stages if s.name == name) for name in ("check", "sim"))
+    assert (check.good, check.total, check.counts["skipped"]) == (3, 3, 0)
+    assert (sim.good, sim.total, sim.counts["skipped"]) == (2, 3, 1)  # one round left it out by `when`
+    assert (status.good, status.total) == (6, 7)
+    assert status.document()["axes"]["round"] == {
+        "kind": "loop",
+        "state": "over",
+        "until": "${{ check.error < 0.1 }}",
+        "rounds": {"max": 100, "done": 3},
+        "round": 2,
+        "course": [
+            {"round": 0, "values": {"check.error": 0.8}, "holds": False},
+            {"round": 1, "values": {"check.error": 0.4}, "holds": False},
+            {"round": 2, "values": {"check.error": 0.05}, "holds": True},
+        ],
+        "reason": "until",
+    }
+
+
+def test_a_loop_under_way_has_all_its_rounds_before_it(tmp_path: Path) -> None:
+    status = read_status(loop(tmp_path, over=False).paths)
+    found = status.document()["axes"]["round"]
+    assert (found["state"], found["round"], found["rounds"]) == ("running", 3, {"max": 100, "done": 3})
+    assert status.stages[1].total == 100
+
+
+def test_infinity_in_a_loops_values_is_null_in_json(tmp_path: Path) -> None:
+    run = loop(tmp_path, over=False)
+    run.about("round", number=3, holds=False, values={"check.error": float("inf")})
+    document = read_status(run.paths).document()["axes"]["round"]
+    assert document["course"][3]["values"] == {"check.error": None}
+    json.dumps(document, allow_nan=False)
+
+
+def test_one_search_for_each_material_stands_under_each(tmp_path: Path) -> None:
+    run = Searched(tmp_path, MATERIALS, alive=True).about("begin", 0, seed=1, at={"material": "Si"})
+    run.about("begin", 1, seed=2, at={"material": "Ge"})
+    for number, scores in enumerate([(1.0, 3.0), (2.0, 2.0), (3.0, 3.0)]):
+        run.trial(number, float(number), 0).score(number, *scores, context=(0,))
+    run.trial(0, 0.0, 1).work("start", "f", 4)
+    found = read_status(run.paths).document()["axes"]["trial"]
+    assert "trials" not in found
+    silicon, germanium = found["each"]
+    assert (silicon["at"], germanium["at"]) == ({"material": "Si"}, {"material": "Ge"})
+    assert [trial["trial"] for trial in silicon["front"]] == [0, 1]
+    assert silicon["best"] is None
+    assert germanium["trials"]["running"] == 1
+    assert germanium["running"][0]["tasks"] == {"done": 0, "running": 1, "waiting": 0}  # f/4 is its own
+
+
+def test_a_search_that_has_not_begun_waits(tmp_path: Path) -> None:
+    found = read_status(Searched(tmp_path, SEARCH, alive=True).paths).document()["axes"]["trial"]
+    assert found["state"] == "waiting"
+    assert found["trials"] == {"total": 6, "complete": 0, "running": 0, "pruned": 0, "failed": 0}
+    assert found["best"] is None
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_rounds_of_a_loop_that_nobody_judges_are_over_with_their_tasks(tmp_path: Path, done: int) -> None:
+    text = """
+    axes: {round: {loop: {max: 2}}}
+    stages:
+      a: {over: [round], command: [x]}
+      b: {over: [round], command: [x], after: [a]}
+    """
+    run = Searched(tmp_path, text, alive=True)
+    for number in range(done):
+        run.done("a", number).done("b", number)
+    run.done("a", min(done, 1))
+    found = read_status(run.paths).document()["axes"]["round"]
+    assert found["rounds"] == {"max": 2, "done": done}
+    assert found["round"] == min(done, 1)
+    assert (found["state"], found["reason"]) == (("over", "max") if done == 2 else ("running", ""))
+
+
+def test_what_was_left_out_is_looked_at_anew_by_the_next_controller(tmp_path: Path) -> None:
+    run = search(tmp_path)
+    run.write("controller", epoch=2, host="h", pid=1, started=1.0)
+    history = read_run(run.paths).history
+    assert history.stage("f").never == 0
+    run.done("f", 3, loss=1.0)  # whatever was said of it before
+    history = read_run(run.paths).history
+    assert history.stage("f").counts()["done"] == 4
+
+
+def test_a_record_that_is_read_twice_leaves_nothing_out_twice() -> None:
+    history = History()
+    history.apply({"event": "stage", "stage": "a", "kind": "analysis", "total": 5, "time": 1.0})
+    for _ in range(2):
+        record = {"event": "skipped", "stage": "a", "tasks": [[3, 4]], "reason": "axis", "time": 2.0}
+        history.apply(record)
+    assert history.stage("a").expected == 3
+    assert sum(history.stage("a").counts().values()) == 3
+
+
+def test_the_status_of_500_trials_is_there_at_once(tmp_path: Path) -> None:
+    run = Searched(tmp_path, SEARCH.replace("trials: 6", "trials: 500"), alive=True).about("begin", seed=1)
+    for number in range(500):
+        run.trial(number, number / 7)
+        for step in range(5):
+            run.about("reported", number=number, step=step, value=1.0 / (1 + step))
+        run.score(number, float(number % 83))
+    snapshot(run)
+    took = []
+    for _ in range(3):
+        began = time.perf_counter()
+        best = read_status(run.paths).document()["axes"]["trial"]["best"]
+        took.append(time.perf_counter() - began)
+    assert best["trial"] == 0
+    assert min(took) < 0.15

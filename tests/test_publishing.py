@@ -1,0 +1,341 @@
+"""Hyperparameters that stages publish, and what is run again when a hyperparameter changes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import diel
+from diel.errors import SpecError
+from diel.graph import build
+from diel.load import load_text
+from diel.paths import registry_dir
+from diel.registry import Change, append_change, read_changes
+from tests.project import Project, Run
+
+TUNED = """
+hyperparameters:
+  rate: {type: float, default: 0.001, low: 0.00001, high: 0.1}
+  width: {type: int, default: 4}
+stages:
+  tune:
+    command: echo '{"found":' ${{ hp.width / 200 }} '}' > "$DIEL_RESULT"
+    outputs: {found: {value: float}}
+    publishes: {rate: found}
+  train:
+    after: [tune]
+    command: echo '{"rate":' ${{ hp.rate }} '}' > "$DIEL_RESULT"
+    outputs: {rate: {value: float}}
+  use:
+    inputs: {trained: train.rate, rate: hp.rate}
+    command: echo '{"rate":' ${{ inputs.rate }} '}' > "$DIEL_RESULT"
+    outputs: {rate: {value: float}}
+  apart:
+    command: echo '{"rate":' ${{ hp.rate }} '}' > "$DIEL_RESULT"
+    outputs: {rate: {value: float}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def run_of(project: Project, state: str = "succeeded", *, cache: bool = True, **settings: float) -> Run:
+    """A new run, in this process."""
+    folder = project.folder
+    made = diel.run(folder / "flow.yaml", set=settings, runs=folder / "runs", cache=cache)
+    assert made.state == state
+    return Run(made.dir)
+
+
+def rates(project: Project, *, cache: bool = True, **settings: float) -> dict[str, float]:
+    """The rate that each stage has read in a new run."""
+    run = run_of(project, cache=cache, **settings)
+    return {stage: run.value(stage, "rate") for stage in ("train", "use", "apart")}
+
+
+def test_stages_that_depend_on_the_publisher_read_its_value_and_later_runs_begin_with_it(
+    project: Project,
+) -> None:
+    project.workflow(TUNED)
+    assert rates(project) == {"train": 0.02, "use": 0.02, "apart": 0.001}
+    assert rates(project, cache=False) == {"train": 0.02, "use": 0.02, "apart": 0.02}
+    kept = json.loads((project.folder / "runs" / "flow-2" / "run.json").read_text())
+    assert (kept["origins"]["rate"], kept["sources"]["rate"]) == ("project", "publication of flow-1, tune/0")
+    (first, second) = read_changes(project.folder / "runs")[0]
+    assert (first.run, first.stage, first.task, first.values) == ("flow-1", "tune", 0, {"rate": 0.02})
+    assert second.run == "flow-2"
+
+
+def test_what_is_set_on_the_command_line_holds_for_the_stages_that_read_no_publication(
+    project: Project,
+) -> None:
+    project.workflow(TUNED)
+    assert rates(project, rate=0.05) == {"train": 0.02, "use": 0.02, "apart": 0.05}
+
+
+def test_a_cached_result_is_not_published_again_and_a_new_one_is(project: Project) -> None:
+    project.workflow(TUNED)
+    runs = project.folder / "runs"
+    run_of(project)
+    append_change(runs, Change("set", {"rate": 0.05}))
+    assert rates(project) == {"train": 0.02, "use": 0.02, "apart": 0.05}
+    assert len(read_changes(runs)[0]) == 2
+    run_of(project, width=6)
+    assert read_changes(runs)[0][-1].values == {"rate": 0.03}
+
+
+def test_a_cached_result_is_published_by_the_first_run_that_says_so(project: Project) -> None:
+    project.workflow(TUNED.replace("    publishes: {rate: found}\n", ""))
+    run_of(project)
+    assert read_changes(project.folder / "runs")[0] == []
+    project.workflow(TUNED)
+    run = run_of(project)
+    assert run.counts("tune") == {"cached": 1}
+    assert [change.run for change in read_changes(project.folder / "runs")[0]] == [run.id]
+
+
+@pytest.mark.parametrize(("width", "message"), [(40, "expected at most 0.1 (`high`), found 0.2")])
+def test_a_bad_value_fails_the_readers_with_key_and_bounds_and_stays_out_of_the_project(
+    project: Project, width: int, message: str
+) -> None:
+    project.workflow(TUNED)
+    run = run_of(project, "failed", width=width)
+    failure = run.failure("train")["message"]
+    assert failure == f"hp.rate, as tune/0 has published it: {message}"
+    assert run.counts("use") == {"skipped": 1}
+    assert run.value("apart", "rate") == 0.001
+    assert read_changes(project.folder / "runs")[0] == []
+    assert [record["message"] for record in run.records("trouble")] == [failure]
+
+
+def test_what_was_committed_and_not_published_when_the_controller_died_is_published_once(
+    project: Project,
+) -> None:
+    flow = TUNED + '  last: {after: [tune], command: "test -e now"}\n'
+    project.workflow(flow)
+    run = run_of(project, "failed")
+    runs = project.folder / "runs"
+    shutil.rmtree(registry_dir(runs))  # as if it had died in between
+    project.diel("resume", "-q", code=1)
+    (change,) = read_changes(runs)[0]
+    assert (change.run, change.values) == (run.id, {"rate": 0.02})
+    project.diel("resume", "-q", code=1)
+    assert read_changes(runs)[0] == [change]
+
+
+def test_a_resumed_run_keeps_its_values_whatever_the_project_says_by_now(project: Project) -> None:
+    flow = """
+        hyperparameters: {size: {type: int, default: 1, high: 9}}
+        stages:
+          first: {command: "true"}
+          then:
+            after: [first]
+            command: test -e ../../../../../go && echo '{"size":' ${{ hp.size }} '}' > "$DIEL_RESULT"
+            outputs: {size: {value: int}}
+        """
+    project.workflow(flow)
+    run = run_of(project, "failed")
+    append_change(project.folder / "runs", Change("set", {"size": 99}))
+    (project.folder / "go").touch()
+    project.diel("resume", "-q")
+    assert run.value("then", "size") == 1
+    assert "expected at most 9" in project.diel("run", "flow.yaml", code=2)
+
+
+# --- loops and searches ---------------------------------------------------------------------------
+
+
+def test_of_the_rounds_of_a_loop_each_reads_its_own_and_the_last_is_the_projects(project: Project) -> None:
+    flow = """
+        hyperparameters: {rate: {type: float, default: 0.5}}
+        axes: {round: {loop: {max: 4}}}
+        stages:
+          tune:
+            over: [round]
+            when: ${{ round % 2 == 0 }}
+            command: echo '{"rate":' ${{ 1 / (round + 1) }} '}' > "$DIEL_RESULT"
+            outputs: {rate: {value: float}}
+            publishes: {rate: rate}
+          train:
+            over: [round]
+            inputs: {x: {from: tune.rate, at: {round: last}}}
+            command: echo '{"rate":' ${{ hp.rate }} '}' > "$DIEL_RESULT"
+            outputs: {rate: {value: float}}
+        """
+    project.workflow(flow)
+    run = run_of(project)
+    assert run.values("train", "rate") == [1.0, 1.0, 1 / 3, 1 / 3]
+    assert read_changes(project.folder / "runs")[0][-1].values == {"rate": 1 / 3}
+
+
+def test_values_of_a_sweep_reach_their_readers_and_not_the_project(project: Project) -> None:
+    flow = """
+        hyperparameters: {rate: {type: float, default: 0.5}}
+        axes: {i: {values: [1, 2]}}
+        stages:
+          tune:
+            over: [i]
+            command: echo '{"rate":' ${{ i * 10 }} '}' > "$DIEL_RESULT"
+            outputs: {rate: {value: float}}
+            publishes: {rate: rate}
+          train:
+            over: [i]
+            after: [tune]
+            command: echo '{"rate":' ${{ hp.rate }} '}' > "$DIEL_RESULT"
+            outputs: {rate: {value: float}}
+        """
+    project.workflow(flow)
+    assert run_of(project).values("train", "rate") == [10, 20]
+    assert read_changes(project.folder / "runs")[0] == []
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+STAGE = {"command": ["x", "${{ hp.rate }}"], "outputs": {"v": {"value": "float"}}}
+
+
+def flaws_of(**stages: dict[str, object]) -> list[tuple[str, str, str]]:
+    """What is wrong with a graph: key, message, hint of each flaw."""
+    document = {
+        "diel": 1,
+        "name": "x",
+        "hyperparameters": {
+            "rate": {"type": "float", "default": 1, "low": 0, "high": 2},
+            "width": {"type": "int", "default": 1, "low": 0, "high": 2},
+        },
+        "axes": {
+            "i": {"range": 3},
+            "trial": {"search": {"trials": 3, "minimize": "judge.v", "parameters": ["rate"]}},
+        },
+        "stages": {"judge": {**STAGE, "over": ["trial"]}} | {k: {**STAGE, **v} for k, v in stages.items()},
+    }
+    _, flaws = build(load_text(json.dumps(document), Path("x.yaml")).spec)
+    return [(".".join(map(str, flaw.key)), flaw.message, flaw.hint) for flaw in flaws]
+
+
+def test_an_unknown_hyperparameter_is_refused_with_the_nearest() -> None:
+    (flaw,) = flaws_of(a={"publishes": {"rat": "v"}})
+    assert flaw == ("stages.a.publishes.rat", "no hyperparameter 'rat'", "did you mean 'rate'?")
+
+
+def test_a_stage_over_a_search_publishes_nothing_that_the_search_sets() -> None:
+    ((key, message, hint),) = flaws_of(a={"over": ["trial"], "publishes": {"rate": "v", "width": "v"}})
+    assert (key, message) == (
+        "stages.a.publishes.rate",
+        "'a' runs over 'trial', a search that sets 'rate' itself",
+    )
+    assert "{from: hp.rate, at: {trial: best}}" in hint
+
+
+def test_two_publishers_of_a_name_are_refused_unless_one_comes_after_the_other() -> None:
+    publishes = {"publishes": {"rate": "v"}}
+    ((key, message, hint),) = flaws_of(a=publishes, b=publishes)
+    assert (key, message) == (
+        "stages.b.publishes.rate",
+        "'a' publishes 'rate' too, and neither depends on the other",
+    )
+    assert "after: [a]" in hint
+    assert flaws_of(a=publishes, b={**publishes, "after": ["a"]}) == []
+
+
+def test_several_values_for_one_reader_are_refused() -> None:
+    sweep = {"over": ["i"], "publishes": {"rate": "v"}}
+    ((key, message, _),) = flaws_of(a=sweep, b={"after": ["a"]})
+    assert (key, message) == (
+        "stages.b.command.1",
+        "'a' publishes 'rate' once for each i, and 'b' lacks i",
+    )
+    assert flaws_of(a=sweep, b={"after": ["a"], "over": ["i"]}) == []
+    assert flaws_of(a=sweep, b={"after": ["a"], "command": ["x"]}) == []
+
+
+def test_of_several_publishers_the_latest_that_a_stage_depends_on_is_read() -> None:
+    publishes = {"publishes": {"rate": "v"}}
+    document = {
+        "diel": 1,
+        "name": "x",
+        "hyperparameters": {"rate": {"type": "float", "default": 1}},
+        "stages": {
+            "a": {**STAGE, **publishes},
+            "b": {**STAGE, **publishes, "after": ["a"]},
+            "early": {**STAGE, "after": ["a"]},
+            "late": {**STAGE, "after": ["b"]},
+            "apart": STAGE,
+        },
+    }
+    graph, flaws = build(load_text(json.dumps(document), Path("x.yaml")).spec)
+    assert flaws == []
+    reads = {edge.downstream: edge.upstream for edge in graph.edges if edge.published}
+    assert reads == {"b": "a", "early": "a", "late": "b"}
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ("{found: {value: float}}", "'tune' makes no value 'fond'\n    did you mean 'found'?"),
+        ("{fond: fond.txt}", "'fond' is a file, and a hyperparameter has a value"),
+    ],
+)
+def test_what_is_published_must_be_a_value_that_the_stage_makes(
+    project: Project, outputs: str, message: str
+) -> None:
+    project.workflow(f"""
+        hyperparameters: {{rate: {{type: float, default: 1}}}}
+        stages:
+          tune: {{command: [make-it], outputs: {outputs}, publishes: {{rate: fond}}}}
+        """)
+    said = project.diel("validate", "flow.yaml", code=2)
+    assert re.search(r"flow\.yaml:6:\d+: stages\.tune\.publishes\.rate: " + re.escape(message), said), said
+
+
+def test_publishes_takes_names_alone() -> None:
+    with pytest.raises(SpecError, match=r"publishes\.rate: "):
+        load_text("diel: 1\nname: x\nstages: {a: {command: [x], publishes: {rate: 3}}}\n", Path("x.yaml"))
+
+
+# --- what runs again ------------------------------------------------------------------------------
+
+TRAINED = """
+hyperparameters:
+  learning_rate: {type: float, default: 0.01, low: 0.0001, high: 1.0}
+axes:
+  i: {range: 3}
+stages:
+  simulate:
+    over: [i]
+    command: echo '{"x":' ${{ i }} '}' > "$DIEL_RESULT"
+    outputs: {x: {value: int}}
+  train:
+    command: echo '{"loss":' ${{ hp.learning_rate * sum(simulate.x) }} '}' > "$DIEL_RESULT"
+    outputs: {loss: {value: float}}
+  infer:
+    command: echo '{"y":' ${{ train.loss }} '}' > "$DIEL_RESULT"
+    outputs: {y: {value: float}}
+"""
+
+
+def computed(project: Project, **settings: float) -> dict[str, dict[str, int]]:
+    run = run_of(project, **settings)
+    return {stage: run.counts(stage) for stage in ("simulate", "train", "infer")}
+
+
+def test_a_changed_learning_rate_runs_training_onward_again_and_no_simulation(project: Project) -> None:
+    onward = {"simulate": {"cached": 3}, "train": {"done": 1}, "infer": {"done": 1}}
+    nothing = {"simulate": {"cached": 3}, "train": {"cached": 1}, "infer": {"cached": 1}}
+    project.workflow(TRAINED)
+    run_of(project)
+    assert computed(project, learning_rate=0.02) == onward
+    runs = project.folder / "runs"
+    append_change(runs, Change("promotion", {"learning_rate": 0.03}, run="flow-1", axis="trial", trial=1))
+    assert computed(project) == onward
+    assert computed(project) == nothing
+    append_change(runs, Change("set", unset=("learning_rate",)))
+    assert computed(project) == nothing  # as in the first run
+    recorded = {record["stage"]: record["reads"] for record in project.newest().records("stage")}
+    assert recorded == {"simulate": [], "train": ["learning_rate"], "infer": []}

@@ -1,0 +1,414 @@
+"""What a search does, as a user sees it: trials, pruning, lost workers, missing scores, how it ends.
+
+A run costs most of a second, so that one run serves many tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import optuna
+import psutil
+import pytest
+
+from diel.journal.axis_history import Course, Trial
+from tests.project import Project, Record, Run, wait_for
+
+GONE = 2.0
+"""Seconds within which a pruned trial is to be gone."""
+
+
+def course(run: Run, axis: str = "trial") -> Course:
+    (found,) = run.history().axes[axis].courses.values()
+    return found
+
+
+def states(run: Run, axis: str = "trial") -> list[str]:
+    return [str(trial.state) for trial in course(run, axis).trials]
+
+
+def trial_of(run: Run, number: int, axis: str = "trial") -> Trial:
+    return course(run, axis).trials[number]
+
+
+def together(run: Run, stage: str) -> int:
+    """The most attempts of a stage that ran at a time."""
+    begun = {(r["index"], r["attempt"]): r["time"] for r in run.records("start", stage)}
+    ended = {(r["index"], r["attempt"]): r["time"] for r in run.records(stage=stage) if r["event"] in END}
+    moments = [(begun[one], 1) for one in begun] + [(ended[one], -1) for one in begun]
+    return max(itertools.accumulate(change for _, change in sorted(moments)))
+
+
+END = ("done", "fail")
+
+# --- a search over a subgraph -----------------------------------------------------------------
+
+SEARCH = """
+    hyperparameters:
+      width: {type: int, low: 1, high: 100}
+      rate: {type: float, low: 0.001, high: 1, log: true, default: 0.5}
+    axes:
+      fold: {range: 2}
+      trial:
+        search: {sampler: tpe, trials: 12, parallel: 3, seed: 5, minimize: score.value, parameters: [width, rate]}
+    stages:
+      train: {over: [trial, fold], module: "work:train", params: {width: "${{ hp.width }}", slow: "${{ trial == 0 and fold == 0 }}"}}
+      score: {over: [trial], module: "work:score", inputs: {losses: train.loss}, params: {rate: "${{ hp.rate }}"}}
+      best:
+        module: "work:keep"
+        inputs:
+          value: {from: score.value, at: {trial: best}}
+          width: {from: hp.width, at: {trial: best}}
+          losses: {from: train.loss, at: {trial: best}}
+      top: {module: "work:keep", inputs: {value: {from: score.value, at: {trial: {top: 3}}}}}
+      plain: {module: "work:keep", params: {value: "${{ hp.rate }}"}}
+"""
+WORK = """
+    import time
+    from typing import Any
+
+    @diel.module(kind="training")
+    def train(width: int, slow: bool) -> dict:
+        time.sleep(1 if slow else 0.01)
+        return {"loss": abs(width - 40) / 100}
+
+    @diel.module(kind="analysis")
+    def score(losses: list[float], rate: float) -> dict:
+        return {"value": sum(losses) + rate}
+
+    @diel.module(kind="analysis")
+    def keep(value: Any, width: int = 0, losses: Any = None) -> dict:
+        return {"kept": [value, width, losses]}
+"""
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Run]:
+    project = Project(tmp_path_factory.mktemp("search")).workflow(SEARCH).module("work", WORK)
+    return project, project.run()
+
+
+def test_a_search_runs_its_trials_and_hands_on_the_best(searched: tuple[Project, Run]) -> None:
+    _, run = searched
+    assert run.history().state == "succeeded"
+    assert states(run) == ["complete"] * 12
+    values = run.values("score", "value")
+    assert [trial.values for trial in course(run).trials] == [[value] for value in values]
+    best = min(range(12), key=lambda number: values[number])
+    width = trial_of(run, best).hp["width"]
+    loss = abs(width - 40) / 100
+    assert run.value("best", "kept") == [values[best], width, [loss, loss]]
+    assert run.value("top", "kept") == [sorted(values)[:3], 0, None]
+    assert run.value("plain", "kept") == [0.5, 0, None], "a stage outside of the search has the default"
+
+
+def test_no_more_trials_are_under_way_than_may_and_none_waits_for_a_slow_one(
+    searched: tuple[Project, Run],
+) -> None:
+    _, run = searched
+    changes = [(r["time"], 1 if r["event"] == "trial" else -1) for r in run.records()
+               if r["event"] in ("trial", "judged")]  # fmt: skip
+    assert max(itertools.accumulate(change for _, change in sorted(changes))) == 3
+    ended = {r["number"]: r["time"] for r in run.records("judged")}
+    assert sum(moment < ended[0] for moment in ended.values()) >= 4, (
+        "trial 0 takes a second, the others 0.01 s"
+    )
+
+
+def test_trials_side_by_side_run_on_workers_side_by_side(searched: tuple[Project, Run]) -> None:
+    _, run = searched
+    assert together(run, "train") == 2
+
+
+# --- pruning ------------------------------------------------------------------------------------
+
+PRUNING = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}, y: {type: float, low: 0, high: 1}}
+    axes:
+      trial:
+        search: {sampler: random, trials: 8, seed: 1, pruner: median, minimize: train.loss, parameters: [x]}
+      attempt:
+        search: {sampler: random, trials: 8, seed: 1, pruner: median, minimize: shell.score, watch: shell.loss, parameters: [y]}
+    stages:
+      train: {over: [trial], module: "work:train", params: {trial: "${{ trial }}", x: "${{ hp.x }}"}}
+      after: {over: [trial], module: "work:after", inputs: {loss: train.loss}}
+      best: {module: "work:after", inputs: {loss: {from: train.loss, at: {trial: best}}}}
+      shell:
+        over: [attempt]
+        command: |
+          case ${{ attempt }} in
+            5|7)
+              echo '{"step": 0, "loss": 99}' >> "$DIEL_METRICS"
+              trap '' TERM
+              setsid sleep 300 &
+              sleep 300; sleep 300 ;;
+            6) touch BEGAN; until [ -e GO ]; do sleep 0.02; done ;;
+            *) printf '{"step": 0, "loss": 1}\\n{"step": 1, "loss": 1}\\n' >> "$DIEL_METRICS" ;;
+          esac
+          echo '{"score": ${{ hp.y }}}' > "$DIEL_RESULT"
+        outputs: {score: {value: float}}
+"""
+TRAINING = """
+    import time
+
+    @diel.module(kind="training")
+    def train(context: diel.Context, trial: int, x: float) -> dict:
+        bad = trial in (5, 7)
+        for epoch in range(300 if bad else 3):
+            context.report(epoch=epoch, loss=99.0 + epoch if bad else x)
+            time.sleep(1 if bad else 0.001)
+        return {"loss": x}
+
+    @diel.module(kind="analysis")
+    def after(loss: float) -> dict:
+        return {"loss": loss}
+"""
+
+
+@dataclass
+class Pruned:
+    """A run with trials that were pruned."""
+
+    project: Project
+    run: Run
+    left: list[psutil.Process]
+    """What of a pruned command still ran while the trial after it did, for as long as it may."""
+
+
+@pytest.fixture(scope="module")
+def pruned(tmp_path_factory: pytest.TempPathFactory) -> Pruned:
+    folder = tmp_path_factory.mktemp("pruned")
+    began, go = folder / "began", folder / "go"
+    text = PRUNING.replace("BEGAN", str(began)).replace("GO", str(go))
+    project = Project(folder).workflow(text).module("work", TRAINING)
+    process = project.start("run", "flow.yaml")
+    try:
+        wait_for(began.exists)
+        run, end = project.newest(), time.monotonic() + GONE
+        while (left := living(run, "shell", 5)) and time.monotonic() < end:
+            time.sleep(0.02)
+    finally:
+        go.touch()
+        project.end(process)
+    return Pruned(project, run, left)
+
+
+def living(run: Run, stage: str, index: int) -> list[psutil.Process]:
+    """The processes of a task, wherever they hide."""
+    found = []
+    for process in run.processes():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("DIEL_TASK_DIR") == str(run.task_dir(stage, index)):
+                found.append(process)
+    return found
+
+
+@pytest.mark.parametrize(("axis", "stage"), [("trial", "train"), ("attempt", "shell")])
+def test_a_bad_trial_is_stopped_within_two_seconds(pruned: Pruned, axis: str, stage: str) -> None:
+    """A Python function ends with its worker; a command that ignores SIGTERM is killed."""
+    run = pruned.run
+    judged = {r["number"]: r["time"] for r in run.records("judged") if r["axis"] == axis and is_pruned(r)}
+    assert sorted(judged) == [5, 7]
+    for number, moment in judged.items():
+        (skipped,) = [r for r in run.records("skipped", stage) if r["tasks"] == [[number, number]]]
+        assert skipped["reason"] == "axis"
+        assert skipped["time"] - moment < GONE
+
+
+def is_pruned(record: Record) -> bool:
+    return bool(record["state"] == "pruned")
+
+
+def test_a_run_with_pruned_trials_has_succeeded_and_the_rest_of_them_is_skipped(
+    pruned: Pruned,
+) -> None:
+    run = pruned.run
+    assert run.history().state == "succeeded"
+    assert states(run) == states(run, "attempt") == [*["complete"] * 5, "pruned", "complete", "pruned"]
+    assert trial_of(run, 5).message == "train.loss was 99 at step 0"
+    assert trial_of(run, 5, "attempt").message == "shell.loss was 99 at step 0"
+    for stage in ("train", "after", "shell"):
+        assert sorted(run.results(stage)) == [0, 1, 2, 3, 4, 6]
+    losses = [trial.values[0] for trial in course(run).trials if trial.values]
+    assert run.value("best", "loss") == min(losses)
+
+
+def test_what_complete_trials_reported_is_known(pruned: Pruned) -> None:
+    run = pruned.run
+    x = trial_of(run, 2).hp["x"]
+    assert trial_of(run, 2).reported == {0: x, 1: x, 2: x}
+    assert trial_of(run, 2, "attempt").reported == {0: 1.0, 1: 1.0}
+    assert trial_of(run, 7).reported == {0: 99.0}
+
+
+def test_a_search_with_a_pruner_meets_the_same_trials_again_in_the_cache(
+    pruned: Pruned,
+) -> None:
+    """What a trial from the cache had reported is read where it was made."""
+    first, again = pruned.run, pruned.project.run()
+    for axis in ("trial", "attempt"):
+        for old, new in zip(course(first, axis).trials, course(again, axis).trials, strict=True):
+            assert (old.hp, old.state, old.reported, old.values) == (
+                new.hp, new.state, new.reported, new.values
+            )  # fmt: skip
+    assert again.counts("train")["cached"] == again.counts("shell")["cached"] == 6
+
+
+def test_nothing_of_a_pruned_trial_is_left_while_its_run_goes_on(pruned: Pruned) -> None:
+    """A command's children that left its process group are ended too, long before the run is over."""
+    assert pruned.left == []
+
+
+# --- trials that are lost, and trials without a score ----------------------------------------------
+
+LOST = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}}
+    axes:
+      trial: {search: {sampler: tpe, trials: 6, parallel: 2, seed: 1, minimize: f.value, parameters: [x]}}
+    stages:
+      f: {over: [trial], module: "work:f", params: {x: "${{ hp.x }}", trial: "${{ trial }}"}}
+"""
+KILLED = """
+    import os, signal
+
+    @diel.module(kind="training")
+    def f(context: diel.Context, x: float, trial: int) -> dict:
+        if trial in (1, 3) and context.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"value": x}
+"""
+
+
+def test_a_trial_whose_worker_is_lost_runs_again_and_is_not_told_as_failed(tmp_path: Path) -> None:
+    run = Project(tmp_path).workflow(LOST).module("work", KILLED).run()
+    assert run.history().state == "succeeded"
+    assert states(run) == ["complete"] * 6
+    assert run.attempts("f", 1) == run.attempts("f", 3) == [1, 2]
+    assert len(run.records("judged")) == 6
+
+
+NOTHING = """
+    @diel.module(kind="training")
+    def f(x: float, trial: int) -> dict:
+        return [{"value": x}, {"value": float("nan")}, {"value": "high"}, {"other": 1}, {"value": 0.0}, {"value": x}][trial]
+"""
+
+
+def test_a_trial_without_a_score_has_failed_and_the_search_goes_on(tmp_path: Path) -> None:
+    run = Project(tmp_path).workflow(LOST).module("work", NOTHING).run()
+    assert run.history().state == "succeeded"
+    assert states(run) == ["complete", "failed", "failed", "failed", "complete", "complete"]
+    assert [trial_of(run, number).message for number in (1, 2, 3)] == [
+        "f.value is nan; expected a finite number",
+        "f.value is 'high'; expected a number",
+        "f.value is missing: f/3 made other",
+    ]
+
+
+def test_a_search_without_any_score_fails_and_says_why(tmp_path: Path) -> None:
+    work = 'import diel\n\n@diel.module(kind="training")\ndef f(x: float, trial: int) -> dict:\n    return {"value": "high"}\n'
+    best = (
+        '      best: {command: [echo, "${{ inputs.v }}"], inputs: {v: {from: f.value, at: {trial: best}}}}\n'
+    )
+    project = Project(tmp_path).workflow(LOST + best).module("work", work.replace("import diel\n", ""))
+    said = project.diel("run", "flow.yaml", code=1)
+    assert "no trial has a score" in said
+    assert "f.value is 'high'; expected a number" in said
+    run = project.newest()
+    assert run.history().state == "failed"
+    assert run.counts("best") == {"skipped": 1}
+
+
+# --- how a search ends ------------------------------------------------------------------------------
+
+ENDS = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}}
+    axes:
+      until: {search: {sampler: random, trials: 50, minimize: f.value, parameters: [x], until: "f.value >= 3"}}
+      budget: {search: {sampler: random, trials: 50, minimize: g.value, parameters: [x], core_hours: 0.0001}}
+      limit: {search: {sampler: random, trials: 500, minimize: h.value, parameters: [x], timeout: 1s}}
+    stages:
+      f: {over: [until], module: "work:count", params: {x: "${{ hp.x }}", number: "${{ until }}", seconds: 0}}
+      g: {over: [budget], module: "work:count", params: {x: "${{ hp.x }}", number: "${{ budget }}", seconds: 0.1}}
+      h: {over: [limit], module: "work:count", params: {x: "${{ hp.x }}", number: "${{ limit }}", seconds: 0.1}}
+"""
+COUNT = """
+    import time
+
+    @diel.module(kind="training")
+    def count(x: float, number: int, seconds: float) -> dict:
+        time.sleep(seconds)
+        return {"value": number}
+"""
+
+
+def test_a_search_ends_when_its_goal_is_met_or_its_means_are_spent(tmp_path: Path) -> None:
+    run = Project(tmp_path).workflow(ENDS).module("work", COUNT).run()
+    assert run.history().state == "succeeded"
+    assert (course(run, "until").points, course(run, "until").reason) == (4, "until")
+    assert course(run, "budget").reason == "core_hours"
+    spent = [r["seconds"] for r in run.results("g").values()]
+    assert sum(spent) >= 0.36 > sum(spent[:-1]), "0.0001 core-hours are 0.36 s"
+    assert course(run, "limit").reason == "timeout"
+    assert 1 <= len(run.results("h")) < 20
+
+
+# --- how good it is ---------------------------------------------------------------------------------
+
+BRANIN = """
+    hyperparameters: {x: {type: float, low: -5, high: 10}, y: {type: float, low: 0, high: 15}}
+    axes:
+      trial: {search: {sampler: SAMPLER, trials: 30, seed: SEED, minimize: f.value, parameters: [x, y]}}
+    stages:
+      f:
+        over: [trial]
+        command: [PYTHON, "${{ files.program }}", "${{ hp.x }}", "${{ hp.y }}"]
+        files: {program: branin.py}
+        outputs: {value: {value: float}}
+"""
+PROGRAM = """
+import json, math, os, sys
+x, y = map(float, sys.argv[1:])
+value = (y - 5.1 / (4 * math.pi**2) * x**2 + 5 / math.pi * x - 6) ** 2
+value += 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
+with open(os.environ["DIEL_RESULT"], "w") as file:
+    json.dump({"value": value}, file)
+"""
+
+
+def branin(x: float, y: float) -> float:
+    bowl = (y - 5.1 / (4 * math.pi**2) * x**2 + 5 / math.pi * x - 6) ** 2
+    return bowl + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Run]:
+    project = Project(tmp_path_factory.mktemp("commands"))
+    (project.folder / "branin.py").write_text(PROGRAM)
+    text = BRANIN.replace("PYTHON", f'"{sys.executable}", -S').replace("SAMPLER", "tpe").replace("SEED", "3")
+    project.workflow(text)
+    return project, project.run()
+
+
+def test_a_search_by_a_command_has_the_trials_of_optuna_s_own_loop(commands: tuple[Project, Run]) -> None:
+    _, run = commands
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=3))
+    study.optimize(lambda t: branin(t.suggest_float("x", -5, 10), t.suggest_float("y", 0, 15)), n_trials=30)
+    assert [trial.hp for trial in course(run).trials] == [trial.params for trial in study.trials]
+    assert [trial.values[0] for trial in course(run).trials] == pytest.approx([t.value for t in study.trials])
+
+
+def test_the_same_search_again_takes_all_from_the_cache(commands: tuple[Project, Run]) -> None:
+    project, first = commands
+    again = project.run()
+    assert again.counts("f") == {"cached": 30}
+    assert again.workers() == 0
+    assert [t.hp for t in course(again).trials] == [t.hp for t in course(first).trials]
+    assert [t.values for t in course(again).trials] == [t.values for t in course(first).trials]
