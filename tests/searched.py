@@ -20,7 +20,7 @@ axes:
   trial:
     search: {trials: 6, parallel: 2, seed: 1, minimize: f.loss, parameters: [x], pruner: median}
 stages:
-  sub: {over: [trial, fold], command: [x], outputs: {v: {value: float}}}
+  sub: {over: [trial, fold], command: [x, "${{ hp.x }}"], outputs: {v: {value: float}}}
   f: {over: [trial], command: [x], inputs: {v: sub.v}, outputs: {loss: {value: float}, model: {path: m.txt}}}
   end:
     command: [x]
@@ -34,7 +34,7 @@ axes:
   trial:
     search: {trials: 4, parallel: 2, seed: 1, minimize: [f.loss, f.time], parameters: [x], sampler: nsga2}
 stages:
-  f: {over: [material, trial], command: [x], outputs: {loss: {value: float}, time: {value: float}}}
+  f: {over: [material, trial], command: [x, "${{ hp.x }}"], outputs: {loss: {value: float}, time: {value: float}}}
   end: {over: [material], command: [x], inputs: {loss: {from: f.loss, at: {trial: pareto}}}}
 """
 LOOP = """

@@ -36,7 +36,7 @@ from diel.expressions import FUNCTIONS
 from diel.load import examine
 from diel.schema import schema
 
-RUN_PAGES = ("README.md", "docs/tutorial.md", "docs/modules.md")
+RUN_PAGES = ("README.md", "docs/tutorial.md", "docs/searches.md", "docs/modules.md")
 NOT_RUN = re.compile(
     r"make (demo|test|benchmark)|git clone|(python3 -m |\S*/?bin/)?(venv|pip install)|\. \S*activate|cd diel$"
 )

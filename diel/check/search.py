@@ -10,6 +10,7 @@ from diel.check.flaws import Check
 from diel.errors import Problem
 from diel.expressions import ExpressionError, parse_expression
 from diel.graph import Key, StageGraph, hyperparameter_reads
+from diel.graph.judge import judge_of, place_of_name
 from diel.spec import Hyperparameter, Search
 
 _PLANE = 2
@@ -29,6 +30,7 @@ def check_searches(found: Check, graph: StageGraph, values: Mapping[str, Any], t
     wrong = {problem.key for problem in (*told, *found.problems)}
     unread = _check_unread(found, wrong)
     _check_values(found, graph, values, unread, wrong)
+    _check_until_values(found, values, wrong)
 
 
 def _space_flaws(found: Check, search: Search) -> Iterator[tuple[Key, str, str]]:
@@ -158,7 +160,8 @@ def _check_values(
         for read, key in hyperparameter_reads(name, stage).items():
             if read in values or read in published or read not in workflow.hyperparameters:
                 continue
-            if read in unread or _is_wrong(wrong, ".".join(map(str, key))):
+            places = (".".join(map(str, key)), f"hyperparameters.{read}")
+            if read in unread or any(_is_wrong(wrong, place) for place in places):
                 continue  # which may be the reason
             drawn = any(read in search.parameters for search in searches)
             if not drawn:
@@ -167,3 +170,23 @@ def _check_values(
             elif workflow.hyperparameters[read].when is not None:
                 message = f"hp.{read} has no value in the trials that do not draw it"
                 found.add(key, message, "give it a `default`, which stands wherever its `when` does not hold")
+
+
+def _check_until_values(found: Check, values: Mapping[str, Any], wrong: set[str]) -> None:
+    """Every hyperparameter that an `until` reads has a value where it is asked."""
+    workflow = found.workflow
+    for label, axis in workflow.axes.items():
+        form = axis.loop or axis.search
+        key: Key = ("axes", label, "loop" if axis.loop else "search", "until")
+        if form is None or form.until is None or _is_wrong(wrong, ".".join(map(str, key))):
+            continue
+        judge = judge_of(workflow, label)
+        searches = (
+            workflow.axes[other].search for other in (label, *judge.context) if other in workflow.axes
+        )
+        drawn = {name for search in searches if search is not None for name in search.parameters}
+        for name in sorted(_read_by(form.until) & set(workflow.hyperparameters)):
+            if name not in values and name not in drawn:
+                message = f"hp.{name} has no value: no default, and no search here sets it"
+                hint = f"give it a `default`, or a value by `--set {name}=VALUE`"
+                found.add(key, message, hint, place_of_name(form.until, f"hp.{name}"))

@@ -27,7 +27,7 @@ COMMANDS = {
     "explain": "Tell why a task waits, failed, or ran again.",
     "results": "Print a stage's outputs as a table.",
     "graph": "Draw the stage graph.",
-    "params": "Show the hyperparameters of a workflow or run.",
+    "params": "Show, set and compare the hyperparameters of a project.",
     "list": "List the runs.",
     "cancel": "Stop a run, a stage or a task.",
     "resume": "Go on with a run that was interrupted or failed.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from diel.controller.ledger import Ledger
@@ -28,14 +29,16 @@ class Publishing:
         self._run_file = run_file
         self._ledger = ledger
         self._runs = ledger.paths.root.parent
+        self._latest: dict[str, int] = {}
+        """The last round of each stage that has published."""
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task has ended: what it publishes becomes the project's. What goes wrong is noted, no more."""
         if not stage.spec.publishes or not self._has_one_value(stage):
             return
-        state = stage.history.state
-        if not state(index).good or any(state(later).good for later in range(index + 1, stage.size)):
+        if not stage.history.state(index).good or index <= self._latest.get(stage.name, -1):
             return
+        self._latest[stage.name] = index
         try:
             record = self._ledger.results.record(stage.name, index)
             values = self._values(stage, index, record)
@@ -45,9 +48,10 @@ class Publishing:
             self._ledger.append("trouble", message=f"{stage.name}/{index} publishes: {error}")
 
     def catch_up(self, stage: StageRun) -> None:
-        """Publishes what was committed while no controller lived."""
+        """Publishes what was committed last while no controller lived."""
         if stage.spec.publishes:
-            for index in range(stage.size):
+            good = (index for index in reversed(range(stage.size)) if stage.history.state(index).good)
+            for index in islice(good, 1):
                 self.note_end(stage, index)
 
     def _has_one_value(self, stage: StageRun) -> bool:

@@ -46,17 +46,6 @@ def test_a_run_is_drawn_with_how_its_stages_stand(workspace: Path, capsys: Captu
     assert lines[2] == "–  end  analysis    0/1 done, 1 skipped"
 
 
-@pytest.mark.parametrize(
-    ("words", "begins"),
-    [
-        (["--format", "mermaid"], "flowchart TD"),
-        (["--format", "dot"], 'digraph "w" {'),
-        (["-o", "w.mmd"], "flowchart TD"),
-        (["-o", "w.dot"], 'digraph "w" {'),
-        (["-o", "w.txt"], "●"),
-        (["-o", "w.svg", "--format", "dot"], 'digraph "w" {'),
-    ],
-)
 def test_searches_and_loops_are_told_in_a_file_and_in_a_run(workspace: Path, capsys: Capture) -> None:
     run = loop(workspace, over=True)
     said = call(capsys, "graph", "w-1").out
@@ -69,6 +58,17 @@ def test_searches_and_loops_are_told_in_a_file_and_in_a_run(workspace: Path, cap
     assert "⇠ check.error: pick round = previous (of the round before)" in said
 
 
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [
+        (["--format", "mermaid"], "flowchart TD"),
+        (["--format", "dot"], 'digraph "w" {'),
+        (["-o", "w.mmd"], "flowchart TD"),
+        (["-o", "w.dot"], 'digraph "w" {'),
+        (["-o", "w.txt"], "●"),
+        (["-o", "w.svg", "--format", "dot"], 'digraph "w" {'),
+    ],
+)
 def test_the_format_is_as_said_or_by_the_file_s_ending(
     flow: Path, capsys: Capture, words: list[str], begins: str
 ) -> None:

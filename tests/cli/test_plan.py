@@ -87,7 +87,7 @@ axes:
   round: {loop: {max: 10, until: "${{ g.e < 1 }}"}}
   again: {loop: {max: 3}}
 stages:
-  f: {over: [material, trial], command: [x], outputs: {e: {value: float}}, timeout: 1h}
+  f: {over: [material, trial], command: [x, "${{ hp.x }}"], outputs: {e: {value: float}}, timeout: 1h}
   g: {over: [round], command: [x], outputs: {e: {value: float}}, timeout: 1h}
   h: {over: [again], command: [x], timeout: 1h}
 """

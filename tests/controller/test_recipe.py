@@ -293,3 +293,20 @@ def test_the_key_names_its_changed_part(data: Path) -> None:
     assert [name for name in parts[0] if parts[0][name] != parts[1][name]] == ["env"]
     (own, _), (other, _) = before.resolve("s", 0).parts, before.resolve("s", 1).parts
     assert own != other
+
+
+def test_an_input_that_is_a_hyperparameter_has_the_trials_value(folder: Path) -> None:
+    text = """
+    hyperparameters: {x: {type: float, low: 0, high: 1, default: 0.125}}
+    axes:
+      trial:
+        search: {sampler: random, seed: 1, trials: 2, parallel: 2, minimize: s.loss, parameters: [x]}
+    stages:
+      s: {command: 'run > $DIEL_RESULT', over: [trial], inputs: {x: hp.x}, params: {y: "${{ hp.x }}"}}
+      other: {command: [run], inputs: {x: hp.x}}
+    """
+    bench = Bench(folder, text)
+    tasks = [bench.resolve("s", index) for index in range(2)]
+    assert all(task.inputs["x"] == task.params["y"] for task in tasks)
+    assert len({task.inputs["x"] for task in tasks} | {0.125}) == 3
+    assert bench.resolve("other").inputs["x"] == 0.125
