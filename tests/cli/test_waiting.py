@@ -23,7 +23,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def controller(tmp_path: Path) -> Any:
     stage = SimpleNamespace(tasks=3)
-    plan = SimpleNamespace(stages={"a": stage}, site=SimpleNamespace(name="cluster"))
+    plan = SimpleNamespace(stages={"a": stage}, site=SimpleNamespace(name="cluster"), may_end_early=False)
     return SimpleNamespace(plan=plan, paths=RunPaths(tmp_path / "runs" / "w-1"))
 
 
