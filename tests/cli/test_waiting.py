@@ -29,7 +29,10 @@ def controller(tmp_path: Path) -> Any:
 
 def meter(blocks: str) -> Any:
     return SimpleNamespace(
-        rows=lambda history: [], blocks_text=lambda history: blocks, time_left_text=lambda history: ""
+        rows=lambda history: [],
+        axes=lambda history, last: (),
+        blocks_text=lambda history: blocks,
+        time_left_text=lambda history: "",
     )
 
 
