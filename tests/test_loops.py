@@ -161,7 +161,7 @@ def test_a_search_runs_once_for_each_material_over_all_folds(loops: Run) -> None
 
 
 def test_rounds_and_trials_that_never_came_have_no_task(loops: Run) -> None:
-    assert [index for index in loops.results("check")] == [0, 1, 2]
+    assert list(loops.results("check")) == [0, 1, 2]
     assert not (loops.root / "tasks" / "check" / "3").exists()
 
 

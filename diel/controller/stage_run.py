@@ -52,7 +52,7 @@ class StageRun:
 
     @property
     def at_once(self) -> int:
-        """The most tasks that can be there to run together: searches and loops make their points bit by bit."""
+        """The most tasks that can be there together: searches and loops make their points bit by bit."""
         found = self.size
         for axis in self.adaptive:
             if axis.judged and axis.size:
