@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import time
@@ -13,6 +12,7 @@ from typing import Any
 from diel.adaptive import Adaptive
 from diel.controller.decider import Decider, Unjudged, Wake
 from diel.controller.ledger import Ledger
+from diel.controller.metrics import Metrics
 from diel.controller.stage_run import StageRun
 from diel.expressions import ExpressionError
 from diel.journal.axis_history import Context, Course, Trial, TrialState
@@ -23,8 +23,6 @@ from diel.searchers.space import space_of
 from diel.spec import Search, Workflow
 from diel.states import FailureClass, TaskState
 
-_STEPS = ("step", "epoch", "iteration")
-"""Metrics that tell how far a task is; without one, its lines are counted."""
 HOUR = 3600.0
 Ended = Callable[[StageRun, int], None]
 
@@ -54,7 +52,7 @@ class Searching(Decider):
         """The trials that have not ended, by number."""
         self._stopping: dict[Context, dict[int, Path]] = {}
         """Pruned trials of which something may still run, and what asks workers to stop that."""
-        self._metrics: dict[tuple[Context, int], dict[Path, _Metrics]] = {}
+        self._metrics: dict[tuple[Context, int], dict[Path, Metrics]] = {}
         """The files of each running trial."""
         self._core_seconds: dict[Context, float] = {}
 
@@ -277,7 +275,7 @@ class Searching(Decider):
         files = self._metrics.setdefault((context, trial.number), {})
         for folder in self._folders(stage, index):
             path = folder / ".metrics.jsonl"
-            yield from files.setdefault(path, _Metrics(path)).read(metric)
+            yield from files.setdefault(path, Metrics(path)).read(metric)
 
     def _folders(self, stage: StageRun, index: int) -> Iterator[Path]:
         """The directories of a task's attempts, oldest first; from the cache, the one that made it."""
@@ -322,42 +320,3 @@ class Searching(Decider):
             for index in stage.domain.matching(coordinates)
             if stage.history.state(index) in (TaskState.QUEUED, TaskState.RUNNING)
         ]
-
-
-class _Metrics:
-    """The metrics of one attempt, read as they grow."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._lines = 0
-
-    def read(self, metric: str) -> Iterator[tuple[int, float]]:
-        """The new values of a metric, each with its step."""
-        try:
-            with open(self._path, "rb") as file:
-                file.seek(self._offset)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        return
-                    self._offset += len(line)
-                    found = _reported(line, metric)
-                    if found is not None:
-                        self._lines += 1
-                        step, value = found
-                        yield self._lines - 1 if step is None else step, value
-        except OSError:
-            return
-
-
-def _reported(line: bytes, metric: str) -> tuple[int | None, float] | None:
-    """Step and value of a line; None where it has none."""
-    try:
-        told = json.loads(line)
-        value = told[metric]
-    except (ValueError, KeyError, TypeError):
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    steps = (told[name] for name in _STEPS if isinstance(told.get(name), int) and told[name] >= 0)
-    return next(steps, None), float(value)
