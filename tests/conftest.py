@@ -18,6 +18,10 @@ settings.load_profile("diel")
 _COLOUR = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 
 
+LONG = ("test_workflows.py", "test_killed.py", "test_docs.py", "test_adaptive_killed.py")
+"""Files whose tests take long, and share nothing."""
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes away what the caller's shell says to diel, so that a test sees the same on every machine."""
@@ -56,7 +60,14 @@ def cluster() -> Iterator[virtual.Cluster]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file stay in one process, with what they share, and so do all that use the cluster."""
+    """Tests of one file stay in one process, with what they share, and so do all that use the cluster.
+
+    What takes long begins first, so that no process is left with it at the end.
+    """
+    items.sort(
+        key=lambda item: "cluster" not in getattr(item, "fixturenames", ()) and item.path.name not in LONG
+    )
     for item in items:
         shared = "cluster" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("cluster" if shared else str(item.path)))
+        alone = item.nodeid if item.path.name in LONG else str(item.path)
+        item.add_marker(pytest.mark.xdist_group("cluster" if shared else alone))
