@@ -25,6 +25,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
+import diel.executors.light  # noqa: F401 (first: see there)
+
+# isort: split
 from parsl.config import Config
 from parsl.dataflow.dflow import DataFlowKernel
 from parsl.errors import ParslError

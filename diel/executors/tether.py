@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 
+import diel.executors.light  # noqa: F401 (what is run here loads Parsl)
+
 
 def _follow(parent: int) -> None:
     while os.getppid() == parent:
