@@ -21,10 +21,10 @@ from diel.worker.bundle import Bundle, Job, Request
 
 BUNDLE_SECONDS = 0.25
 """Run time that a bundle of short tasks aims at."""
-LEAST_SECONDS = 0.1
+LEAST_SECONDS = 0.2
 """Run time below which no bundle of short tasks is made smaller so that all workers get a share."""
 MAX_BUNDLE = 2000
-FIRST_BUNDLE = 8
+FIRST_BUNDLE = 16
 """Tasks in a stage's first bundles, before their run time is known."""
 OVERHEAD = 2e-4
 """Seconds that a task costs a worker besides its own run time."""
