@@ -1,0 +1,73 @@
+"""What becomes of attempts whose worker was given up for lost, and that write after all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from diel.controller.intake import Intake
+from diel.journal.segment import SegmentWriter
+from diel.states import TaskState
+from tests.controller.bench import Bench
+
+FLOW = """
+    axes:
+      i: {range: 3}
+    stages:
+      work: {over: [i], command: [./work], outputs: {x: {value: int}}}
+      after: {over: [i], command: [echo, "${{ work.x }}"]}
+"""
+
+
+class Late:
+    """A run in which task 0 was handed out, and its worker was given up: the task waits to go out again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bench = Bench(folder, FLOW)
+        in_flight: dict[tuple[str, int], Any] = {}
+        dispatcher: Any = SimpleNamespace(in_flight=in_flight, sent={}, take_back=lambda *_: None)
+        self.in_flight = in_flight
+        self.intake = Intake(self.bench.stages, self.bench.ledger, dispatcher)
+        self.worker = SegmentWriter(self.bench.paths.journal / "worker-0001-n1-7-1.jsonl")
+        self.bench.ledger.append("queued", stage="work", bundle=1, tasks=[0])
+        self.bench.ledger.append(
+            "fail", stage="work", index=0, attempt=1, **{"class": "node", "message": "lost"}
+        )
+
+    def writes(self, event: str, **more: Any) -> None:
+        self.worker.append({"event": event, "stage": "work", "index": 0, "attempt": 1, "time": 1.0, **more})
+        self.intake.read_news()
+
+    @property
+    def state(self) -> TaskState:
+        return self.bench.stages.runs["work"].history.state(0)
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> Late:
+    return Late(tmp_path)
+
+
+def test_a_result_that_comes_late_counts_and_what_waits_for_it_goes_on(late: Late) -> None:
+    late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
+    assert late.state is TaskState.DONE
+    assert late.bench.stages.runs["work"].ended == 1
+    assert late.bench.resolve("after").command == ("echo", "5")
+
+
+@pytest.mark.parametrize("event", ["start", "fail"])
+def test_what_else_comes_late_leaves_the_task_to_go_out_again(late: Late, event: str) -> None:
+    late.writes(event, **({"class": "app", "message": "no"} if event == "fail" else {}))
+    assert late.state is TaskState.WAITING
+    assert late.bench.stages.runs["work"].ended == 0
+
+
+def test_a_result_that_comes_late_beats_the_attempt_that_is_out(late: Late) -> None:
+    late.in_flight[("work", 0)] = SimpleNamespace(bundle=2, attempt=2)
+    late.bench.ledger.append("queued", stage="work", bundle=2, tasks=[0], attempts=[2])
+    late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
+    assert late.state is TaskState.DONE
+    assert late.in_flight == {}
