@@ -15,6 +15,8 @@ import pytest
 from diel.worker.reaper import end_marked, kill_children, kill_marked, marked, signal_group
 
 MARK = "DIEL_TASK_DIR"
+TASKS = f"/tasks-{os.getpid()}"
+"""Of this process alone: other tests may run beside."""
 DEAF = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
 )
@@ -46,29 +48,29 @@ def gone(child: subprocess.Popen[bytes]) -> bool:
 
 
 def test_marked_processes_end_and_others_go_on(children: Children) -> None:
-    mine = [sleeper(children, "/tasks/1") for _ in range(2)]
-    others = [sleeper(children, value) for value in ("/tasks/10", "/tasks", "")]
-    assert {p.pid for p in marked(MARK, "/tasks/1")} == {child.pid for child in mine}
-    assert end_marked(MARK, "/tasks/1") == 2
+    mine = [sleeper(children, f"{TASKS}/1") for _ in range(2)]
+    others = [sleeper(children, value) for value in (f"{TASKS}/10", TASKS, "")]
+    assert {p.pid for p in marked(MARK, f"{TASKS}/1")} == {child.pid for child in mine}
+    assert end_marked(MARK, f"{TASKS}/1") == 2
     assert all(gone(child) for child in mine)
     assert not any(gone(child) for child in others)
-    assert end_marked(MARK, "/tasks/1") == 0
+    assert end_marked(MARK, f"{TASKS}/1") == 0
 
 
 def test_one_that_ignores_the_request_is_killed(children: Children) -> None:
-    child = sleeper(children, "/tasks/1", sys.executable, "-c", DEAF)
+    child = sleeper(children, f"{TASKS}/1", sys.executable, "-c", DEAF)
     assert child.stdout is not None
     child.stdout.readline()
     began = time.monotonic()
-    end_marked(MARK, "/tasks/1", grace=0.3)
+    end_marked(MARK, f"{TASKS}/1", grace=0.3)
     assert child.wait(5) == -signal.SIGKILL
     assert time.monotonic() - began < 3
 
 
 def test_one_that_has_stopped_is_killed_too(children: Children) -> None:
-    child = sleeper(children, "/tasks/1")
+    child = sleeper(children, f"{TASKS}/1")
     child.send_signal(signal.SIGSTOP)
-    assert kill_marked(MARK, "/tasks/1") == 1
+    assert kill_marked(MARK, f"{TASKS}/1") == 1
     assert child.wait(5) == -signal.SIGKILL
 
 
@@ -78,7 +80,7 @@ def test_the_caller_and_its_ancestors_are_spared(children: Children, monkeypatch
         f"kill_marked({MARK!r}, '/tasks/1')\nprint(os.getppid())"
     )
     script = f'{sys.executable} -c "{code}"; echo still here'
-    child = sleeper(children, "/tasks/1", "/bin/sh", "-c", script.replace("\n", "\n"))
+    child = sleeper(children, f"{TASKS}/1", "/bin/sh", "-c", script.replace("\n", "\n"))
     out, _ = child.communicate(timeout=20)
     assert out.decode().split("\n")[1] == "still here"
 
