@@ -19,7 +19,7 @@ _COLOUR = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "
 
 
 LONG = ("test_workflows.py", "test_killed.py", "test_docs.py", "test_adaptive_killed.py")
-"""Files whose tests take long, and share nothing."""
+"""Files whose tests take long."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,14 +60,7 @@ def cluster() -> Iterator[virtual.Cluster]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file stay in one process, with what they share, and so do all that use the cluster.
-
-    What takes long begins first, so that no process is left with it at the end.
-    """
+    """What takes long begins first, so that no process is left with it at the end."""
     items.sort(
         key=lambda item: "cluster" not in getattr(item, "fixturenames", ()) and item.path.name not in LONG
     )
-    for item in items:
-        shared = "cluster" in getattr(item, "fixturenames", ())
-        alone = item.nodeid if item.path.name in LONG else str(item.path)
-        item.add_marker(pytest.mark.xdist_group("cluster" if shared else alone))
