@@ -48,15 +48,14 @@ class ChoosingLink(Link):
         found = self.down.domain.coordinates(index)
         return tuple(found[axis] for axis in self._shared)
 
-    def dependents(self, group: Group) -> Iterable[int]:
-        assert self.down.domain is not None
-        return self.down.domain.matching(dict(zip(self._shared, group, strict=True)))
-
     def woken_by(self, index: int) -> Iterable[int]:
         """Those that may read this task, or look past it where it was left out."""
         assert self.up.domain is not None
         assert self.down.domain is not None
         found = self.up.domain.coordinates(index)
+        outside = (axis for label, axis in self.axes.items() if label not in self._within)
+        if not all(axis.is_over(found) for axis in outside):
+            return ()  # its end will wake them
         fixed = {axis: found[axis] for axis in self.edge.matched}
         for label in self._within:
             if self.edge.chosen[label].word == "previous" and index not in self.up.omitted:

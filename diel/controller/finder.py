@@ -62,7 +62,7 @@ class Finder:
         return tasks
 
     def _is_closed(self, stage: StageRun, index: int) -> bool:
-        """Whether a task's trial was pruned while it found no room."""
+        """Whether a task's point will never be, as when its trial was pruned; then it is left out."""
         if stage.standing(index) is not Standing.CLOSED:
             return False
         self._omit(stage, index, "", "axis")
@@ -97,11 +97,7 @@ class Finder:
             self._ledger.verdict("cancelled", stage, [[index, index]])
             self._stages.note_end(stage, index)
             return None
-        standing = stage.standing(index)
-        if standing is Standing.WAITING:
-            return None
-        if standing is Standing.CLOSED:
-            self._omit(stage, index, "", "axis")
+        if self._is_closed(stage, index) or stage.standing(index) is Standing.WAITING:
             return None
         for link in self._stages.into[stage.name]:
             verdict = link.verdict(link.group_of_downstream(index))
