@@ -261,13 +261,27 @@ class Cluster:
         return self.job(id)["JobState"]
 
     def wait_for(self, id: str, *states: str, seconds: float = 30) -> None:
-        """Waits until a job is in one of these states. Raises ClusterError."""
+        """Waits until a job is in one of these states. Raises ClusterError, with what the job does instead."""
         try:
             wait_until(lambda: self.state(id) in states, seconds)
         except TimeoutError:
             now = self.job(id)
             said = f"job {id} is {now['JobState']} ({now.get('Reason')}), not {' or '.join(states)}"
-            raise ClusterError(f"{said}, after {seconds} s") from None
+            raise ClusterError(f"{said}, after {seconds} s\n{self._doings(id)}") from None
+
+    def _doings(self, id: str) -> str:
+        """When a job began, its steps, its processes, and what it has printed."""
+        job = self.job(id)
+        path = Path(job.get("StdOut", "/dev/null"))
+        printed = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        lines = [
+            *(f"{key}={job.get(key)}" for key in ("SubmitTime", "StartTime", "NodeList")),
+            self._ask("squeue", "--steps", f"--jobs={id}", seconds=10).stdout,
+            *(_line(process) for process in self.processes()),
+            printed,
+            *(self._slurmd(node).last_words() for node in NODES),
+        ]
+        return "\n".join(lines)
 
     def sbatch(self, script: str, *words: str) -> str:
         """Submits a script, a shell's text; its output is dropped unless `words` say where. Gives the id."""
@@ -314,6 +328,16 @@ class Cluster:
 def node_of(process: psutil.Process) -> str:
     """The virtual node on which a process of a job runs."""
     return _environment(process).get("SLURMD_NODENAME", "")
+
+
+def _line(process: psutil.Process) -> str:
+    """A process, for people: where, which, since when, how it does."""
+    try:
+        used = sum(process.cpu_times()[:2])
+        words = " ".join(process.cmdline())[:200]
+        return f"{node_of(process)} {process.pid} < {process.ppid()} {process.status()} {used:.1f} s: {words}"
+    except psutil.Error as gone:
+        return str(gone)
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:

@@ -37,9 +37,10 @@ class Daemon:
         try:
             wait_until(lambda: self.process() is not None, 15)
         except TimeoutError:
-            raise ClusterError(f"{self.name} ended at once; {self._last_words()}") from None
+            raise ClusterError(f"{self.name} ended at once; {self.last_words()}") from None
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """The end of its log."""
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
         return f"the end of {self.log}:\n" + "\n".join(text.splitlines()[-5:])
 

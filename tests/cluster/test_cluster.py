@@ -51,7 +51,7 @@ def output(cluster: Cluster, folder: Path, script: str, *words: str) -> str:
     """What a job prints."""
     path = folder / "output"
     id = cluster.sbatch(script, f"--output={path}", *words)
-    cluster.wait_for(id, "COMPLETED", "FAILED")
+    cluster.wait_for(id, "COMPLETED", "FAILED", seconds=120)
     said = path.read_text(encoding="utf-8")
     assert cluster.state(id) == "COMPLETED", said
     return said
