@@ -15,7 +15,7 @@ DEBIAN_PACKAGES := graphviz slurmctld slurmd slurm-client munge slurm-wlm-torque
 TEST_PROCESSES ?= 3
 
 DEMO_EXTRAS := examples
-TEST_EXTRAS := dev,examples,sample,search,tables,torch
+TEST_EXTRAS := dev,examples,sample,search,serve,tables,torch
 
 DEMO_READY := $(VENV)/.ready-demo
 TEST_READY := $(VENV)/.ready-test

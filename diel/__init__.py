@@ -2,7 +2,8 @@
 
 The public names: `module`, `Context` and `Interrupted` for those who write modules, `run`,
 `submit` and `open_run` for notebooks. They are loaded when first used, so that importing diel costs nothing.
-`from diel import pytorch` is for modules that train with PyTorch.
+`from diel import pytorch` is for modules that train with PyTorch, `from diel import tabular` for those that
+learn from columns of numbers.
 """
 
 from __future__ import annotations

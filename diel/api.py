@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from diel.artifacts import Artifact
 from diel.controller.home import submit_new
-from diel.controller.results import Artifact, output_of, outputs_of
+from diel.controller.results import output_of, outputs_of
 from diel.controller.start import prepare, start
 from diel.errors import UsageError, did_you_mean
 from diel.journal.segment import Record
@@ -179,6 +180,7 @@ class Run:
         `last`. Raises UsageError where there is no such file.
         """
         values = self._outputs(name, at)
+        values = [one for value in values for one in (value if isinstance(value, list) else (value,))]
         if any(type(value) is not Artifact for value in values):
             raise UsageError(f"'{name}' is a value, not a file: ask for value({name!r}) or table({name!r})")
         paths = [Path(value) for value in values]
@@ -196,10 +198,14 @@ class Run:
         wanted = dict(at or {})
         records = read.records(stage)
         picked = picked_tasks(read, stage, sorted(records), wanted)
+        dropped = read.history.stage(stage).dropped.get(output, ())
+        if picked and all(index in dropped for index in picked):
+            told = "it was deleted after its use (`keep: false`, or `diel clean --intermediate`)"
+            raise UsageError(f"{self.id} has no '{name}' any more: {told}")
         found = [
             output_of(records[index], output, read.paths.root)
             for index in picked
-            if output in outputs_of(records[index])
+            if output in outputs_of(records[index]) and index not in dropped
         ]
         if not found:
             raise UsageError(self._nothing(read, records, name, wanted if not picked else {}))

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from diel.artifacts import files_of
 from diel.journal.segment import Record, decode, segments
 from diel.paths import RunPaths
 from diel.runs import all_runs
@@ -99,7 +100,7 @@ def _read(paths: RunPaths, segment: str, offset: int) -> Record | None:
 
 def _is_whole(record: Record, runs: Path) -> bool:
     """Whether the artifacts are there, with their size."""
-    for artifact in record.get("artifacts", {}).values():
+    for artifact in (file for entry in record.get("artifacts", {}).values() for file in files_of(entry)):
         path = runs / record["run"] / artifact["path"]
         try:
             if not path.is_dir() and path.stat().st_size != artifact["size"]:

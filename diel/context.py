@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from diel.errors import ModuleError
+
+if TYPE_CHECKING:
+    from diel.services.client import Service
+    from diel.staging.local import Local
+    from diel.staging.shard import Shard
+    from diel.streams.space import Space
 
 T = TypeVar("T")
 
@@ -40,6 +49,16 @@ class Context:
     """Whether the stage keeps checkpoints: what lies in `checkpoint_dir` is where to go on."""
     interrupt_at: float | None = None
     """When the task should save a checkpoint and stop, in seconds since the epoch; None for never."""
+    ranks: int = 1
+    """MPI ranks of the task."""
+    shards: Mapping[str, Shard] = field(default_factory=dict)
+    """How inputs are shared out, by name: those with `shard` in the workflow."""
+    local: Local | None = None
+    """The node's own disk, where the stage uses it."""
+    streams: Mapping[str, Mapping[str, str]] | None = None
+    """Streams that the task puts into and gets from, by name; None where it runs beside no other stage's."""
+    services: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The services that the stage asks, by name: the task indices of their replicas."""
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -68,6 +87,88 @@ class Context:
             line = json.dumps({"time": time.time(), **metrics}) + "\n"
             with open(self.task_dir / ".metrics.jsonl", "a", encoding="utf-8") as file:
                 file.write(line)
+
+    def shard(self, name: str, epoch: int = 0) -> list[Any]:
+        """This rank's or task's items of an input that is shared out, in the epoch's order.
+
+        Files are Paths, on the node's own disk with `stage: node`; of an array in a .npy file the
+        numbers of rows. Over all ranks (or tasks) each item comes once an epoch; the order is another
+        in each, and the same wherever it is drawn. Raises ModuleError for an input without `shard`.
+        """
+        # Only here: a module that shares nothing out need not load it.
+        from diel.staging.drawing import draw
+        from diel.staging.local import Local
+
+        if name not in self.shards:
+            known = ", ".join(self.shards) or "none"
+            raise ModuleError(f"input '{name}' has no `shard` in the workflow; inputs that have: {known}")
+        shard, local = self.shards[name], self.local or Local()
+        return draw(name, self.inputs[name], shard, self.rank, self.ranks, epoch, local, os.environ)
+
+    @property
+    def member(self) -> str:
+        """Who this process is to streams: the task, or one rank of it."""
+        return self.task_id if self.ranks == 1 else f"{self.task_id}.{self.rank}"
+
+    def stream(self, name: str) -> Any:
+        """The task's end of a stream: a `diel.streams.Producer` for an output, a `Consumer` for an input.
+
+        `put(item)` takes JSON values, bytes, arrays and dicts of arrays; `for item in context.stream(name)`
+        gets items until the stream is closed, `get(timeout=…)` one. Each MPI rank has an end of its own.
+        Raises ModuleError for a stream that the stage does not have.
+        """
+        from diel.streams.client import connect  # only here: most modules have no streams
+
+        if self.streams is None or name not in self.streams:
+            known = ", ".join(self.streams or ()) or "none"
+            raise ModuleError(f"the stage has no stream '{name}' among its inputs and outputs, but: {known}")
+        end = self.streams[name]
+        connection = connect(self.run_dir)
+        if end["role"] == "put":
+            return connection.producer(end["channel"], self.member, self.attempt)
+        return connection.consumer(end["channel"], end["group"], self.member, self.attempt)
+
+    @property
+    def space(self) -> Space:
+        """The run's tuple space: `put(key, value)`, `read(pattern)`, `take(pattern)`.
+
+        Raises ModuleError where the stage runs beside no other: nobody would answer.
+        """
+        from diel.streams.client import connect  # only here: most modules share nothing
+
+        if self.streams is None:
+            raise ModuleError("the tuple space is for stages that run beside others: add `beside: [STAGE]`")
+        return connect(self.run_dir).space(self.member, self.attempt)
+
+    def service(self, name: str) -> Service:
+        """A client of a service that the stage names in `services`; its connections stay open in this worker.
+
+        Raises ModuleError for a service that the stage does not name.
+        """
+        # Only here: it loads the HTTP client, which most modules do not need.
+        from diel.services.client import connect
+
+        if name not in self.services:
+            known = ", ".join(self.services) or "none"
+            raise ModuleError(f"the stage does not name '{name}' in its `services`, which are: {known}")
+        replicas = tuple(self.services[name])
+        key = "diel.services", self.run_dir, name, replicas
+        return self.cached(key, lambda: connect(self.run_dir, name, replicas, first=self.index))
+
+    @property
+    def service_host(self) -> str:
+        """The address at which a service listens."""
+        return os.environ.get("DIEL_SERVICE_HOST", "127.0.0.1")
+
+    @property
+    def service_port(self) -> int:
+        """The port at which a service listens; 0, any that is free, outside of one."""
+        return int(os.environ.get("DIEL_SERVICE_PORT") or 0)
+
+    @property
+    def service_token(self) -> str:
+        """What a service's consumers must show, as `Authorization: Bearer TOKEN`; empty outside of one."""
+        return os.environ.get("DIEL_SERVICE_TOKEN", "")
 
     def cached(self, key: object, load: Callable[[], T]) -> T:
         """What `load()` returned for this key in this worker process, loading it at most once.

@@ -13,6 +13,8 @@ from functools import cached_property
 from itertools import product
 from math import prod
 
+from diel.services import REPLICA
+
 Group = tuple[int, ...]
 """The coordinates that the tasks of a group share."""
 
@@ -156,6 +158,13 @@ def make_domain(over: Sequence[str], counts: Mapping[str, int], origins: Mapping
             factors.append(_joined(derived, joined[derived], origins[derived], over))
         placed.update(factors[-1].axes)
     return Domain(tuple(over), tuple(factors))
+
+
+def with_replicas(domain: Domain, count: int) -> Domain:
+    """The same with `count` tasks at each point, side by side: the replicas of a service."""
+    if count == 1:
+        return domain
+    return Domain((*domain.axes, REPLICA), (*domain.factors, Factor((REPLICA,), count)))
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ class Arrow:
     """match, gather, broadcast and pick, with their axes; empty where neither stage has any."""
     back: bool = False
     """Whether it reads the round before: such an arrow leads back up."""
+    how: str = "after"
+    """What there is where nothing is read: `after`, or `asks` of a service."""
 
     @property
     def label(self) -> str:
@@ -116,15 +118,16 @@ def axis_text(label: str, axis: Axis, count: str = "") -> str:
 
 
 def _arrows(graph: StageGraph) -> Iterator[Arrow]:
-    found: dict[tuple[str, str, str, bool], list[str]] = {}
+    found: dict[tuple[str, str, str, bool, str], list[str]] = {}
     for edge in graph.edges:
-        key = (edge.upstream, edge.downstream, rule_words(graph, edge), edge.follows)
+        how = "asks" if edge.service else "after"
+        key = (edge.upstream, edge.downstream, rule_words(graph, edge), edge.follows, how)
         outputs = found.setdefault(key, [])
         read = edge.output if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
         if read is not None and read not in outputs:
             outputs.append(read)
-    for (upstream, downstream, rule, back), names in found.items():
-        yield Arrow(upstream, downstream, tuple(names), rule, back)
+    for (upstream, downstream, rule, back, how), names in found.items():
+        yield Arrow(upstream, downstream, tuple(names), rule, back, how)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -164,7 +167,7 @@ def _text_lines(drawing: Drawing, paint: Paint) -> Iterator[str]:
                 yield (
                     f"{down}   {head} {arrow.upstream}.{arrow.label}{back}"
                     if arrow.outputs
-                    else (f"{down}   ← after {arrow.upstream}{': ' + arrow.rule if arrow.rule else ''}")
+                    else (f"{down}   ← {arrow.how} {arrow.upstream}{': ' + arrow.rule if arrow.rule else ''}")
                 )
         if row + 1 < len(drawing.nodes):
             yield down.rstrip()

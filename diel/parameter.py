@@ -31,6 +31,14 @@ class Parameter:
     """What diel fills in for it; None where the workflow gives its value."""
     node: ast.expr | None = field(compare=False, repr=False)
     names: Annotations = field(compare=False, repr=False)
+    takes: frozenset[str] = frozenset()
+    """What it accepts, as far as the annotation tells: `path`, `array`, `paths` and `arrays` for lists of
+    them, `int`, `float`, `str`, `bool`, `list`, `dict`, and `any` for what cannot be followed."""
+
+    @property
+    def takes_path(self) -> bool:
+        """Whether a file arrives as a Path, and several as Paths."""
+        return "path" in self.takes or "paths" in self.takes or "Path" in self.annotation
 
     def check(self, value: Any) -> str | None:
         """What is wrong with a JSON value for this parameter; None where it fits.

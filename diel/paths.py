@@ -10,9 +10,12 @@ runs/<workflow>-<n>/
     journal/controller-0001.jsonl one file a controller, numbered by epoch
     journal/worker-….jsonl        one file a worker process
     requests/cancel-….json        what users asked of the controller
+    services/<stage>/<index>.json where a replica of a service is
+    services/token                what its consumers must show: for the owner's eyes only
     axes/<axis>.jsonl             points of file, sample and derived axes
     tasks/<stage>/<index>/        a task's directory; later attempts get <index>.<attempt>
     logs/                         Parsl's logs and what workers capture
+    streams/                      items of streams and tuples; broker.json says where their broker listens
     cache.keys                    sorted cache keys of the run's committed results
 """
 
@@ -91,6 +94,26 @@ class RunPaths:
         return self.axes / f"{name}.jsonl"
 
     @property
+    def services(self) -> Path:
+        return self.root / "services"
+
+    @property
+    def service_token(self) -> Path:
+        return self.services / "token"
+
+    def service(self, stage: str, index: int) -> Path:
+        """Where a replica of a service is, and how it stands."""
+        return self.services / stage / f"{index}.json"
+
+    def service_stop(self, stage: str, index: int, attempt: int) -> Path:
+        """Tells the worker of a replica to stop it."""
+        return self.services / stage / f"{index}.{attempt}.stop"
+
+    def service_renewal(self, stage: str, index: int, attempt: int) -> Path:
+        """The newer inputs of a replica."""
+        return self.services / stage / f"{index}.{attempt}.inputs.json"
+
+    @property
     def tasks(self) -> Path:
         return self.root / "tasks"
 
@@ -117,6 +140,20 @@ class RunPaths:
     def controller_log(self) -> Path:
         """What controllers that nobody watches say."""
         return self.logs / "controller.log"
+
+    @property
+    def streams(self) -> Path:
+        return self.root / "streams"
+
+    @property
+    def stream_facts(self) -> Path:
+        """How the channels stand, as the controller was told last."""
+        return self.streams / "facts.json"
+
+    @property
+    def broker_log(self) -> Path:
+        """What brokers say."""
+        return self.logs / "broker.log"
 
     @property
     def cache_keys(self) -> Path:

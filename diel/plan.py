@@ -10,6 +10,8 @@ from typing import Any, Literal
 from diel.adaptive import is_adaptive, may_end_early
 from diel.catalogue import Module
 from diel.check import Checked
+from diel.check.gangs import check_gang_room
+from diel.check.services import check_room
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
 from diel.graph.judge import judge_of
@@ -117,6 +119,23 @@ class Plan:
     def modules(self) -> Mapping[str, Module]:
         return self.checked.modules
 
+    def cores_of_pool(self, name: str) -> int:
+        """The most cores of a pool that can be had at the same time."""
+        pool = self.site.pools[name]
+        return (pool.blocks * pool.block_nodes if self.site.scheduled else pool.nodes) * cores_of(pool)
+
+    @property
+    def extra_workers(self) -> int:
+        """Workers on this machine beside those for its cores: for services that hold none."""
+        if self.site.scheduled:
+            return 0
+        together = [
+            service.replicas
+            for stage in self.workflow.stages.values()
+            if (service := stage.service) is not None and service.shared_cores
+        ]
+        return sum(together)
+
     def fits(self, stage: str, wanted: Resources) -> bool:
         """Whether a task of a stage fits its pool with these resources."""
         pool = self.site.pools[self.stages[stage].pool]
@@ -200,6 +219,10 @@ def make_plan(checked: Checked, site: Site) -> Plan:
         wanted = checked.workflow.stages[name].resources
         pool = _choose(checked, site, name, wanted, problems)
         stages[name] = _stage_plan(checked, site, name, pool)
+    if not problems:
+        held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
+        problems += check_room(checked, site, held, {name: s.shape.label for name, s in stages.items()})
+        problems += check_gang_room(checked, site, held)
     if problems:
         raise SpecError(problems)
     nodes = {name: p.blocks * p.block_nodes if site.scheduled else p.nodes for name, p in site.pools.items()}
@@ -244,14 +267,18 @@ def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems
 def _stage_plan(checked: Checked, site: Site, name: str, pool: str) -> StagePlan:
     stage = checked.workflow.stages[name]
     wanted = stage.resources
+    service = stage.service
     counts = [checked.counts[axis] for axis in stage.over]
+    if service is not None:
+        counts.append(service.replicas)
+    shares = service is not None and service.shared_cores and not site.scheduled
     return StagePlan(
         name=name,
         kind=checked.kind(name),
         axes=stage.over,
         tasks=None if None in counts else prod(count or 0 for count in counts),
         shape=shape_of(pool, wanted),
-        cores=wanted.cores,
+        cores=0 if shares else wanted.cores,
         gpus=wanted.gpus,
         launcher=_launcher(site, wanted),
         seconds=wanted.walltime or stage.timeout,

@@ -12,6 +12,7 @@ from diel.journal.segment import Record
 from diel.results import Recorded, summarize
 from diel.states import TaskState
 from diel.status import AxisStatus, CourseStatus, StageStatus, Status, failure_document, read_status, task_of
+from diel.status.surrogate import terms, told, trouble
 from diel.status.words import at_text, objectives_text, standing_text
 from diel.table import shown
 from diel.values import format_duration
@@ -30,6 +31,7 @@ def write_report(run: Recorded) -> str:
     lines = [
         *_head(run, status),
         *_stages(status),
+        *_surrogates(status),
         *(line for axis in status.axes for line in _axis(axis)),
         *_failures(status),
         *_results(run),
@@ -88,6 +90,21 @@ def _stage_row(stage: StageStatus, states: Sequence[TaskState]) -> list[str]:
     )
     counts = [f"{stage[state]:,}" if stage[state] else "" for state in states]
     return [stage.name, stage.kind, f"{stage.good:,} of {total}", *counts, mean]
+
+
+def _surrogates(status: Status) -> Iterator[str]:
+    found = {stage.name: stage.surrogate for stage in status.stages if stage.surrogate is not None}
+    if not found:
+        return
+    yield "## Surrogates"
+    yield ""
+    for name, surrogate in found.items():
+        yield f"- {name}: {_text(told(surrogate))}"
+        if trouble(surrogate):
+            yield f"- {name}: {_cut(_text(trouble(surrogate)))}"
+    yield ""
+    rows = [[name, *terms(surrogate).values()] for name, surrogate in found.items()]
+    yield from _table(["stage", *terms(next(iter(found.values())))], rows)
 
 
 # --- searches and loops ---------------------------------------------------------------------------

@@ -13,6 +13,7 @@ _SHORT_FORMS: dict[str, dict[str, Any]] = {
     "Input": {"type": "string", "minLength": 1, "examples": ["simulate.energy"]},
     "Output": {"type": "string", "minLength": 1, "examples": ["energy.csv"]},
     "FileForm": {"type": "string", "minLength": 1, "examples": ["points.csv"]},
+    "Sharding": {"enum": ["rank", "task"]},
     "Retries": {"type": "integer", "minimum": 0, "maximum": 1000},
 }
 

@@ -56,6 +56,8 @@ class Signature:
     """The outputs and their types as written; None where the annotation does not tell."""
     artifacts: frozenset[str]
     """Outputs that are files or arrays."""
+    arrays: frozenset[str] = frozenset()
+    """Those of them that are arrays."""
     line: int = 1
 
     def check(self, given: Mapping[str, Any], deferred: Container[str]) -> list[tuple[str | None, str, str]]:
@@ -171,6 +173,9 @@ def read_signature(path: Path, function: str, decorated: bool = True) -> Signatu
         artifacts=frozenset(
             name for name, type_ in (returns or {}).items() if _is_artifact(source.names, type_)
         ),
+        arrays=frozenset(
+            name for name, type_ in (returns or {}).items() if "array" in _takes(source.names, type_)
+        ),
         line=node.lineno,
     )
 
@@ -271,7 +276,51 @@ def _parameters(source: Source, arguments: ast.arguments) -> Iterator[Parameter]
             injected=None if node is None else _injected(source.names, node),
             node=node,
             names=source.names,
+            takes=_takes(source.names, node),
         )
+
+
+_LISTS = frozenset({"list", "typing.List", "tuple", "typing.Tuple"}) | frozenset(
+    f"{module}.{name}"
+    for module in ("typing", "collections.abc")
+    for name in ("Sequence", "Iterable", "Collection")
+)
+_PLAIN = frozenset({"int", "float", "str", "bool"})
+_MAPPINGS = frozenset({"dict", "typing.Dict", "typing.Mapping", "collections.abc.Mapping"})
+
+
+def _takes(names: Annotations, node: ast.expr | None) -> frozenset[str]:
+    """What a parameter accepts, in the words of `Parameter.takes`."""
+    if node is None:
+        return frozenset({"any"})
+    found = {_taken(names, member) for member in names.members(node)}
+    return frozenset(found - {""}) or frozenset({"any"})
+
+
+def _taken(names: Annotations, node: ast.expr, depth: int = 0) -> str:
+    """The word for one member of a union; nothing for None."""
+    if isinstance(node, ast.Constant) and node.value is None:
+        return ""
+    name = names.full_name(_outer(node))
+    if name in _PLAIN:
+        return name
+    if name in _FILES:
+        return "path"
+    if name in _ARRAYS:
+        return "array"
+    if name in _MAPPINGS:
+        return "dict"
+    if name not in _LISTS or depth > 1:
+        return "any"
+    inner = node.slice if isinstance(node, ast.Subscript) else None
+    if isinstance(inner, ast.Tuple):
+        inner = inner.elts[0] if inner.elts else None
+    if inner is None:
+        return "list"
+    items = {_taken(names, member, depth + 1) for member in names.members(inner)} - {""}
+    if items == {"path"}:
+        return "paths"
+    return "arrays" if items == {"array"} else "list"
 
 
 def _default(node: ast.expr) -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from diel.controller.results import Artifact
+from diel.artifacts import Artifact
 from diel.errors import DielError
 
 NARROW = 40

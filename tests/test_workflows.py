@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from diel.shipped import shipped
+from tests.project import Run
 
 HERE = {name: value for name, value in os.environ.items() if not name.startswith("DIEL_")}
 
@@ -55,6 +56,25 @@ def logged(folder: Path, task: str) -> str:
     words = [sys.executable, "-m", "diel", "logs", "last", task]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, env=HERE, check=True)
     return done.stdout
+
+
+def result(folder: Path, stage: str) -> dict[str, Any]:
+    """The values of a stage with one task, as the newest run's journal has them."""
+    (found,) = newest(folder).results(stage).values()
+    values: dict[str, Any] = found["values"]
+    return values
+
+
+def metrics(folder: Path, stage: str) -> list[dict[str, Any]]:
+    """What a stage's only task reported as it went."""
+    path = newest(folder).task_dir(stage) / ".metrics.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def newest(folder: Path) -> Run:
+    """The one run that a test made."""
+    (root,) = (path for path in (folder / "runs").iterdir() if (path / "journal").is_dir())
+    return Run(root)
 
 
 def test_hello_is_over_in_a_moment(tmp_path: Path) -> None:
@@ -135,12 +155,63 @@ def test_the_front_of_networks_has_none_that_another_beats(tmp_path: Path) -> No
     assert len(lines) == 1 + len(front)
 
 
-@pytest.mark.parametrize(
-    "name", ["hello", "sweep", "ising_surrogate", "melt_surrogate", "tune", "active_learning", "evolve"]
-)
+def test_a_training_learns_from_simulations_that_still_run(tmp_path: Path) -> None:
+    run("online_training", tmp_path)
+    learned = result(tmp_path, "learn")
+    assert learned["items"] == 3 * 80
+    assert learned["rows"] + learned["rows_apart"] == 3 * 80 * 24
+    assert learned["relative_error"] < 0.2  # of rows it never learned from; their noise is 0.1
+    # a simulation may be 20 items ahead of it, and the broker holds a few more that are on their way
+    assert learned["items_before_end"] >= 3 * 80 / 2
+    # temperatures that it never saw: as near to the exact energies as a simulation of its lattice is
+    assert result(tmp_path, "compare")["surrogate_deviation"] < 0.04
+    said = logged(tmp_path, "report")
+    assert f"items learned from: 240; {learned['items_before_end']} of them while" in said
+    lines = metrics(tmp_path, "learn")
+    assert [line["items"] for line in lines] == list(range(20, 241, 10))
+    assert lines[-1]["loss"] < lines[0]["loss"] / 2
+
+
+def test_two_coupled_solvers_equal_the_undivided_one(tmp_path: Path) -> None:
+    run("coupled_solvers", tmp_path)
+    assert result(tmp_path, "compare")["largest_difference"] < 1e-10
+    assert result(tmp_path, "compare")["values"] == 48 * 64
+    for half in ("left", "right"):
+        assert result(tmp_path, half)["exchanged"] == 400  # an edge each step, through the tuple space
+    assert "after 400 steps: 0" in logged(tmp_path, "report")
+
+
+@pytest.mark.parametrize("name", ["online_training", "coupled_solvers"])
+def test_stages_that_need_each_other_are_refused_where_one_core_is_all_there_is(
+    name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "schedulers").mkdir()
+    site = "name: small\nscheduler: local\npools: {local: {cores: 1}}\n"
+    (tmp_path / "schedulers/small.yaml").write_text(site, encoding="utf-8")
+    path = shipped("workflows") / f"{name}.yaml"
+    words = [sys.executable, "-m", "diel", "validate", str(path), "--site", "small"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=HERE, check=False)
+    assert done.returncode == 2
+    assert "run at the same time and need 2 cores" in done.stderr
+    assert "but this machine has 1" in done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in shipped("workflows").glob("*.yaml")))
 def test_each_shipped_workflow_validates(name: str, tmp_path: Path) -> None:
     path = shipped("workflows") / f"{name}.yaml"
     done = subprocess.run(
         [sys.executable, "-m", "diel", "validate", str(path)], cwd=tmp_path, env=HERE, check=False
     )
     assert done.returncode == 0
+
+
+def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:
+    _, said = run("screening_service", tmp_path)
+    assert "succeeded" in said
+    assert sum(value(tmp_path, "screen.count")) + sum(value(tmp_path, "screen.unsure")) == 60 * 2000
+    # energy is kept: from an amplitude of 2 no swing is faster than 2 sin(1)
+    assert max(value(tmp_path, "screen.maximum")) == pytest.approx(1.683, abs=0.06)
+    assert min(value(tmp_path, "screen.minimum")) == pytest.approx(-1.683, abs=0.06)
+    best = [state for kept in value(tmp_path, "screen.best") for state in kept]
+    assert len(best) == 60 * 3
+    assert all(0 < state["deviation"] <= 0.05 for state in best)

@@ -47,6 +47,8 @@ def check_metrics(found: Check, modules: Mapping[str, Module]) -> None:
 
 def _missing(name: str, value: str, stage: Stage, module: Module | None) -> tuple[str, str] | None:
     """What is wrong where a stage does not make a value, and a hint."""
+    if value in stage.outputs and stage.outputs[value].stream is not None:
+        return f"'{value}' is a stream, and no value", "name a value that the stage makes beside it"
     known = known_outputs(stage, module)
     if known is None or value in known:
         return None
@@ -62,7 +64,7 @@ def _no_number(value: str, stage: Stage, module: Module | None) -> tuple[str, st
     kind: str | None = None
     if module is None:
         output = stage.outputs.get(value)
-        is_file = output is not None and output.path is not None
+        is_file = output is not None and output.form in ("path", "glob")
         kind = None if output is None else output.value
     else:
         is_file = value in module.signature.artifacts

@@ -9,7 +9,7 @@ from diel.catalogue import Module
 from diel.check.flaws import Check
 from diel.check.names import Names
 from diel.expressions import ExpressionError, parse_tree
-from diel.graph import Key
+from diel.graph import Key, stream_inputs
 from diel.spec import Hyperparameter
 from diel.spec.model import found as shown
 
@@ -67,7 +67,7 @@ def _given(
                     deferred.add(label)  # a hyperparameter without a default
         except (ExpressionError, IndexError):
             deferred.add(label)
-    for label in stage.inputs:
+    for label in stage.inputs.keys() - stream_inputs(found.workflow, name):
         given.setdefault(label, None)
         deferred.add(label)
     return given, deferred

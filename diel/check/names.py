@@ -50,7 +50,7 @@ def visible_names(found: Check, name: str) -> Names:
         "hp": tuple(workflow.hyperparameters),
         "params": tuple(stage.params),
         "inputs": tuple(stage.inputs),
-        "outputs": tuple(label for label, output in stage.outputs.items() if output.path is not None),
+        "outputs": tuple(label for label, output in stage.outputs.items() if output.form in ("path", "glob")),
         "files": tuple(stage.files),
         "task": TASK_NAMES,
         "run": RUN_NAMES,
@@ -120,7 +120,7 @@ def _templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | Expres
         for path, template in walk(given.initially):
             yield (*here, "inputs", label, "initially", *path), template
     for label, output in stage.outputs.items():
-        for _, template in walk(output.path):
+        for _, template in walk(output.path if output.glob is None else output.glob):
             yield (*here, "outputs", label), template
     if isinstance(stage.when, str):
         try:

@@ -10,7 +10,7 @@ from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.errors import did_you_mean
 from diel.graph import StageGraph
-from diel.spec import Stage
+from diel.spec import SIMULATED, Stage
 
 _SCRIPT = re.compile(r"files\.|[\w.-]+\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/")
 
@@ -18,7 +18,7 @@ _SCRIPT = re.compile(r"files\.|[\w.-]+\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b
 def check_outputs(found: Check, graph: StageGraph, modules: Mapping[str, Module]) -> None:
     """Every output that is read is one that its stage makes, as far as that can be known."""
     for edge in graph.edges:
-        if edge.output is None or edge.published is not None:
+        if edge.output is None or edge.published is not None or edge.stream:
             continue
         stage = found.workflow.stages[edge.upstream]
         names = visible_names(found, edge.upstream)
@@ -48,11 +48,12 @@ def check_published(found: Check, modules: Mapping[str, Module]) -> None:
         known = known_outputs(stage, module)
         for label, output in stage.publishes.items():
             key = ("stages", name, "publishes", label)
-            if output in stage.outputs and stage.outputs[output].value is None:
+            if output in stage.outputs and stage.outputs[output].form not in (None, "value"):
                 hint = (
                     f"declare a value that it writes to DIEL_RESULT: outputs: {{{output}: {{value: float}}}}"
                 )
-                found.add(key, f"'{output}' is a file, and a hyperparameter has a value", hint)
+                what = "stream" if stage.outputs[output].stream is not None else "file"
+                found.add(key, f"'{output}' is a {what}, and a hyperparameter has a value", hint)
             elif known is not None and output not in known:
                 hint = did_you_mean(output, known) or (f"it makes: {', '.join(known)}" if known else "")
                 found.add(key, f"'{name}' makes no value '{output}'", hint)
@@ -60,10 +61,11 @@ def check_published(found: Check, modules: Mapping[str, Module]) -> None:
 
 def known_outputs(stage: Stage, module: Module | None) -> tuple[str, ...] | None:
     """The outputs of a stage; None where it may make others than are written down."""
+    told = () if stage.surrogate is None else (SIMULATED,)
     if module is not None:
         returns = module.signature.returns
-        return None if returns is None else tuple(returns)
+        return None if returns is None else (*returns, *told)
     words = stage.command if isinstance(stage.command, str) else " ".join(map(str, stage.command or ()))
     if "DIEL_RESULT" in words or _SCRIPT.search(words):
         return None  # it may write values that are not declared
-    return tuple(stage.outputs)
+    return (*stage.outputs, *told)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diel.catalogue import Module, ModuleNotFound, find, search_path
 from diel.check.conditions import check_hyperparameter_conditions
+from diel.check.contracts import check_contracts
 from diel.check.flaws import Check
 from diel.check.metrics import check_metrics
 from diel.check.modules import check_module
@@ -16,6 +17,8 @@ from diel.check.names import Names, check_conditions, check_expressions, visible
 from diel.check.outputs import check_outputs, check_published
 from diel.check.points import check_axes, check_picks
 from diel.check.search import check_searches
+from diel.check.staging import check_staging
+from diel.check.surrogate import check_surrogates
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
@@ -93,7 +96,10 @@ def check(
     unclear = check_hyperparameter_conditions(found, values)
     check_metrics(found, modules)
     check_outputs(found, graph, modules)
+    check_contracts(found, graph, modules)
     check_published(found, modules)
+    check_staging(found, graph)
+    check_surrogates(found, graph, modules, whole=not flaws)
     check_searches(found, graph, {**dict.fromkeys(unclear), **values}, problems)
     problems += found.problems
     if problems:

@@ -16,9 +16,11 @@ from diel.cli.columns import columns, paint_state
 from diel.cli.complete import complete_run
 from diel.cli.disk import size_of
 from diel.cli.hints import here
+from diel.cli.intermediate import drop, find_unneeded, offer, said
 from diel.cli.options import runs_option
 from diel.errors import DielError, UsageError
 from diel.paths import RunPaths, runs_dir
+from diel.results import Recorded
 from diel.runs import all_runs, find_run
 from diel.scheduler.job import JobState
 from diel.states import RunState
@@ -86,6 +88,9 @@ def _age(context: click.Context, parameter: click.Parameter, value: str | None) 
 @click.option("--failed", is_flag=True, help="Runs that failed or were cancelled.")
 @click.option("--older-than", metavar="AGE", callback=_age, help="Runs that ended longer ago: 7d, 12h.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep each workflow's N newest runs.")
+@click.option(
+    "--intermediate", is_flag=True, help="Keep the run; delete files that no task of it needs any more."
+)
 @click.option("--force", is_flag=True, help="Remove runs whose results later runs use, too.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(
@@ -95,6 +100,7 @@ def command(
     failed: bool,
     older_than: float | None,
     keep: int | None,
+    intermediate: bool,
     force: bool,
     yes: bool,
 ) -> None:
@@ -102,8 +108,16 @@ def command(
 
     Says what that frees, and asks first. A run that is running, or whose jobs may still run, is never
     removed, and one whose results another run took from the cache only with --force.
+
+    With --intermediate the runs stay (the last one where none is named), with their values and with the
+    files that no stage reads; those that stages hand to each other go, where all that read them is done.
     """
     where = runs_dir(runs)
+    if intermediate:
+        if everything or failed or older_than is not None or keep is not None:
+            raise UsageError("--intermediate is for runs that are named, or the last one")
+        _trim(where, names or ("last",), force=force, yes=yes)
+        return
     if not names and not (everything or failed or older_than is not None or keep is not None):
         raise UsageError("say which runs: diel clean RUN…, or --all, --failed, --older-than AGE, --keep N")
     if names and (everything or failed or older_than is not None or keep is not None):
@@ -200,6 +214,28 @@ def _newer(run: Run, later: Sequence[Run]) -> int:
     return sum(other.status is not None and other.status.workflow == mine for other in later)
 
 
+# --- removing files that were handed on -----------------------------------------------------------
+
+
+def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
+    """Deletes what the tasks of some runs handed to each other, and need no more. Raises UsageError."""
+    chosen = _named(where, names)
+    known = [_run(paths) for paths in all_runs(where)] if not force else []
+    for run in chosen:
+        why = _protection(run, [], known, force=force)
+        if why:
+            raise UsageError(f"{run.name} {why}; nothing was deleted")
+    for run in chosen:
+        recorded = Recorded(run.paths)
+        found = find_unneeded(recorded)
+        if not found:
+            click.echo(f"{run.name}: nothing to delete; what tasks made is read by tasks to come, or by none")
+            continue
+        click.echo(offer(found))
+        _ask(f"Delete {format_size(sum(one.size for one in found))} of {run.name}?", "deleted", yes=yes)
+        click.echo(f"{run.name}: {said(found, drop(run.paths, recorded, found))}")
+
+
 # --- removing -------------------------------------------------------------------------------------
 
 
@@ -220,14 +256,19 @@ def _offer(chosen: Sequence[Run], leftovers: Sequence[Path], *, yes: bool) -> in
             [path.name.removeprefix(REMOVED), "half removed", "", format_size(size), f"{files:,} files"]
         )
     click.echo("\n".join(columns(rows, right=(3, 4))))
+    _ask(f"Remove {_runs(len(rows))}, {format_size(total)}?", "removed", yes=yes)
+    return total
+
+
+def _ask(question: str, done: str, *, yes: bool) -> None:
+    """Asks before anything goes. Raises UsageError where nobody can answer."""
     try:
         if not yes:
-            click.confirm(f"Remove {_runs(len(rows))}, {format_size(total)}?", abort=True)
+            click.confirm(question, abort=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise UsageError("nothing was removed; --yes removes without asking") from None
-    return total
+        raise UsageError(f"nothing was {done}; --yes does it without asking") from None
 
 
 def _runs(count: int) -> str:

@@ -26,7 +26,7 @@ from diel.errors import DielError
 from diel.paths import runs_dir
 from diel.results import Recorded
 from diel.runs import find_run
-from diel.spec import Workflow
+from diel.spec import Stage, Workflow
 
 COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yellow", "cancelled": "yellow"}
 
@@ -99,7 +99,7 @@ def of_file(path: Path, runs: Path) -> Drawing:
             name,
             checked.kind(name),
             _axes(checked.workflow, stage.over, checked.counts),
-            _tasks(checked.workflow, stage.over, checked.counts),
+            _tasks(checked.workflow, stage, checked.counts),
         )
         for name, stage in checked.workflow.stages.items()
     }
@@ -115,8 +115,9 @@ def _axes(workflow: Workflow, over: tuple[str, ...], counts: Mapping[str, int | 
     )
 
 
-def _tasks(workflow: Workflow, over: tuple[str, ...], counts: Mapping[str, int | None]) -> str:
-    known = [counts[axis] for axis in over]
+def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -> str:
+    over = stage.over
+    known = [counts[axis] for axis in over] + ([stage.service.replicas] if stage.service is not None else [])
     if None in known:
         return "… tasks"
     total = prod(count or 0 for count in known)

@@ -32,6 +32,8 @@ COMMANDS = {
     "cancel": "Stop a run, a stage or a task.",
     "resume": "Go on with a run that was interrupted or failed.",
     "report": "Write a short report of a run, in Markdown.",
+    "shard": "Inside a task: print this rank's or task's part of an input.",
+    "stream": "Inside a task: put into streams, get from them, share tuples.",
     "clean": "Remove runs, after telling what that frees.",
     "doctor": "Check that this machine can run workflows.",
     "modules": "List the modules that workflows can use.",

@@ -207,7 +207,7 @@ def _points(count: int | None, bound: bool) -> str:
 
 def _resources(plan: Plan, stage: StagePlan) -> str:
     wanted = plan.workflow.stages[stage.name].resources
-    words = [_count(stage.cores, "core")]
+    words = [_count(stage.cores, "core") if stage.cores else "no core of its own"]
     if wanted.ranks is not None:
         words.insert(0, _count(wanted.ranks, "rank"))
     if wanted.nodes is not None:

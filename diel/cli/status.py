@@ -28,6 +28,10 @@ from diel.cli.columns import (
 from diel.cli.complete import complete_stage
 from diel.cli.hints import here
 from diel.cli.options import json_option, runs_option
+from diel.cli.services import service_lines
+from diel.cli.staging import staging_lines
+from diel.cli.streams import stream_lines
+from diel.cli.surrogates import surrogate_lines
 from diel.cli.words import run_and_rest
 from diel.errors import UsageError
 from diel.journal.snapshot import Reader
@@ -188,6 +192,10 @@ def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, b
         most = 1 if brief else sys.maxsize if show_all else ROWS
         lines += ["", *axis_lines(status.axes, width, most)]
     lines += block_lines(status, width, brief=brief, show_all=show_all)
+    lines += service_lines(status)
+    lines += stream_lines(status)
+    lines += surrogate_lines(status)
+    lines += staging_lines(status, show_all=show_all)
     lines += _failures(status, where, show_all)
     lines += _next_step(status, where)
     return "\n".join(lines)
@@ -297,7 +305,9 @@ def _next_step(status: Status, where: str) -> list[str]:
     if status.state == RunState.INTERRUPTED and "refuse" in status.trouble:
         again = f"`diel resume {run} --site {status.site or 'NAME'}{where}` reads it anew and goes on"
         return ["", f"next: correct the site file, then {again}"]
-    if status.state in (RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED):
+    if status.state == RunState.FAILED:  # of a search or loop whose tasks are done
+        return ["", "next: correct the workflow and `diel run` it again: what is done is kept"]
+    if status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
         return ["", f"next: `diel resume {run}{where}` goes on with it"]
     return never_lines(status, where)
 

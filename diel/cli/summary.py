@@ -7,11 +7,13 @@ from pathlib import Path
 
 from diel.cli.columns import columns, paint, paint_state, printable, shorten
 from diel.cli.hints import here
+from diel.cli.surrogates import lines_of
 from diel.controller.controller import Controller
 from diel.controller.results import artifact_path
 from diel.journal.segment import Record
 from diel.states import RunState, TaskState
 from diel.status import task_of
+from diel.status.surrogate import surrogate_of
 from diel.values import format_duration
 
 MAX_VALUES = 10
@@ -49,9 +51,20 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
         lines += [f"{name}: no tasks, {stage.void}" for name, stage in stages if stage.void]
     if quiet:
         return lines
+    lines += _surrogates(controller)
     if state in (RunState.SUCCEEDED, RunState.FAILED):
         lines += _values(controller)
     return lines + _next_steps(controller, state)
+
+
+def _surrogates(controller: Controller) -> list[str]:
+    history = controller.history
+    return [
+        line
+        for name, stage in history.stages.items()
+        if (found := surrogate_of(history, stage)) is not None
+        for line in lines_of(name, found)
+    ]
 
 
 def _next_steps(controller: Controller, state: RunState) -> list[str]:
@@ -65,7 +78,9 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
         task = task_of(next(iter(controller.history.failures.values())))
         steps.append((f"diel explain {run} {task}{where}", "tells why it failed"))
         steps.append((f"diel logs {run} {task}{where}", "shows what it printed"))
-    if state is not RunState.SUCCEEDED:
+    elif state is RunState.FAILED:  # a search or loop failed whose tasks are done: nothing to try again
+        steps.append((f"diel explain {run}{where}", "tells why it failed"))
+    if state is not RunState.SUCCEEDED and (controller.history.failures or state is not RunState.FAILED):
         again = "tries again what failed" if state is RunState.FAILED else "goes on where it stopped"
         steps.append((f"diel resume {run}{where}", again))
     return ["", *columns([[f"  {step}", paint(why, dim=True)] for step, why in steps])]
@@ -104,6 +119,9 @@ def _values(controller: Controller) -> list[str]:
 def _outputs(controller: Controller, record: Record) -> dict[str, object]:
     found: dict[str, object] = dict(record.get("values") or {})
     for label, artifact in (record.get("artifacts") or {}).items():
+        if "files" in artifact:
+            found[label] = f"{len(artifact['files']):,} files"
+            continue
         path = artifact_path(record, artifact["path"], controller.paths.root)
         found[label] = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
     return found

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from diel.adaptive import Adaptive, Counted
-from diel.controller.results import Artifact, Results, output_of, outputs_of
+from diel.artifacts import Artifact
+from diel.controller.results import Results, output_of, outputs_of
 from diel.controller.stage_run import StageRun
 from diel.domain import Origins
 from diel.errors import UsageError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -41,6 +41,9 @@ class Backend(Protocol):
 
     def has_room(self, shape: Shape, cores: int) -> bool:
         """Whether one more bundle of tasks with so many cores each may be handed out."""
+
+    def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        """Whether tasks with so many cores each can run at the same time, beside what is out."""
 
     def width(self, shape: Shape) -> int:
         """Tasks of a shape that can run side by side now: a bundle is at most a fair share of what waits."""

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from diel.adaptive import Adaptive, Standing
 from diel.controller.link import Link, Verdict
+from diel.controller.service_link import ServiceLink
 from diel.controller.stage_run import StageRun
+from diel.controller.stream_link import StreamLink
 from diel.domain import Group
 from diel.graph import Edge
 
@@ -54,7 +56,7 @@ class ChoosingLink(Link):
         assert self.down.domain is not None
         found = self.up.domain.coordinates(index)
         outside = (axis for label, axis in self.axes.items() if label not in self._within)
-        if not all(axis.is_over(found) for axis in outside):
+        if not self.edge.renewed and not all(axis.is_over(found) for axis in outside):
             return ()  # its end will wake them
         fixed = {axis: found[axis] for axis in self.edge.matched}
         for label in self._within:
@@ -116,7 +118,17 @@ class ChoosingLink(Link):
             found = self.up.domain.coordinates(index)
             if not self._is_closed(found):
                 chosen += self._choose({axis: found[axis] for axis in rest}, shared)
-        return chosen
+        return self._of_one_round(chosen) if self.edge.renewed and self.edge.gathered else chosen
+
+    def _of_one_round(self, chosen: list[int | None]) -> list[int | None]:
+        """The tasks of the latest round of which all have a result: what is gathered belongs together."""
+        assert self.up.domain is not None
+        found = [self.up.domain.coordinates(index) for index in chosen if index is not None]
+        if len(found) < len(chosen):
+            return [None]
+        loops = [label for label in self.edge.chosen if self.axes[label].axis.loop is not None]
+        oldest = {label: min(one[label] for one in found) for label in loops}
+        return [self.up.domain.index({**one, **oldest}) for one in found]
 
     def _is_closed(self, coordinates: Mapping[str, int]) -> bool:
         """Whether a search or loop that nothing chooses on ended before this point."""
@@ -142,6 +154,8 @@ class ChoosingLink(Link):
 
     def _points(self, label: str, place: Mapping[str, int], shared: Mapping[str, int]) -> list[int]:
         axis, choice = self.axes[label], self.edge.chosen[label]
+        if self.edge.renewed and axis.axis.loop is not None:
+            return self._latest(label, place, axis)
         if label in shared:
             return [shared[label] - (choice.word == "previous")]
         if not axis.is_over(place):
@@ -154,6 +168,20 @@ class ChoosingLink(Link):
         if not picked:
             raise Lost
         return list(picked)
+
+    def _latest(self, label: str, place: Mapping[str, int], axis: Adaptive) -> list[int]:
+        """The latest round with a result; -1, before the first, where there is something to begin with.
+
+        Raises NotYet while there may still be one, Lost where there will be none.
+        """
+        assert self.up.domain is not None
+        for number in reversed(range(axis.size)):
+            index = self.up.domain.index({**place, label: number})
+            if index is not None and self.verdict_of(index) is Verdict.READY:
+                return [number]
+        if self.edge.begun:
+            return [-1]
+        raise Lost if axis.is_over(place) else NotYet
 
     def _find(self, place: dict[str, int]) -> int | None:
         """The task at a place; of a loop's rounds the last one that was not left out."""
@@ -170,13 +198,18 @@ class ChoosingLink(Link):
             if verdict is not Verdict.OMITTED or not loops:
                 return found
             place = {**place, loops[-1]: place[loops[-1]] - 1}
-        return None if any(self.edge.chosen[label].word == "previous" for label in loops) else found
+        before = any(self.edge.chosen[label].word == "previous" for label in loops) or self.edge.begun
+        return None if before else found
 
 
 def link_of(
     edge: Edge, up: StageRun, down: StageRun, axes: Mapping[str, Adaptive], makers: tuple[StageRun, ...] = ()
 ) -> Link:
     """The link of an edge. `axes` has the run's searches and loops."""
+    if edge.service:
+        return ServiceLink(edge, up, down, makers=makers)
+    if edge.stream:
+        return StreamLink(edge, up, down, makers=makers)
     if not edge.chosen:
         return Link(edge, up, down, makers=makers)
     return ChoosingLink(edge, up, down, makers=makers, axes={label: axes[label] for label in edge.chosen})

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from itertools import chain
 from queue import Empty
 
 from diel.cache import Cache
@@ -20,6 +21,7 @@ from diel.controller.block import Block
 from diel.controller.blocks import Blocks
 from diel.controller.dispatcher import Dispatcher, Sent
 from diel.controller.finder import Finder
+from diel.controller.gangs import Gangs
 from diel.controller.intake import Intake
 from diel.controller.ledger import Ledger
 from diel.controller.local import Local
@@ -74,6 +76,7 @@ class Controller:
         self._lease = lease
         self._backend = self._make_backend()
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
+        self._gangs = Gangs(plan.graph, self._stages, self._finder, self._dispatcher)
         self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits)
         self._limbo: list[tuple[int, Future[bytes], float]] = []
         self._cancelling_since: float | None = None
@@ -156,6 +159,7 @@ class Controller:
 
     def _end(self, state: RunState) -> None:
         self._backend.stop()
+        self._stages.streaming.stop()
         kill_marked("DIEL_RUN_DIR", str(self.paths.root))
         self._ledger.close(state)
 
@@ -203,7 +207,8 @@ class Controller:
             return False
         if self._stages.complete:
             return True
-        if not any(self._finder.has_work(stage) for stage in self._stages.runs.values()):
+        idle = not any(self._finder.has_work(stage) for stage in self._stages.runs.values())
+        if idle and not self._stages.serving.is_busy:
             stuck = ", ".join(stage.name for stage in self._stages.runs.values() if not stage.complete)
             raise DielError(f"nothing runs and nothing is ready, but not done: {stuck}")
         return False
@@ -225,7 +230,10 @@ class Controller:
         """
         full: set[str] = set()
         for stage in self._stages.deepest_first:
-            if self._finder.has_work(stage):
+            if (gang := self._gangs.of(stage)) is not None:
+                if stage.name == gang.stages[-1] and self._gangs.hand_out(gang, until):
+                    return True
+            elif self._finder.has_work(stage):
                 size = self._dispatcher.bundle_size(stage, self._dispatcher.shape(stage))
                 tasks = self._finder.ready_tasks(stage, size, until)
                 if not tasks:
@@ -283,6 +291,8 @@ class Controller:
         return max(0.0, min([POLL / 5, *(wake - time.monotonic() for wake in wakes)]))
 
     def _can_do_more(self, stage: StageRun) -> bool:
+        if self._gangs.of(stage) is not None:
+            return stage.has_pending  # what is ready waits for room for all of its gang
         shape = self._dispatcher.shape(stage)
         return self._finder.has_work_now(stage) and self._dispatcher.has_room(stage, shape)
 
@@ -298,6 +308,8 @@ class Controller:
             self._last_poll = now
             self._read_requests()
             self._stages.tend()
+            self._stages.streaming.tend()
+            self._stages.serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
             self._look_after_slow(now)
             self._tend(now)
             self._settle()
@@ -331,11 +343,16 @@ class Controller:
         return found
 
     def _is_running_any(self) -> bool:
-        """Whether a worker is known to be at a task."""
-        under_way = (
-            self._stages.runs[name].history.under_way.get(index) for name, index in self._dispatcher.in_flight
-        )
-        return any(one is not None and one.state == TaskState.RUNNING for one in under_way)
+        """Whether a worker is known to be at a task; services that stay up tell nothing of the others."""
+        idle = False
+        for name, index in self._dispatcher.in_flight:
+            stage = self._stages.runs[name]
+            one = stage.history.under_way.get(index)
+            running = one is not None and one.state == TaskState.RUNNING
+            if running and stage.spec.service is None:
+                return True
+            idle = idle or not running
+        return not idle and bool(self._dispatcher.in_flight)
 
     def _read_requests(self) -> None:
         now = changed(self.paths)

@@ -14,6 +14,7 @@ from diel.controller.stage_run import StageRun
 from diel.errors import DielError
 from diel.expressions import parse_expression
 from diel.journal.axis_history import Context, Course
+from diel.requests import read_cancels
 from diel.states import TaskState
 
 Wake = Callable[[str, Mapping[str, int]], None]
@@ -78,6 +79,14 @@ class Decider(ABC):
         found = dict(zip(self.axis.judge.context, context, strict=True))
         return found if point is None else {**found, self.label: point}
 
+    def _tasks(self, context: Context, point: int | None = None) -> Iterator[tuple[StageRun, int]]:
+        """The tasks of all stages over the axis, at one point or at all points of a context."""
+        coordinates = self._coordinates(context, point)
+        for stage in self._stages.values():
+            if self.label in stage.spec.over and stage.domain is not None:
+                for index in stage.domain.matching(coordinates):
+                    yield stage, index
+
     def _at(self, context: Context) -> dict[str, Any]:
         """The parameters of the points of a context, for those who read of it."""
         found: dict[str, Any] = {}
@@ -122,7 +131,14 @@ class Decider(ABC):
         return found
 
     def _is_judged(self, context: Context, point: int) -> bool:
-        return all(stage.history.state(index).ended for stage, index in self._judges(context, point))
+        """Whether its judges have ended; what a cancelled run has stopped is left to whoever resumes it."""
+        states = [stage.history.state(index) for stage, index in self._judges(context, point)]
+        if not all(state.ended for state in states):
+            return False
+        return all(state.good for state in states) or not self._is_being_cancelled()
+
+    def _is_being_cancelled(self) -> bool:
+        return any(cancel.everything for cancel in read_cancels(self._ledger.paths))
 
     def _bad(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
         """The judging tasks that have no result."""
@@ -181,11 +197,8 @@ class Decider(ABC):
 
     def _lost(self, context: Context, point: int) -> list[list[Any]]:
         """The tasks at a point that failed, as [stage, index]."""
-        coordinates = self._coordinates(context, point)
         return [
             [stage.name, index]
-            for stage in self._stages.values()
-            if self.label in stage.spec.over and stage.domain is not None
-            for index in stage.domain.matching(coordinates)
+            for stage, index in self._tasks(context, point)
             if stage.history.state(index) == TaskState.FAILED
         ]

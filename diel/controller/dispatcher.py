@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
@@ -26,6 +26,9 @@ LEAST_SECONDS = 0.2
 MAX_BUNDLE = 2000
 FIRST_BUNDLE = 16
 """Tasks in a stage's first bundles, before their run time is known."""
+DRAINED = 4
+"""Tasks in a bundle of which outputs are drained, however long they take: a worker copies those of one while
+it runs the next."""
 OVERHEAD = 2e-4
 """Seconds that a task costs a worker besides its own run time."""
 
@@ -73,16 +76,22 @@ class Dispatcher:
         """Whether a task of a stage may be handed out."""
         return self._backend.has_room(shape, self._plan.stages[stage.name].cores)
 
+    def has_room_for(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
+        """Whether all of these can run at the same time, beside what runs."""
+        return self._backend.has_room_for([(shape, self._plan.stages[s.name].cores) for s, shape in tasks])
+
     def line(self, shape: Shape) -> str:
         """The line that tasks of a shape stand in."""
         return self._backend.line(shape)
 
     def bundle_size(self, stage: StageRun, shape: Shape) -> int:
         """How many tasks to hand out at once: a fraction of a second's work, and a fair share."""
-        if not self._backend.bundles(shape):
+        if stage.spec.service is not None or not self._backend.bundles(shape):
             return 1
         at_once = stage.at_once
         fair = max(1, min(stage.size - stage.ended, at_once) // (2 * self._backend.width(shape)))
+        if any(output.drain for output in stage.spec.outputs.values()):
+            return min(DRAINED, fair)
         if stage.mean_seconds is None:
             return min(FIRST_BUNDLE, fair)
         each = stage.mean_seconds + OVERHEAD

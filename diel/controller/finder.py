@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from diel.adaptive import Standing
 from diel.cache import Cache
@@ -14,7 +15,9 @@ from diel.controller.stages import Stages
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.journal.history import ranges
+from diel.journal.segment import Record
 from diel.requests import Cancel
+from diel.spec import SIMULATED
 from diel.states import FailureClass, TaskState
 
 Task = tuple[int, Resolved]
@@ -49,7 +52,7 @@ class Finder:
 
     def ready_tasks(self, stage: StageRun, wanted: int, until: float) -> list[Task]:
         """Up to `wanted` tasks that must run now, looking no longer than `until` (monotonic seconds)."""
-        tasks = [task for task in self._held.pop(stage.name, []) if not self._is_closed(stage, task[0])]
+        tasks = [task for task in self._held.pop(stage.name, []) if self._stays(stage, task[0])]
         if len(tasks) >= wanted:
             return tasks
         for index in stage.candidates(time.monotonic()):
@@ -61,12 +64,42 @@ class Finder:
                 break
         return tasks
 
+    def _stays(self, stage: StageRun, index: int) -> bool:
+        """Whether a task that found no room is still ready."""
+        if self._is_closed(stage, index):
+            return False
+        serving = self._stages.serving
+        if serving and not (self._may_start(stage, index) and serving.ask(stage, index)):
+            stage.history.set(index, TaskState.WAITING)  # it is looked at again when its service is up
+            return False
+        return True
+
+    def _may_start(self, stage: StageRun, index: int) -> bool:
+        """Whether a task may go on, as far as it is one of a service itself."""
+        return stage.spec.service is None or self._stages.serving.may_start(stage, index)
+
+    @property
+    def held(self) -> Iterator[tuple[str, int]]:
+        """Tasks that are ready and found no room."""
+        return ((name, index) for name, tasks in self._held.items() for index, _ in tasks)
+
     def _is_closed(self, stage: StageRun, index: int) -> bool:
         """Whether a task's point will never be, as when its trial was pruned; then it is left out."""
-        if stage.standing(index) is not Standing.CLOSED:
+        if stage.standing(index) is Standing.CLOSED:
+            self._omit(stage, index, "", "axis")
+        elif stage.spec.service is not None and self._stages.serving.is_over(stage, index):
+            self._close_service(stage, index)
+        else:
             return False
-        self._omit(stage, index, "", "axis")
         return True
+
+    def _close_service(self, stage: StageRun, index: int) -> None:
+        """A replica that is not up is not needed any more: it was before, or never."""
+        if self._stages.serving.was_up(stage, index):
+            stage.history.set(index, TaskState.DONE)
+            self._stages.note_end(stage, index)
+        else:
+            self._omit(stage, index, "", "service")
 
     def cancel(self, cancels: list[Cancel]) -> None:
         """Cancels tasks that wait, and those that will come to be looked at."""
@@ -106,6 +139,8 @@ class Finder:
             if verdict is not Verdict.READY:
                 self._skip(stage, index, verdict, link)
                 return None
+        if not self._may_start(stage, index):
+            return None
         recipe = self._stages.recipes[stage.name]
         try:
             if not recipe.is_wanted(index):
@@ -116,15 +151,26 @@ class Finder:
             self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": str(error)})
             self._stages.note_end(stage, index)
             return None
-        return None if self._find_cached(stage, index, recipe, resolved) else resolved
+        if self._find_cached(stage, index, recipe, resolved):
+            return None
+        return resolved if self._stages.serving.ask(stage, index) else None
 
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, resolved: Resolved) -> bool:
-        if self._cache is None or stage.name in self._anew:
+        if self._cache is None or stage.name in self._anew or stage.spec.service is not None:
             return False
-        found = self._cache.find(recipe.family, resolved.key)
+        if recipe.streams is not None:  # what others put or get meanwhile is no part of its key
+            return False
+        key, parts, question = resolved.key, resolved.parts, resolved.question
+        found = self._cache.find(recipe.family, key)
+        if found is None and question is not None:  # what was simulated counts more than what was answered
+            key, parts = question.key, question.parts
+            found = self._cache.find(recipe.family, key)
         if found is None:
             return False
-        made = {name: found[name] for name in ("values", "artifacts", "origin") if name in found}
+        made: Record = {name: found[name] for name in ("values", "artifacts", "origin") if name in found}
+        if stage.spec.surrogate is not None:
+            made["values"] = {SIMULATED: True, **made.get("values", {})}
+            made["surrogate"] = found.get("surrogate", {"asked": 0.0, "used": False})
         if stage.adaptive and found["event"] == "done":  # where the metrics are that a pruner reads
             made["origin"] = [found["index"], found["attempt"]]
         offset, record = self._ledger.append(
@@ -133,8 +179,8 @@ class Finder:
             index=index,
             run=found["run"],
             seconds=found.get("seconds", 0.0),
-            key=resolved.key,
-            parts=resolved.parts,
+            key=key,
+            parts=parts,
             **made,
         )
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)

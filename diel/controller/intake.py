@@ -93,6 +93,9 @@ class Intake:
             stage = self._stages.runs[record["stage"]]
             self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
             return True
+        if event == "staging":
+            self._ledger.history.apply(record, segment)
+            return True
         if "index" not in record:
             return True
         name, index = record["stage"], record["index"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ class Local:
         self._engine: Engine | None = None
         self._out: dict[int, int] = {}
         self._load = 0
+        self._services: dict[int, int] = {}
+        """The cores that services hold for as long as they are up, by bundle."""
         self._since = 0.0
         self._workers_seen = False
         self._workers_before = 0
@@ -48,9 +51,15 @@ class Local:
 
         Tasks with several cores are never started beside what would share these.
         """
-        capacity = self._plan.capacity
-        small = cores == 1 and all(other == 1 for other in self._out.values())
+        if not cores:
+            return True  # a service that shares the cores of those that ask it
+        capacity = self._plan.capacity - sum(self._services.values())
+        small = cores == 1 and all(other <= 1 for other in self._out.values())
         return self._load + cores <= (2 * capacity if small else capacity)
+
+    def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        capacity = self._plan.capacity - sum(self._services.values())
+        return self._load + sum(cores for _, cores in tasks) <= capacity
 
     def width(self, shape: Shape) -> int:
         return self._plan.capacity
@@ -61,16 +70,20 @@ class Local:
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         if not self._out:
             self._since = time.monotonic()
-        self._out[bundle.number] = cores
-        self._load += cores
+        if bundle.job.service is not None:
+            self._services[bundle.number] = cores
+        else:
+            self._out[bundle.number] = cores
+            self._load += cores
         return self._start().submit(bundle)
 
     def ended(self, number: int) -> None:
         self._load -= self._out.pop(number, 0)
+        self._services.pop(number, None)
 
     def _start(self) -> Engine:
         if self._engine is None:
-            workers = self._plan.capacity
+            workers = self._plan.capacity + self._plan.extra_workers
             pipes = Pipes(workers) if self._plan.executor == "threads" else None
             from diel.executors.parsl import Engine  # slow: not where all is cached, and after the pipes
 

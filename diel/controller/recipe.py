@@ -7,27 +7,34 @@ computes only the names that an expression asks for.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import content, digest_of
+from diel.artifacts import Artifact, content, digest_of
 from diel.catalogue import Module
 from diel.controller.link import Link
-from diel.controller.results import Artifact, Results, output_of, outputs_of
+from diel.controller.results import Results, output_of, outputs_of
 from diel.controller.scope import Scope
+from diel.controller.service_link import ServiceLink
 from diel.controller.stage_run import StageRun
 from diel.domain import Group
 from diel.errors import DielError, ModuleError
-from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
+from diel.expressions import ExpressionError, Template, Tree, parse, parse_expression, parse_tree
 from diel.graph import Key, Published
+from diel.graph.surrogates import answered
 from diel.paths import RunPaths
-from diel.spec import Flaws, Stage
+from diel.spec import Flaws, Output, Stage, Surrogate
 from diel.spec.model import refuse
 from diel.spec.output import path_flaw
-from diel.worker.bundle import Job, Request
+from diel.staging.item import Item, at_node, item_of
+from diel.staging.shard import Shard, flat
+from diel.worker.bundle import Job, Question, Request, Staged, Staging
 
+APART = {"stream", "units", "digest", "keep", "drain"}
+"""Keys of an output that are no part of a key: they say nothing of what is made."""
 SHELL = ("/bin/sh", "-e", "-c")
 
 
@@ -46,6 +53,11 @@ class Resolved:
     env: dict[str, str]
     key: str
     parts: tuple[str, str]
+    staged: Staged | None = None
+    shards: dict[str, Shard] | None = None
+    services: dict[str, range] | None = None
+    streams: dict[str, dict[str, str]] | None = None
+    question: Question | None = None
 
     def request(self, index: int, attempt: int) -> Request:
         return Request(
@@ -58,6 +70,11 @@ class Resolved:
             self.command,
             self.outputs,
             self.env,
+            self.staged,
+            self.shards,
+            self.services,
+            self.streams,
+            self.question,
         )
 
 
@@ -75,6 +92,7 @@ class Recipe:
         paths: RunPaths,
         launcher: tuple[str, ...],
         grace: float = 60.0,
+        staging: Staging | None = None,
     ) -> None:
         stage = run.spec
         self.run = run
@@ -86,7 +104,7 @@ class Recipe:
         self.files = {name: str((folder / path).resolve()) for name, path in stage.files.items()}
         self.params = {name: parse_tree(value) for name, value in stage.params.items()}
         self.env = {name: parse(str(value)) for name, value in stage.env.items()}
-        self.outputs = {n: parse(o.path) for n, o in stage.outputs.items() if o.path is not None}
+        self.outputs = {n: parse(p) for n, o in stage.outputs.items() if (p := o.path or o.glob) is not None}
         self.when = _condition(stage.when)
         self.words = _words(stage)
         self.shell = parse(stage.command) if isinstance(stage.command, str) else None
@@ -101,19 +119,34 @@ class Recipe:
             walltime=stage.resources.walltime,
             checkpoint=stage.checkpoint,
             grace=grace if stage.grace is None else stage.grace,
+            staging=staging,
+            service=stage.service,
+            surrogate=_surrogate(stage, module),
+            promises={n: o for n, o in stage.outputs.items() if o.stream is None and not o.is_plain},
         )
-        self.inputs = {link.edge.name: link for link in links if link.edge.name is not None}
+        self.streams: Callable[[int], dict[str, dict[str, str]]] | None = None
+        """What a task has to do with streams; None for a stage that runs beside no other."""
+        self.inputs = {
+            link.edge.name: link for link in links if link.edge.name is not None and not link.edge.stream
+        }
         self._published = [link for link in links if link.edge.published is not None]
         self.data = {
             (link.edge.upstream, link.edge.output): link
             for link in links
-            if not link.edge.axis and not link.edge.published
+            if not link.edge.axis and not link.edge.published and not link.edge.stream
         }
         self._hyperparameter_inputs = {
             name: given.source.removeprefix("hp.")
             for name, given in stage.inputs.items()
             if given.source.startswith("hp.") and name not in self.inputs
         }
+        self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
+        self._shared_out = tuple(name for name, given in stage.inputs.items() if given.shard is not None)
+        self._parts_of: dict[Key, tuple[Group, dict[int, int]]] = {}
+        services = [link for link in links if isinstance(link, ServiceLink)]
+        self._services = [link for link in services if not link.edge.optional]
+        surrogate = "" if stage.surrogate is None else stage.surrogate.service
+        self._surrogate = next((link for link in services if link.up.name == surrogate), None)
         self.initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
         self.references = tuple(sorted(self._references()))
         self.family_parts = self._family_parts(stage)
@@ -167,7 +200,7 @@ class Recipe:
         """Digests of what all tasks of the stage share: the parts of the cache key but two."""
         module = "" if self.module is None else f"{self.module.reference}:{self.module.function}"
         digest = "" if self.module is None else self.module.digest
-        outputs = {name: [output.path, output.value] for name, output in stage.outputs.items()}
+        outputs = {name: _made(output) for name, output in stage.outputs.items()}
         command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
         return {
             "module": digest_of([module, digest])[:16],
@@ -202,8 +235,81 @@ class Recipe:
         for name, text in env.items():
             if "\0" in text:
                 raise ModuleError(f"env '{name}': a variable cannot hold a NUL character")
-        key, parts = self._key(scope, point, inputs)
-        return Resolved(params, inputs, self._command(scope), outputs, env, key, parts)
+        shards = self._shards(index, inputs) if self._shared_out else None
+        key, parts = self._key(scope, {**point, **_told(shards)}, inputs)
+        resolved = Resolved(params, inputs, self._command(scope), outputs, env, key, parts, None, shards)
+        if self.streams is not None:
+            resolved = replace(resolved, streams=self.streams(index))
+        if self._services:
+            resolved = replace(resolved, services=self._replicas(index))
+        if self._surrogate is not None:
+            question = self._question(self._surrogate, index, {**point, **params}, key, parts)
+            resolved = replace(resolved, question=question)
+        return replace(resolved, staged=self._staged(index, resolved, given)) if self._at_node else resolved
+
+    def _question(
+        self, link: ServiceLink, index: int, known: Mapping[str, Any], key: str, parts: tuple[str, str]
+    ) -> Question | None:
+        """What a task asks its surrogate; None where that will not come."""
+        group = link.group_of_downstream(index)
+        surrogate = self.job.surrogate
+        if surrogate is None or link.is_spared(group):
+            return None
+        try:
+            model = link.key(group)
+        except (ExpressionError, MissingInput, ModuleError):
+            return None
+        given = digest_of([model, surrogate.model_dump(exclude={"timeout"})])
+        row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
+        replicas = tuple(link.replicas(group))
+        return Question(row, replicas, digest_of([key, given]), (parts[0], digest_of([parts[1], given])[:16]))
+
+    def _replicas(self, index: int) -> dict[str, range]:
+        """The services that a task asks, with the task indices of their replicas."""
+        return {link.up.name: link.replicas(link.group_of_downstream(index)) for link in self._services}
+
+    def _staged(self, index: int, resolved: Resolved, given: Mapping[str, Any]) -> Staged | None:
+        """The task's texts once more, with copies on its node in the place of artifacts; None without any."""
+        items: dict[str, Item] = {}
+        shards = resolved.shards or {}
+        names = [name for name in self._at_node if name not in shards or not shards[name].stage]
+        inputs = {
+            name: _copies(value, items) if name in names else value for name, value in resolved.inputs.items()
+        }
+        if not items:
+            return None
+        scope = Scope(self, index, inputs)
+        params = {**given, **{name: tree.value(scope) for name, tree in self.params.items()}}
+        env = {name: template.text_value(scope) for name, template in self.env.items()}
+        return Staged(tuple(items.values()), params, inputs, self._command(scope), env)
+
+    def _shards(self, index: int, inputs: Mapping[str, Any]) -> dict[str, Shard]:
+        """How inputs are shared out, and which part is this task's."""
+        found = {}
+        for name in self._shared_out:
+            given = self.run.spec.inputs[name].shard
+            assert given is not None
+            value = inputs[name]
+            listed = flat(value) if isinstance(value, list) else [value]
+            digests = tuple(item.digest if type(item) is Artifact else "" for item in listed)
+            # An array is shared out by its rows, so that each task needs it whole: it is brought before.
+            late = name in self._at_node and (isinstance(value, list) or os.path.isdir(str(value)))
+            part, parts = self._part(self.inputs[name], index) if given.by == "task" else (0, 1)
+            found[name] = Shard(given.by, given.seed, part, parts, digests if any(digests) else (), late)
+        return found
+
+    def told_shards(self, index: int) -> dict[str, Any]:
+        """How a task's inputs are shared out, as it enters its key."""
+        return _told(self._shards(index, Scope(self, index)["inputs"])) if self._shared_out else {}
+
+    def _part(self, link: Link, index: int) -> tuple[int, int]:
+        """Which of the tasks that read the same this one is, and how many they are."""
+        group = link.group_of_downstream(index)
+        known = self._parts_of.get(link.edge.key)
+        if known is None or known[0] != group:
+            known = group, {task: place for place, task in enumerate(link.dependents(group))}
+            self._parts_of[link.edge.key] = known
+        return known[1][index], len(known[1])
 
     def _command(self, scope: Scope) -> tuple[str, ...] | None:
         if self.shell is not None:
@@ -223,6 +329,8 @@ class Recipe:
                 taken[name] = scope.read(chain)
             else:
                 own[name] = scope.read(chain)
+        for link in self._services:  # what a service answers depends on what it reads
+            taken[f"service {link.up.name}"] = link.key(link.group_of_downstream(scope.index))
         params = _digest(own)
         read = _digest(taken) if taken else ""
         return digest_of([self.family, params, read]), (params[:16], read[:16])
@@ -236,9 +344,11 @@ class Recipe:
         output = link.edge.output or link.edge.hyperparameter
         place = (*link.edge.key, str(output))  # one expression may read several outputs
         known = self._gathered.get(place)
-        if known is None or known[0] != group:  # the latest group is the one that more tasks will read
+        if known is None or known[0] != group or link.edge.renewed:
             known = group, [self._output(link, one) for one in link.good_members(group)]
-            self._gathered[place] = known
+            self._gathered[place] = known  # the latest group is the one that more tasks will read
+        if not known[1] and link.edge.begun:
+            return self._begin(link, index)
         return known[1]
 
     def _begin(self, link: Link, index: int) -> Any:
@@ -272,14 +382,52 @@ def accepted(published: Published, value: Any, maker: str) -> Any:
         raise MissingInput(told) from None
 
 
+_NUMBERS = (int, float)
+
+
+def _surrogate(stage: Stage, module: Module | None) -> Surrogate | None:
+    """A stage's surrogate, with the outputs that it answers."""
+    if stage.surrogate is None:
+        return None
+    outputs = answered(stage, None if module is None else module.signature)
+    return stage.surrogate.model_copy(update={"outputs": outputs})
+
+
 def _condition(when: str | bool | None) -> Template | bool | None:
     return parse_expression(when) if isinstance(when, str) else when
+
+
+def _copies(value: Any, items: dict[str, Item]) -> Any:
+    """A value with what stands for its copies in the place of artifacts; these are added to `items`."""
+    if type(value) is Artifact:
+        item = item_of(value, value.digest)
+        items[item.key] = item
+        return Artifact(at_node(item), value.digest)
+    return [_copies(one, items) for one in value] if isinstance(value, list) else value
+
+
+def _told(shards: Mapping[str, Shard] | None) -> dict[str, Any]:
+    """Shards as they enter a key: another part, or another order, is another task."""
+    if not shards:
+        return {}
+    return {
+        f"shard of {name}": (f"task {shard.part} of {shard.parts}" if shard.by == "task" else "by rank")
+        + f", seed {shard.seed}"
+        for name, shard in shards.items()
+    }
 
 
 def _words(stage: Stage) -> list[Template]:
     if not isinstance(stage.command, tuple):
         return []
     return [parse(word if isinstance(word, str) else json.dumps(word)) for word in stage.command]
+
+
+def _made(output: Output) -> list[Any]:
+    """An output as it enters a key: what it is and promises; not how long it is kept, nor its units."""
+    plain: list[Any] = [output.path, output.value]
+    promised = output.model_dump(exclude={"path", "value", *APART}, exclude_defaults=True)
+    return [*plain, promised] if promised else plain
 
 
 def _check_inside(name: str, path: str) -> None:

@@ -5,30 +5,18 @@ A finished task costs the controller ten bytes here; its values stay in the jour
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+from diel.artifacts import Artifact, files_of
 from diel.journal.segment import Record, read_record
 from diel.paths import RunPaths
 
 RECENT = 4096
 """How many records are kept in memory: a task is mostly read right after it was written."""
-
-
-class Artifact(str):
-    """The path of an artifact, which also knows the digest of its content."""
-
-    digest: str
-
-    def __new__(cls, path: str, digest: str) -> Artifact:
-        text = super().__new__(cls, path)
-        text.digest = digest
-        return text
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return str, (str(self),)
 
 
 class Results:
@@ -72,21 +60,28 @@ class Results:
 
 
 def output_of(record: Record, name: str, run_root: Path) -> Any:
-    """An output in a record: a value, or an Artifact with its absolute path.
+    """An output in a record: a value, or an Artifact with its absolute path, or a list of them.
 
     Raises KeyError where the task made no such output.
     """
     values = record.get("values")
     if values is not None and name in values:
         return values[name]
-    artifact = record.get("artifacts", {})[name]
-    return Artifact(str(artifact_path(record, artifact["path"], run_root)), artifact["digest"])
+    entry = record.get("artifacts", {})[name]
+    home = os.fspath(artifact_home(record, run_root))
+    found = [Artifact(f"{home}/{file['path']}", file["digest"]) for file in files_of(entry)]
+    return found if "files" in entry else found[0]
 
 
 def artifact_path(record: Record, path: str, run_root: Path) -> Path:
     """Where an artifact lies: in this run, or in the earlier one that it was taken from."""
+    return artifact_home(record, run_root) / path
+
+
+def artifact_home(record: Record, run_root: Path) -> Path:
+    """The run in whose directory a task's artifacts lie: this one, or an earlier one."""
     origin = record.get("run")
-    return (run_root if origin is None else run_root.parent / origin) / path
+    return run_root if origin is None else run_root.parent / origin
 
 
 def outputs_of(record: Record) -> list[str]:

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 class Scope(Mapping[str, Any]):
     """The names that the expressions of one task may read."""
 
-    def __init__(self, recipe: Recipe, index: int) -> None:
+    def __init__(self, recipe: Recipe, index: int, inputs: Mapping[str, Any] | None = None) -> None:
+        """`inputs` stand in for what the task reads, where they are given."""
         self.recipe = recipe
         self.index = index
         self.point = recipe.run.point(index)
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
 
     def __getitem__(self, name: str) -> Any:
         if name in self.point:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import reprlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from diel.searchers.searcher import Searcher
 from diel.searchers.space import space_of
 from diel.spec import Search, Workflow
 from diel.states import FailureClass, TaskState
+from diel.values import as_float
 
 HOUR = 3600.0
 Ended = Callable[[StageRun, int], None]
@@ -65,12 +67,15 @@ class Searching(Decider):
         course = self._course(context)
         live = {trial.number for trial in course.trials if trial.state is TrialState.RUNNING}
         self._live[context], self._stopping[context] = live, {}
-        self._open_all(context, course)
+        for trial in course.trials:
+            self._open(context, trial.number)
         for trial in course.trials:
             if trial.state is TrialState.RUNNING:
                 self._judge(context, trial)
             elif trial.state is TrialState.PRUNED:
                 self._stop(context, trial)
+            elif trial.state is TrialState.COMPLETE:
+                self._look_at_until(context, trial)  # a controller may have been killed before it did
         self._fail_lost(course)
         self._fill(context)
 
@@ -92,10 +97,6 @@ class Searching(Decider):
         if self.search.seed is None:
             return random.SystemRandom().randrange(2**32)
         return (self.search.seed + place) % 2**32
-
-    def _open_all(self, context: Context, course: Course) -> None:
-        for trial in course.trials:
-            self._open(context, trial.number)
 
     def _searcher(self, context: Context) -> Searcher:
         """The searcher of a course, made where one is needed: the library behind it is slow to load."""
@@ -191,10 +192,11 @@ class Searching(Decider):
         for reference, _ in self.search.objectives:
             value = self._value(context, trial.number, tuple(reference.split(".")))
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise Unjudged(f"{reference} is {value!r}; expected a number")
-            if not math.isfinite(value):
-                raise Unjudged(f"{reference} is {value}; expected a finite number")
-            found.append(float(value))
+                raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a number")
+            score = as_float(value)
+            if not math.isfinite(score):
+                raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a finite number")
+            found.append(score)
         return found
 
     def _tell(self, context: Context, trial: Trial, state: TrialState, **content: Any) -> None:
@@ -205,7 +207,8 @@ class Searching(Decider):
         self._metrics.pop((context, trial.number), None)
 
     def _look_at_until(self, context: Context, trial: Trial) -> None:
-        if self._until is None:
+        course = self._course(context)
+        if self._until is None or course.stopped or course.over:
             return
         try:
             holds = self._holds(context, trial.number, self._read_by_until(context, trial.number))
@@ -218,13 +221,8 @@ class Searching(Decider):
     def _spent(self, context: Context) -> float:
         """Core-hours of the committed tasks of a search, and of what ran of its pruned trials."""
         if context not in self._core_seconds:
-            coordinates = self._coordinates(context)
-            self._core_seconds[context] = sum(
-                self._core_seconds_of(stage, index)
-                for stage in self._stages.values()
-                if self.label in stage.spec.over and stage.domain is not None
-                for index in stage.domain.matching(coordinates)
-            )
+            tasks = self._tasks(context)
+            self._core_seconds[context] = sum(self._core_seconds_of(stage, index) for stage, index in tasks)
         pruned = sum(trial.core_seconds for trial in self._course(context).trials)
         return (self._core_seconds[context] + pruned) / HOUR
 
@@ -312,11 +310,8 @@ class Searching(Decider):
 
     def _under_way(self, context: Context, number: int) -> list[tuple[StageRun, int]]:
         """The tasks of a trial that are handed out."""
-        coordinates = self._coordinates(context, number)
         return [
             (stage, index)
-            for stage in self._stages.values()
-            if self.label in stage.spec.over and stage.domain is not None
-            for index in stage.domain.matching(coordinates)
+            for stage, index in self._tasks(context, number)
             if stage.history.state(index) in (TaskState.QUEUED, TaskState.RUNNING)
         ]

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from diel.adaptive import Adaptive, Standing, adaptive_axes, facts_of
 from diel.controller.axes import Axes, maker_of
 from diel.controller.choosing import link_of
 from diel.controller.decider import Decider
+from diel.controller.keeping import Keeping
 from diel.controller.ledger import Ledger
 from diel.controller.link import Link
 from diel.controller.looping import Looping
 from diel.controller.publishing import Publishing
 from diel.controller.recipe import Recipe
 from diel.controller.searching import Searching
+from diel.controller.serving import Serving
 from diel.controller.stage_run import StageRun
-from diel.domain import make_domain
+from diel.controller.staging import staging_of
+from diel.controller.stream_link import StreamEnds
+from diel.controller.streaming import Streaming
+from diel.domain import make_domain, with_replicas
 from diel.errors import DielError, UsageError
-from diel.graph import hyperparameter_reads
+from diel.graph import gangs, hyperparameter_reads
+from diel.graph.surrogates import teachers
 from diel.plan import Plan
+from diel.points import Listed
 from diel.run_file import RunFile
+from diel.services import REPLICA
 from diel.states import FailureClass
 
 
@@ -61,16 +70,27 @@ class Stages:
                 ledger.paths,
                 plan.stages[name].launcher,
                 plan.site.grace,
+                staging_of(plan.site, stage.spec, plan.stages[name].shape),
             )
             for name, stage in self.runs.items()
         }
+        for name in (name for gang in gangs(plan.graph) for name in gang.stages):
+            self.recipes[name].streams = StreamEnds(self.into[name], self.out_of[name])
+        self.streaming = Streaming(plan, ledger, [link for links in self.into.values() for link in links])
+        """What looks after the broker and its channels."""
+        self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes)
+        """What keeps services up while others ask them."""
         self._publishing = Publishing(plan.workflow, run_file, ledger)
+        self._keeping = Keeping(self.runs, [link for links in self.into.values() for link in links], ledger)
         self.deciders: dict[str, Decider] = {
             label: self._decider(axis, run_file) for label, axis in self._adaptive.items() if axis.judged
         }
         """What makes the points of searches and loops."""
-        self.deepest_first = sorted(self.runs.values(), key=lambda stage: -stage.depth)
-        """So that samples flow through, instead of piling up behind the first stage."""
+        self.deepest_first = sorted(
+            self.runs.values(), key=lambda stage: (stage.spec.service is None, -stage.depth)
+        )
+        """So that samples flow through, instead of piling up behind the first stage; services are not kept
+        waiting by what does not need them."""
 
     def _decider(self, axis: Adaptive, run_file: RunFile) -> Decider:
         outer = [self._adaptive[label] for label in axis.judge.context if label in self._adaptive]
@@ -94,6 +114,7 @@ class Stages:
         self._axes.open_static(self._adaptive)
         self._write_facts()
         self._open_known()
+        self._keeping.catch_up()
         self.begin()
 
     def _write_facts(self) -> None:
@@ -130,10 +151,15 @@ class Stages:
         """A task ended: those that wait for it may go on, or never."""
         stage.ended += 1
         self._publishing.note_end(stage, index)
+        self._keeping.note_end(stage, index)
+        self.streaming.note_end(stage, index)
         for link in self.out_of[stage.name]:
             link.count(index)
             if link.down.domain is not None:
                 link.down.look_at(link.woken_by(index))
+            if link.edge.renewed and link.down.domain is not None:
+                self.serving.note_renewal(link, index)
+        self.serving.note_end(stage, index)
         for axis in stage.adaptive:
             if axis.judged:
                 self.deciders[axis.label].note_end(stage, index)
@@ -189,12 +215,17 @@ class Stages:
         for link in self.out_of[stage.name]:
             if link.down.domain is not None:
                 link.down.look_at(range(link.down.size))
+        self.serving.note_open(stage)
 
     def _open_stage(self, stage: StageRun) -> None:
         points = {label: self._axes.points[label] for label in stage.spec.over}
         counts = {label: len(found) for label, found in points.items()}
         stage.points = points
         stage.domain = make_domain(stage.spec.over, counts, self._axes.origins)
+        if stage.spec.service is not None:
+            replicas = stage.spec.service.replicas
+            stage.domain = with_replicas(stage.domain, replicas)
+            stage.points = {**points, REPLICA: Listed((REPLICA,), (range(replicas),))}
         recipe = self.recipes[stage.name]
         self._ledger.append(
             "stage",
@@ -205,16 +236,32 @@ class Stages:
             parts=recipe.family_parts,
             reads=sorted(hyperparameter_reads(stage.name, stage.spec)),
             **({"factors": [asdict(factor) for factor in stage.domain.factors]} if stage.adaptive else {}),
+            **self._surrogate(stage),
         )
         for link in self.out_of[stage.name]:
             link.resolve()
+            if link.edge.stream and link.down.domain is not None:
+                link.down.look_at(range(link.down.size))
+        self.serving.note_open(stage)
         self._count_ended(stage)
         if self._axes.was_made_by(stage.name):
             self._keep_losses(stage)
-        if stage.adaptive or all(link.up.ended or link.up.complete for link in self.into[stage.name]):
+        if stage.adaptive or all(
+            link.edge.service or link.edge.stream or link.up.ended or link.up.complete
+            for link in self.into[stage.name]
+        ):
             stage.look_at(range(stage.size))
         if stage.complete:
             self._wake_empty_groups(stage)
+
+    def _surrogate(self, stage: StageRun) -> dict[str, Any]:
+        """What the journal says of a stage's surrogate: what its speedup is worked out from."""
+        if stage.spec.surrogate is None:
+            return {}
+        found = teachers(self._plan.graph, stage.name)
+        training = [name for name in found.names if self._plan.stages[name].kind == "training"]
+        told = {"service": stage.spec.surrogate.service, "training": training}
+        return {"surrogate": {**told, "simulations": found.simulations}}
 
     def _keep_losses(self, stage: StageRun) -> None:
         """What failed before an axis was taken from a stage's results stays failed in this run.
@@ -248,6 +295,8 @@ class Stages:
         for index in range(stage.size):
             if stage.history.state(index).ended:
                 stage.ended += 1
+                self.serving.count_end(stage, index)
+                self._keeping.count_end(stage, index)
                 for link in self.out_of[stage.name]:
                     link.count(index)
         self._publishing.catch_up(stage)

@@ -33,6 +33,7 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[dict[str, Any]]:
                 "exit_code": None,
                 "message": "",
                 "stderr_tail": "",
+                "staging": [],
             },
         )
         _add(attempt, record, segment)
@@ -68,6 +69,9 @@ def _add(attempt: dict[str, Any], record: Mapping[str, Any], segment: str) -> No
             attempt.update(began=record["time"], worker=segment.removesuffix(".jsonl"))
         case "done":
             attempt.update(state="done", ended=record["time"], seconds=record.get("seconds"))
+        case "staging":
+            told = {key: record[key] for key in ("node", "copied", "bytes", "found", "seconds", "warning")}
+            attempt["staging"].append(told)
         case "fail":
             keys = ("class", "exit_code", "message", "stderr_tail", "seconds")
             told = {key: record[key] for key in keys if key in record}
@@ -83,6 +87,16 @@ def attempt_text(attempt: Mapping[str, Any]) -> str:
     if attempt["state"] == "interrupted":
         reason = f": {attempt['message']}"
     return f"attempt {attempt['attempt']}: {attempt['state']}{took}{reason}"
+
+
+def staging_line(told: Mapping[str, Any]) -> str:
+    """What one attempt brought to its node's disk, or why it did not."""
+    if told["warning"]:
+        return f"used the shared file system: {told['warning']}"
+    copied = "1 artifact" if told["copied"] == 1 else f"{told['copied']:,} artifacts"
+    found = f"; found {told['found']:,} there" if told["found"] else ""
+    size, took = format_size(told["bytes"]), format_duration(told["seconds"])
+    return f"brought {copied} ({size}) to the disk of {told['node']} in {took}{found}"
 
 
 def place_line(attempt: Mapping[str, Any]) -> str:

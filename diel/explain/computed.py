@@ -7,15 +7,18 @@ that two runs can be compared part by part; workflow.yaml and run.json tell what
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from diel.artifacts import Artifact, files_of
 from diel.controller.link import Link
 from diel.controller.recipe import Resolved
-from diel.controller.results import Artifact, artifact_path
+from diel.controller.results import artifact_path
 from diel.controller.scope import Scope
+from diel.controller.service_link import ServiceLink
 from diel.errors import DielError
 from diel.explain.change import Change, mapping_changes, plain
 from diel.explain.family import family_changes
@@ -50,6 +53,8 @@ class Comparison:
 def why_computed(view: View, stage: str, index: int, depth: int = 0) -> Comparison:
     """Why the cache had no result for a task."""
     run_file = view.run.run_file
+    if view.stages[stage].spec.service is not None:
+        return Comparison("it is a service, and starts anew in each run that asks it")
     if not run_file.use_cache:
         return Comparison("`--no-cache` said to use no earlier result")
     begin_at = run_file.begin_at
@@ -124,7 +129,8 @@ _NOT_RUN = (TaskState.WAITING, TaskState.READY, TaskState.QUEUED)
 def _unusable(run: Recorded, old: Recorded, record: Record, old_record: Record) -> str:
     """Why a result with the same key was not used."""
     name = old.paths.run_id
-    for output, artifact in old_record.get("artifacts", {}).items():
+    made = old_record.get("artifacts", {})
+    for output, artifact in ((name, file) for name, entry in made.items() for file in files_of(entry)):
         path = artifact_path(old_record, artifact["path"], old.paths.root)
         if not path.exists():
             return f"{name} has the same result, but its '{output}' is gone: {path}"
@@ -181,7 +187,7 @@ def _values(view: View, stage: str, index: int) -> dict[str, Any]:
     """What a task's expressions read besides inputs: its point, hyperparameters, its index."""
     recipe = view.recipe(stage)
     scope = Scope(recipe, index)
-    found = dict(scope.point)
+    found = {**scope.point, **recipe.told_shards(index)}
     for chain in recipe.references:
         if (chain[0], chain[1] if len(chain) > 1 else None) not in recipe.data:
             try:
@@ -205,6 +211,24 @@ def _input_changes(
     given = view.recipe(stage).static_inputs(index)
     before = old.recipe(stage).static_inputs(old_index)
     yield from mapping_changes("inputs", "inputs.", before, given)
+    yield from _service_changes(view, old, stage, index, depth)
+
+
+def _service_changes(view: View, old: View, stage: str, index: int, depth: int) -> Iterator[Change]:
+    """The services that a task asks, where they are not what they were."""
+    for link in view.into(stage):
+        if not isinstance(link, ServiceLink) or link.up.name not in old.stages or depth >= MAX_DEPTH:
+            continue
+        name = link.up.name
+        replica = next(iter(link.members(link.group_of_downstream(index))))
+        changes = list(family_changes(view, old, name))
+        with contextlib.suppress(DielError, LookupError, AssertionError):
+            before, new = _values(old, name, replica), _values(view, name, replica)
+            changes += mapping_changes("values", "", before, new)
+            changes += _input_changes(view, old, name, replica, replica, depth + 1)
+        for change in changes:
+            told = f"service {name}: {change.text}"
+            yield Change("inputs", f"service {name}", told, because=change.because)
 
 
 def _data_links(view: View, stage: str) -> dict[str, Link]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
+from diel.controller.recipe import APART
 from diel.explain.change import Change, mapping_changes, plain
 from diel.explain.view import View
 from diel.table import shown
@@ -41,7 +42,7 @@ def _command_change(view: View, old: View, stage: str) -> Iterator[Change]:
         text = f"the command changed: {_difference(old_lines, lines)}"
         yield Change("command", "command", text, "\n".join(old_lines), "\n".join(lines))
     outputs, old_outputs = (
-        {label: plain(output.model_dump()) for label, output in spec.outputs.items()}
+        {label: plain(output.model_dump(exclude=APART)) for label, output in spec.outputs.items()}
         for spec in (new, before)
     )
     yield from mapping_changes("command", "outputs.", old_outputs, outputs)

@@ -16,7 +16,7 @@ from diel.explain.place import awaited_text, block_end, place_of, place_text, wa
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
 from diel.journal.segment import Record
-from diel.results import Recorded
+from diel.results import DROPPED, Recorded
 from diel.states import RunState, TaskState
 
 
@@ -84,7 +84,7 @@ def _story(
         case TaskState.DONE:
             found = why_computed(view, stage, index)
             return {
-                "why": found.sentences(),
+                "why": [*_asked(view.run, stage, record), *found.sentences()],
                 "earlier": found.earlier,
                 "changes": [asdict(change) for change in found.changes],
             }
@@ -103,6 +103,18 @@ def _story(
             return {"why": [f"it was handed out, and {wait['text']}"], "next": wait["next"]}
         case _:
             return _waiting(view, stage, index, attempts)
+
+
+def _asked(run: Recorded, stage: str, record: Record | None) -> list[str]:
+    """What a task's surrogate said, where it has one."""
+    told, surrogate = (record or {}).get("surrogate"), run.workflow.stages[stage].surrogate
+    if told is None or surrogate is None:
+        return []
+    if told.get("message"):
+        return [f"it was simulated, for '{surrogate.service}' gave no answer: {told['message']}"]
+    doubt = "" if told["uncertainty"] is None else f" with an uncertainty of {told['uncertainty']:.3g}"
+    did = "answered" if told["used"] else "was too unsure, so that it was simulated: it answered"
+    return [f"'{surrogate.service}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]
 
 
 def _failed(run: Recorded, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -124,6 +136,8 @@ def _skipped(view: View, stage: str, index: int) -> list[str]:
     cause = verdict.get("cause", "")
     if verdict.get("reason") == "axis":
         return point_never_came(view, stage, index) or ["its point never came"]
+    if verdict.get("reason") == "service":
+        return ["none of the tasks that ask the service came to need it"]
     if verdict.get("reason") == "when":
         if not cause:
             return [f"its `when` does not hold: {view.run.workflow.stages[stage].when}"]
@@ -248,4 +262,8 @@ def _value(view: View, link: Any, good: list[int]) -> Any:
 
 def _outputs(run: Recorded, record: Mapping[str, Any]) -> dict[str, Any]:
     plain = dict(record)
-    return {name: output_of(plain, name, run.paths.root) for name in outputs_of(plain)}
+    stage, index = str(record["stage"]), int(record["index"])
+    return {
+        name: DROPPED if run.is_dropped(stage, name, index) else output_of(plain, name, run.paths.root)
+        for name in outputs_of(plain)
+    }

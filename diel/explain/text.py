@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from diel.controller.recipe import SHELL
-from diel.explain.attempts import attempt_text, place_line
+from diel.explain.attempts import attempt_text, place_line, staging_line
 from diel.explain.place import job_of, place_text, says
 from diel.explain.wait import SHOWN
 from diel.table import shown
@@ -108,6 +108,8 @@ def _skip(skip: Mapping[str, Any]) -> str:
         return f"never began: {skip['cause']}"
     if skip["reason"] == "axis":
         return f"{_tasks(skip['count'])} left out: {'; '.join(skip['why'])}"
+    if skip["reason"] == "service":
+        return f"{_tasks(skip['count'])} left out: no task came to need the service"
     if skip["reason"] == "when":
         why = f"'{skip['cause']}' was left out by its `when`" if skip["cause"] else "`when` does not hold"
         return f"{_tasks(skip['count'])} left out: {why}"
@@ -237,6 +239,7 @@ def _attempts(attempts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if place := place_line(attempt):
             yield f"        {place}"
         yield f"        {attempt['dir']}"
+        yield from (f"        {_printable(staging_line(told))}" for told in attempt["staging"])
         if attempt["block_end"] is not None:
             yield f"        its block ended: {attempt['block_end']['state']}{says(attempt['block_end'])}"
             yield from (f"    {line}" for line in _tail(attempt["block_end"]["stderr_tail"]))

@@ -7,7 +7,7 @@ controller does, and not a second account of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -19,11 +19,13 @@ from diel.controller.choosing import link_of
 from diel.controller.link import Link
 from diel.controller.recipe import MissingInput, Recipe
 from diel.controller.results import Results, output_of
+from diel.controller.service_link import ServiceLink
 from diel.controller.stage_run import StageRun
 from diel.errors import DielError
 from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.runs import all_runs
+from diel.services import REPLICA
 from diel.states import RunState, TaskState
 from diel.status import AxisStatus, axes_of
 
@@ -89,6 +91,8 @@ class View:
         for name, spec in self.run.workflow.stages.items():
             points = {label: found for label in spec.over if (found := self.run.points(label)) is not None}
             domain = self.run.domain(name) if len(points) == len(spec.over) else None
+            if spec.service is not None and (replicas := self.run.points(REPLICA)) is not None:
+                points[REPLICA] = replicas
             history = self.run.history.stage(name)
             adaptive = tuple(self.run.adaptive[label] for label in spec.over if label in self.run.adaptive)
             made[name] = StageRun(
@@ -123,7 +127,13 @@ class View:
         for link in made:
             if link.up.domain is not None:
                 link.resolve()
+            if isinstance(link, ServiceLink):
+                link.inputs = [other for other in made if other.edge.downstream == link.up.name]
+                link.key_of = self._key_of(link.up.name)
         return made
+
+    def _key_of(self, stage: str) -> Callable[[int], str]:
+        return lambda index: self.recipe(stage).resolve(index).key
 
     def into(self, stage: str) -> list[Link]:
         """The links that a stage waits for."""

@@ -60,7 +60,9 @@ def rule_of(link: Link) -> str:
     broadcast = [axis for axis in link.down.spec.over if axis not in apart]
     if broadcast:
         words.append(f"same for every {', '.join(broadcast)}")
-    if edge.output is None and edge.hyperparameter is None:
+    if edge.service:
+        words.append("asks the service")
+    elif edge.output is None and edge.hyperparameter is None:
         words.append("order alone")
     return ", ".join(words) or "one result"
 

@@ -116,6 +116,14 @@ def _round(value: float, digits: int | None = None) -> Any:
     return round(value, digits)
 
 
+def _where(values: Any, conditions: Any) -> list[Any]:
+    if not (is_list(values) and is_list(conditions)):
+        raise Refused(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
+    if len(values) != len(conditions):
+        raise Refused(f"where: the lists have {len(values)} and {len(conditions)} items", "gather both alike")
+    return [value for value, holds in zip(values, conditions, strict=True) if holds]
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "all": all,
@@ -137,5 +145,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sqrt": math.sqrt,
     "str": written,
     "sum": sum,
+    "where": _where,
 }
 """The functions of expressions. Each ends soon and makes little, whatever it is given."""

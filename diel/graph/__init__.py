@@ -2,18 +2,23 @@
 
 from diel.graph.build import build
 from diel.graph.edge import Choice, Edge, Flaw, Key, Published
+from diel.graph.gang import Gang, gangs
 from diel.graph.rules import parameters_of
 from diel.graph.stage_graph import StageGraph
+from diel.graph.streaming import stream_inputs
 from diel.graph.uses import hyperparameter_reads
 
 __all__ = [
     "Choice",
     "Edge",
     "Flaw",
+    "Gang",
     "Key",
     "Published",
     "StageGraph",
     "build",
+    "gangs",
     "hyperparameter_reads",
     "parameters_of",
+    "stream_inputs",
 ]

@@ -160,7 +160,8 @@ def _awaited(workflow: Workflow, edge: Edge) -> list[str]:
     return [
         label
         for label in upstream
-        if label not in inside
+        if not edge.renewed
+        and label not in inside
         and label in workflow.axes
         and (workflow.axes[label].search is not None or workflow.axes[label].loop is not None)
     ]

@@ -5,9 +5,12 @@ from __future__ import annotations
 from diel.errors import did_you_mean
 from diel.graph.adaptive import check_adaptive, check_waits
 from diel.graph.edge import Edge, Flaw
+from diel.graph.gang import check_beside, check_gangs
 from diel.graph.publishing import check_publishers, published_uses
 from diel.graph.rules import check_at, check_axes, check_cycles, choice_of
+from diel.graph.services import check_service, check_services, is_renewed, nearest_service
 from diel.graph.stage_graph import StageGraph
+from diel.graph.streaming import check_stream, is_stream
 from diel.graph.uses import Use, uses
 from diel.spec import Workflow
 
@@ -27,6 +30,7 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
     cycles = check_cycles(graph)
     flaws += cycles
     flaws += check_adaptive(workflow)
+    flaws += check_beside(workflow)
     if not cycles:
         flaws += check_publishers(graph)
         for name, use in published_uses(graph, flaws):
@@ -36,19 +40,25 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
                 edges.append(edge)
         graph = StageGraph(workflow, tuple(edges))
         flaws += check_waits(graph)
+        flaws += check_gangs(graph)
+        flaws += check_services(graph)
     return graph, flaws
 
 
 def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[Flaw]]:
     if use.stage not in workflow.stages:
         hint = did_you_mean(use.stage, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
+        if use.service:
+            hint = nearest_service(workflow, use.stage)
         return None, [Flaw(use.key, f"no stage '{use.stage}'", hint)]
     if use.stage == name and "previous" not in use.at.values():
         hint = "in a loop, `at: {AXIS: previous}` reads the round before"
+        if use.service:
+            hint = "a service is asked by other stages"
         return None, [Flaw(use.key, f"the stage depends on itself: {name} -> {name}", hint)]
     upstream = workflow.stages[use.stage].over
     downstream = workflow.stages[name].over
-    flaws = check_at(workflow, use, name)
+    flaws = check_at(workflow, use, name) + check_stream(workflow, use) + check_service(workflow, name, use)
     chosen = {
         label: choice for label, point in use.at.items() if (choice := choice_of(workflow, label, point))
     }
@@ -73,6 +83,12 @@ def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[
         initially=use.initially,
         hyperparameter=use.hyperparameter,
         published=use.published,
+        stream=is_stream(workflow, use),
+        share=use.share,
+        service=use.service,
+        optional=use.optional,
+        renewed=is_renewed(workflow.stages[name], use),
+        begun=use.begins,
     )
     if use.stage == name and not edge.follows:
         return None, flaws  # `previous` of no loop: nothing can wait for itself

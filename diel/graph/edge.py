@@ -75,8 +75,22 @@ class Edge:
     """The hyperparameter that is read instead of an output, as a search has set it."""
     published: Published | None = None
     """The hyperparameter whose value the output is."""
+    stream: bool = False
+    """Whether the output is read while its task runs."""
+    share: bool = False
+    """Whether the items of a stream are shared out among the downstream tasks."""
+    service: bool = False
+    """Whether the downstream tasks ask the upstream ones while these stay up."""
+    optional: bool = False
+    """Whether the downstream tasks go on without the service, where it fails."""
+    renewed: bool = False
+    """Whether the downstream service gets newer rounds' outputs while it runs."""
+    begun: bool = False
+    """Whether it has something to begin with, before the first round."""
 
     @property
     def follows(self) -> bool:
-        """Whether the edge reads the round before, and so closes no cycle."""
-        return any(choice.word == "previous" for choice in self.chosen.values())
+        """Whether the edge reads the round before, or the latest, and so closes no cycle."""
+        return (self.renewed and self.begun) or any(
+            choice.word == "previous" for choice in self.chosen.values()
+        )

@@ -29,6 +29,10 @@ class Use:
     """Whether `initially` is given; its value may be null."""
     hyperparameter: str | None = None
     published: Published | None = None
+    share: bool = False
+    service: bool = False
+    optional: bool = False
+    """Whether the stage goes on without the service, as it does without a surrogate."""
 
 
 def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iterator[Use]:
@@ -42,6 +46,11 @@ def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iter
             yield use
     for number, other in enumerate(stage.after):
         yield Use((*here, "after", number), other, None)
+    for number, other in enumerate(stage.services):
+        yield Use((*here, "services", number), other, None, service=True)
+    surrogate = stage.surrogate
+    if surrogate is not None and surrogate.service not in stage.services:
+        yield Use((*here, "surrogate", "service"), surrogate.service, None, service=True, optional=True)
     for label in stage.over:
         axis = workflow.axes.get(label)
         if axis is not None and axis.source is not None:
@@ -66,6 +75,7 @@ def _input_use(key: Key, label: str, given: Input, flaws: list[Flaw]) -> Use | N
         min_success=given.min_success,
         initially=given.initially,
         begins="initially" in given.model_fields_set,
+        share=given.share,
     )
 
 
@@ -155,7 +165,7 @@ def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
     for label, given in stage.inputs.items():
         yield ("inputs", label, "initially"), _plain(given.initially)
     for label, output in stage.outputs.items():
-        yield ("outputs", label), output.path
+        yield ("outputs", label), output.path if output.glob is None else output.glob
 
 
 def _plain(value: Any) -> Any:

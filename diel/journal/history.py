@@ -13,16 +13,17 @@ from typing import Any
 
 from diel.journal.axis_history import AxisHistory
 from diel.journal.segment import Record, epoch_of
+from diel.journal.surrogate_history import SurrogateHistory
 from diel.states import RunState, TaskState
 
 _STATES = tuple(TaskState)
 MAX_FAILURES = 1000
 """How many failures are kept with their messages; the rest are counted."""
 LEFT_BY_WHEN = 1
-"""A task's own `when`, or that of one which it reads, left it out."""
+"""A task's own `when`, or that of one which it reads, left it out; or it is a service that nobody needed."""
 LEFT_BY_AXIS = 2
 """Its point never came: the loop or search ended before it, or its trial was pruned."""
-_LEFT = {"when": LEFT_BY_WHEN, "axis": LEFT_BY_AXIS}
+_LEFT = {"when": LEFT_BY_WHEN, "axis": LEFT_BY_AXIS, "service": LEFT_BY_WHEN}
 
 
 @dataclass(slots=True)
@@ -54,8 +55,14 @@ class StageHistory:
     seconds: float = 0.0
     """Time of all committed attempts together."""
     timed: int = 0
+    cached_seconds: float = 0.0
+    """Time that the results took which came from the cache, when they were made."""
+    surrogate: SurrogateHistory | None = None
+    """What was answered and what simulated, where its tasks ask a surrogate."""
     factors: list[dict[str, Any]] = field(default_factory=list)
     """The factors of its domain, where it runs over a search or loop: axes, count, rows (see diel.domain)."""
+    dropped: dict[str, set[int]] = field(default_factory=dict)
+    """By output, the tasks whose artifact was deleted after its use."""
     left_out: bytearray = field(default_factory=bytearray)
     """Why a skipped task is nobody's failure, a byte each: LEFT_BY_WHEN, LEFT_BY_AXIS, or 0; short or empty
     where the rest is 0."""
@@ -135,6 +142,10 @@ class History:
     """What last went wrong besides tasks."""
     axes: dict[str, AxisHistory] = field(default_factory=dict)
     """Searches and loops, by axis."""
+    staging: dict[str, Record] = field(default_factory=dict)
+    """What was brought to the disk of each node, and what last went wrong there, by node."""
+    staging_told: dict[str, float] = field(default_factory=dict)
+    """The time of the last such record of each worker: they are counted once."""
 
     def apply(self, record: Record, worker: str = "") -> None:
         """Folds one record in; unknown events are left alone (a newer diel may have written them)."""
@@ -202,6 +213,13 @@ class History:
         stage.parts = record.get("parts", {})
         stage.void = record.get("void", "")
         stage.factors = record.get("factors", [])
+        if "surrogate" in record:
+            self._surrogate(stage).begin(record["surrogate"])
+
+    def _surrogate(self, stage: StageHistory) -> SurrogateHistory:
+        if stage.surrogate is None:
+            stage.surrogate = SurrogateHistory()
+        return stage.surrogate
 
     def _queued(self, record: Record, worker: str) -> None:
         attempts = record.get("attempts") or [1] * len(record["tasks"])
@@ -263,11 +281,18 @@ class History:
         if not stage.state(index).good:
             stage.seconds += record.get("seconds", 0.0)
             stage.timed += 1
+            if "surrogate" in record:
+                self._surrogate(stage).count(record["surrogate"], record.get("seconds", 0.0))
         self._commit(stage, record, TaskState.DONE)
 
     def _cached(self, record: Record, worker: str) -> None:
         self.uses.add(record["run"])
-        self._commit(self.stage(record["stage"]), record, TaskState.CACHED)
+        stage = self.stage(record["stage"])
+        if not stage.state(record["index"]).good:
+            stage.cached_seconds += record.get("seconds", 0.0)
+            if "surrogate" in record:
+                self._surrogate(stage).count(record["surrogate"], record.get("seconds", 0.0))
+        self._commit(stage, record, TaskState.CACHED)
 
     def _commit(self, stage: StageHistory, record: Record, state: TaskState) -> None:
         index = record["index"]
@@ -279,6 +304,10 @@ class History:
             del stage.attempts[index]
         self.left.pop((record["stage"], index), None)
         self.failures.pop((record["stage"], index), None)
+
+    def _dropped(self, record: Record, worker: str) -> None:
+        gone = self.stage(record["stage"]).dropped.setdefault(record["output"], set())
+        gone.update(spread(record["tasks"]))
 
     def _verdict(self, record: Record, worker: str) -> None:
         stage = self.stage(record["stage"])
@@ -292,6 +321,20 @@ class History:
         first = record["tasks"][0][0]
         if TaskState.FAILED == state == stage.state(first) and len(self.failures) < MAX_FAILURES:
             self.failures[(record["stage"], first)] = record
+
+    def _staging(self, record: Record, worker: str) -> None:
+        if self.staging_told.get(worker, 0.0) >= record["time"]:
+            return  # folded in before: a worker's report brings it again
+        self.staging_told[worker] = record["time"]
+        node = self.staging.setdefault(
+            record["node"], {"copied": 0, "bytes": 0, "folder": "", "warnings": 0, "warning": ""}
+        )
+        node["copied"] += record["copied"]
+        node["bytes"] += record["bytes"]
+        node["folder"] = record["folder"] or node["folder"]
+        if record["warning"]:
+            node["warnings"] += 1
+            node["warning"] = record["warning"]
 
     def axis(self, label: str) -> AxisHistory:
         return self.axes.setdefault(label, AxisHistory())
@@ -323,10 +366,12 @@ _HANDLERS = {
     "release": History._release,
     "done": History._done,
     "cached": History._cached,
+    "dropped": History._dropped,
     "failed": History._verdict,
     "skipped": History._verdict,
     "cancelled": History._verdict,
     "end": History._end,
+    "staging": History._staging,
     **dict.fromkeys(
         ("axis", "begin", "trial", "reported", "judged", "round", "stopped", "closed"), History._axis
     ),

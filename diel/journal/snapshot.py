@@ -16,12 +16,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial, TrialState
-from diel.journal.history import Attempt, History, StageHistory
+from diel.journal.history import Attempt, History, StageHistory, ranges, spread
 from diel.journal.segment import Record, read_segment, segments
+from diel.journal.surrogate_history import SurrogateHistory
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 
-VERSION = 4
+VERSION = 5
 LATE = 60.0
 """Seconds after a block's end for which lines of its workers may still appear on a shared file system."""
 
@@ -85,6 +86,8 @@ class Reader:
             "left": [[name, index, asdict(attempt)] for (name, index), attempt in self.history.left.items()],
             "silent": self.history.silent,
             "trouble": self.history.trouble,
+            "staging": self.history.staging,
+            "staging_told": self.history.staging_told,
             "axes": {
                 label: {
                     "facts": None if axis.facts is None else asdict(axis.facts),
@@ -124,6 +127,8 @@ def _load(paths: RunPaths) -> Reader | None:
             left={(name, index): _attempt(attempt) for name, index, attempt in document["left"]},
             silent=document["silent"],
             trouble=document["trouble"],
+            staging=document["staging"],
+            staging_told=document["staging_told"],
             axes={label: _axis(packed) for label, packed in document["axes"].items()},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
@@ -143,7 +148,10 @@ def _pack(stage: StageHistory) -> dict[str, Any]:
         "resources": {str(index): changed for index, changed in stage.resources.items()},
         "seconds": stage.seconds,
         "timed": stage.timed,
+        "cached_seconds": stage.cached_seconds,
+        "surrogate": None if stage.surrogate is None else asdict(stage.surrogate),
         "factors": stage.factors,
+        "dropped": {output: ranges(sorted(tasks)) for output, tasks in stage.dropped.items()},
         "left_out": base64.b64encode(zlib.compress(bytes(stage.left_out), 1)).decode(),
     }
 
@@ -160,9 +168,19 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
         resources={int(index): changed for index, changed in packed["resources"].items()},
         seconds=packed["seconds"],
         timed=packed["timed"],
+        cached_seconds=packed.get("cached_seconds", 0.0),
+        surrogate=_surrogate(packed.get("surrogate")),
         factors=packed["factors"],
+        dropped={output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()},
         left_out=bytearray(zlib.decompress(base64.b64decode(packed["left_out"]))),
     )
+
+
+def _surrogate(packed: dict[str, Any] | None) -> SurrogateHistory | None:
+    if packed is None:
+        return None
+    lists = {name: tuple(packed[name]) for name in ("training", "simulations")}
+    return SurrogateHistory(**{**packed, **lists})
 
 
 def _attempt(packed: dict[str, Any]) -> Attempt:

@@ -2,6 +2,6 @@
 
 from diel.results.picked import picked_tasks
 from diel.results.recorded import Recorded
-from diel.results.rows import make_table, summarize
+from diel.results.rows import DROPPED, make_table, summarize
 
-__all__ = ["Recorded", "make_table", "picked_tasks", "summarize"]
+__all__ = ["DROPPED", "Recorded", "make_table", "picked_tasks", "summarize"]

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from diel.adaptive import Adaptive, Counted, adaptive_axes
+from diel.artifacts import Artifact
 from diel.controller.axes import maker_of
-from diel.controller.results import Artifact, output_of
-from diel.domain import Domain, Origins, make_domain
+from diel.controller.results import output_of
+from diel.domain import Domain, Origins, make_domain, with_replicas
 from diel.errors import DielError, SpecError
 from diel.graph import StageGraph, build
 from diel.journal.history import Attempt, History
@@ -24,6 +25,7 @@ from diel.load import Document, load_text
 from diel.paths import RunPaths
 from diel.points import Points, kept, read_points, static_points
 from diel.run_file import RunFile, read_run_file
+from diel.services import REPLICA
 from diel.spec import Workflow
 from diel.states import RunState
 from diel.status import open_reader, standing
@@ -86,6 +88,10 @@ class Recorded:
                 stage.let_go(verdicts=False)
         return history
 
+    def is_dropped(self, stage: str, output: str, index: int) -> bool:
+        """Whether a task's artifact was deleted after its use."""
+        return index in self.history.stage(stage).dropped.get(output, ())
+
     @property
     def state(self) -> RunState:
         """The run's state; `interrupted` where it is not over and its controller is gone."""
@@ -111,6 +117,9 @@ class Recorded:
 
     def points(self, label: str) -> Points | None:
         """The points of an axis; None where the run has not made them known."""
+        if label == REPLICA and label not in self.workflow.axes:
+            services = (stage.service for stage in self.workflow.stages.values())
+            return Counted(REPLICA, max((one.replicas for one in services if one is not None), default=1))
         if label not in self._points:
             axis = self.workflow.axes[label]
             if label in self.adaptive:
@@ -139,7 +148,8 @@ class Recorded:
             origin = self._origin(label, points)
             if origin is not None:
                 origins[label] = origin
-        return make_domain(over, counts, origins)
+        domain, service = make_domain(over, counts, origins), self.workflow.stages[stage].service
+        return domain if service is None else with_replicas(domain, service.replicas)
 
     def _origin(self, label: str, points: Points) -> Origins | None:
         """Where the points of a derived axis were made; None where its maker has no axes."""

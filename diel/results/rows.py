@@ -5,7 +5,7 @@ Over a search, the hyperparameters of each trial have columns too, `hp.NAME`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from diel.errors import UsageError, did_you_mean
 from diel.journal.segment import Record
 from diel.results.recorded import Recorded
 from diel.table import Table
+
+DROPPED = "deleted after its use"
+"""What stands for an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,8 @@ def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -
         *(f"hp.{name}" for name in searched),
         *(f"{stage}.{output}" for stage, output in columns),
     )
-    return Table(names, rows, {stage: text for stage in stages if (text := _missing(run, stage))})
+    notes = {stage: [*_missing(run, stage), *_dropped(run, stage, columns)] for stage in stages}
+    return Table(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts})
 
 
 def _parse(run: Recorded, word: str) -> _Wanted:
@@ -136,8 +140,9 @@ class _Column:
 
     def value(self, row: int) -> Any:
         """The cell of a row; None where the task made none."""
-        record = self.records.get(self._index(row))
-        if record is None:
+        index = self._index(row)
+        record = self.records.get(index)
+        if record is None or self.run.is_dropped(self.stage, self.output, index):
             return None
         try:
             return output_of(record, self.output, self.run.paths.root)
@@ -158,13 +163,22 @@ class _Column:
         return domain
 
 
-def _missing(run: Recorded, stage: str) -> str:
+def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Which artifacts were deleted after their use: their cells are empty."""
+    wanted = {output for name, output in columns if name == stage}
+    for output, tasks in run.history.stage(stage).dropped.items():
+        if output in wanted:
+            count = f"{len(tasks):,} task" + "s" * (len(tasks) != 1)
+            yield f"'{stage}.{output}' of {count} was deleted after its use"
+
+
+def _missing(run: Recorded, stage: str) -> Iterator[str]:
     counts = run.history.stage(stage).counts()
     lost = {state: n for state, n in counts.items() if n and state not in ("done", "cached")}
     if not lost:
-        return ""
+        return
     total = sum(counts.values())
-    return f"{sum(lost.values()):,} of {total:,} tasks of '{stage}' have no result: " + ", ".join(
+    yield f"{sum(lost.values()):,} of {total:,} tasks of '{stage}' have no result: " + ", ".join(
         f"{number:,} {state}" for state, number in lost.items()
     )
 
@@ -178,5 +192,7 @@ def summarize(run: Recorded) -> Table:
         for output in _made(records.values()):
             holder = next(index for index in sorted(records) if output in outputs_of(records[index]))
             value = output_of(records[holder], output, run.paths.root)
+            if run.is_dropped(stage, output, holder):
+                value = DROPPED
             rows.append((f"{stage}.{output}", " × ".join(spec.over), f"{len(records):,} of {total:,}", value))
     return Table(("output", "axes", "results", "first"), rows, {})

@@ -7,11 +7,13 @@ from diel.site.pool import Pool as Pool
 from diel.site.pool import cores_of as cores_of
 from diel.site.pool import lacks as lacks
 from diel.site.pool import memory_of as memory_of
+from diel.site.pool import nodes_of as nodes_of
 from diel.site.pool import nodes_that_fit as nodes_that_fit
 from diel.site.shape import Shape as Shape
 from diel.site.shape import shape_of as shape_of
 from diel.site.site import ControllerHome as ControllerHome
 from diel.site.site import FileSystem as FileSystem
+from diel.site.site import LocalDisk as LocalDisk
 from diel.site.site import Site as Site
 from diel.site.site import launcher_words as launcher_words
 from diel.site.site import missing as missing

@@ -47,6 +47,19 @@ class FileSystem(Model):
     )
 
 
+class LocalDisk(Model):
+    """The nodes' own disks: where diel may keep what several tasks of a node read."""
+
+    dir: Text | None = Field(
+        default=None,
+        min_length=1,
+        description="Directory on each node; may name variables, as $TMPDIR, which each node fills in.",
+    )
+    size: Size | None = Field(
+        default=None, description="Bytes that diel may keep there; all that is free where absent."
+    )
+
+
 class Site(Model):
     """A machine or cluster, as its site file describes it."""
 
@@ -85,6 +98,7 @@ class Site(Model):
         default=60.0, ge=0, description="How long before a block's end its tasks are told so."
     )
     controller: ControllerHome = ControllerHome()
+    local: LocalDisk = LocalDisk()
     filesystems: dict[Name, FileSystem] = Field(default_factory=dict, description="File systems, by name.")
 
     @property

@@ -9,11 +9,14 @@ from diel.spec.output import Output
 from diel.spec.policy import Policies, Policy, Rule, changed_resources, resources_with, rule_of
 from diel.spec.resources import Resources
 from diel.spec.search import Search
+from diel.spec.service import Ready, Service
 from diel.spec.stage import Kind, Retries, Stage
+from diel.spec.surrogate import SIMULATED, Surrogate
 from diel.spec.workflow import Workflow
 
 __all__ = [
     "MAX_POINTS",
+    "SIMULATED",
     "Axis",
     "FileForm",
     "Flaw",
@@ -26,14 +29,17 @@ __all__ = [
     "Output",
     "Policies",
     "Policy",
+    "Ready",
     "Resources",
     "Retries",
     "Rule",
     "Sample",
     "SampleRange",
     "Search",
+    "Service",
     "Stage",
     "StaticForm",
+    "Surrogate",
     "Workflow",
     "changed_resources",
     "resources_with",

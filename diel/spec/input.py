@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from diel.spec.model import Json, Model, found, refuse
+from diel.spec.contract import Expected
+from diel.spec.model import Flaw, Flaws, Json, found, refuse
+from diel.spec.sharding import Sharding
 
 
-class Input(Model):
-    """An edge of the graph; `STAGE.OUTPUT` alone is short for `{from: STAGE.OUTPUT}`."""
+def _words(at: dict[str, Any]) -> set[str]:
+    return {point for point in at.values() if isinstance(point, str)}
+
+
+class Input(Expected):
+    """An edge of the graph; `STAGE.OUTPUT` alone is short for `{from: STAGE.OUTPUT}`.
+
+    What it expects of the data has to be promised where the data is made.
+    """
 
     source: str = Field(alias="from", min_length=1, description="STAGE.OUTPUT, or hp.NAME.")
     at: dict[str, Json] = Field(
@@ -24,6 +33,17 @@ class Input(Model):
     initially: Json = Field(
         default=None, description="Value in the first round, with `at: {AXIS: previous}`."
     )
+    share: bool = Field(
+        default=False,
+        description="Of a stream: whether the stage's tasks share the items, each going to one of them.",
+    )
+    stage: Literal["node"] | None = Field(
+        default=None, description="`node`: it is brought to the node's own disk, once for all tasks there."
+    )
+    shard: Sharding | None = Field(
+        default=None,
+        description="Shares its items out: to MPI ranks (`rank`), or to the stage's tasks (`task`).",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -36,7 +56,15 @@ class Input(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Input:
-        if "initially" in self.model_fields_set and "previous" not in self.at.values():
+        if "initially" in self.model_fields_set and not {"previous", "last"} & _words(self.at):
             hint = "add `at: {AXIS: previous}`, or drop `initially`"
             raise refuse("`initially` is the value before the first round of a loop", hint, "initially")
+        if self.columns is not None and (self.dtype is not None or self.shape is not None):
+            other = "dtype" if self.dtype is not None else "shape"
+            raise refuse(f"`{other}` is about an array, `columns` about a table", "keep one of them", other)
+        if self.source.startswith("hp.") and self.expectations:
+            hint = "drop it: a hyperparameter has its type and bounds in the registry"
+            raise Flaws(
+                *(Flaw(f"`{name}` is about what a stage makes", hint, (name,)) for name in self.expectations)
+            )
         return self

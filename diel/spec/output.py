@@ -1,4 +1,4 @@
-"""An output of a command: a file that it writes, or a value that it reports."""
+"""An output: a file, files, a value or a stream that a task makes, and what it promises to be."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from diel.spec.model import Model, found, refuse
+from diel.spec.contract import Contract, contract_flaws
+from diel.spec.model import Flaw, Flaws, found, refuse
+from diel.spec.stream import Stream
 
 _EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
+FORMS = ("path", "glob", "value", "stream")
 
 
 def path_flaw(path: str) -> str:
@@ -31,13 +34,45 @@ def path_flaw(path: str) -> str:
     return ""
 
 
-class Output(Model):
-    """Exactly one of a file and a value; a text alone is short for `{path: TEXT}`."""
+class Output(Contract):
+    """Exactly one of a file, files, a value and a stream; a text alone is short for `{path: TEXT}`.
+
+    An output of a Python module has none of the four: the module returns it, and what stands here is
+    its contract.
+    """
 
     path: str | None = Field(default=None, description="File in the task's directory, relative to it.")
+    glob: str | None = Field(
+        default=None, description="Pattern of files in the task's directory: a list of them, sorted."
+    )
     value: Literal["int", "float", "str", "bool", "list", "dict"] | None = Field(
         default=None, description="Type of a value that the command writes to the file DIEL_RESULT."
     )
+    stream: Stream | None = Field(
+        default=None, description="Items that can be read while the task still runs: true, or its settings."
+    )
+    digest: Literal["content", "stat"] = Field(
+        default="content",
+        description="What tells versions of a file apart: its content, or its size, time and inode.",
+    )
+    drain: bool = Field(
+        default=False,
+        description="Whether the command writes it on the node's own disk, and it is copied from there while "
+        "the next task runs.",
+    )
+    keep: bool = Field(
+        default=True, description="Whether it stays once all tasks that read it have ended well."
+    )
+
+    @property
+    def form(self) -> str | None:
+        """path, glob, value or stream; None for what a Python module returns."""
+        return next((name for name in FORMS if getattr(self, name) is not None), None)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to it but a path or value."""
+        return self.model_fields_set <= {"path", "value", "drain"}
 
     @model_validator(mode="before")
     @classmethod
@@ -50,14 +85,48 @@ class Output(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Output:
-        if self.path is not None and self.value is not None:
-            raise refuse("an output is a file or a value, found both `path` and `value`", "drop one of them")
-        if self.path is None and self.value is None:
-            hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
-            raise refuse("expected `path` or `value`, found neither", hint)
-        flaw = "" if self.path is None else path_flaw(_EXPRESSION.sub("x", self.path))
-        if flaw:
+        given = [name for name in FORMS if getattr(self, name) is not None]
+        if len(given) > 1:
             raise refuse(
-                f"{flaw}: {found(self.path)}", "write a path relative to the task's directory", "path"
+                _several(*given[:2]), "make two outputs of it" if "stream" in given else "drop one of them"
             )
+        if not self.model_fields_set:
+            hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
+            raise refuse("expected `path`, `glob`, `value` or `stream`, found none of them", hint)
+        pattern = self.path if self.path is not None else self.glob
+        flaw = "" if pattern is None else path_flaw(_EXPRESSION.sub("x", pattern))
+        if flaw:
+            where = "path" if self.path is not None else "glob"
+            raise refuse(f"{flaw}: {found(pattern)}", "write a path relative to the task's directory", where)
+        flaws = [*self._file_flaws()]
+        if "drain" in self.model_fields_set and self.path is None:
+            hint = "drop it, or name the file that the command writes: {path: FILE, drain: true}"
+            flaws.append(Flaw("`drain` is about one file that a command writes", hint, ("drain",)))
+        if self.stream is not None:
+            flaws += [
+                Flaw(f"`{name}` is no promise that a stream can make", "drop it", (name,))
+                for name in self.promises
+            ]
+        else:
+            flaws += contract_flaws(self, self.path, self.glob, self.value)
+        if flaws:
+            raise Flaws(*flaws)
         return self
+
+    def _file_flaws(self) -> list[Flaw]:
+        """`digest` and `keep` are about files."""
+        if self.value is None and self.stream is None:
+            return []
+        what = "a value" if self.value is not None else "a stream"
+        return [
+            Flaw(f"`{name}` is about files, found {what}", "drop it", (name,))
+            for name in ("digest", "keep")
+            if name in self.model_fields_set
+        ]
+
+
+def _several(one: str, other: str) -> str:
+    if other == "stream":
+        return f"an output is a stream or a `{one}`, found both"
+    names = {"path": "a file", "glob": "a list of files", "value": "a value"}
+    return f"an output is {names[one]} or {names[other]}, found both `{one}` and `{other}`"

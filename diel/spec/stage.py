@@ -25,6 +25,8 @@ from diel.spec.model import (
 from diel.spec.output import Output
 from diel.spec.policy import Policies, policy_flaws
 from diel.spec.resources import Resources
+from diel.spec.service import Service
+from diel.spec.surrogate import Surrogate
 from diel.values import format_duration
 
 Kind = Literal["simulation", "training", "inference", "analysis"]
@@ -111,6 +113,18 @@ class Stage(Model):
     after: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
         default=(), description="Stages to wait for without taking data."
     )
+    beside: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
+        default=(), description="Stages whose tasks run at the same time as this stage's."
+    )
+    service: Service | None = Field(
+        default=None, description="Its tasks stay up and answer requests while others run: true, or settings."
+    )
+    services: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
+        default=(), description="Services that its tasks ask."
+    )
+    surrogate: Surrogate | None = Field(
+        default=None, description="A service that each task asks first; it runs where that is too unsure."
+    )
     params: dict[Name, Json] = Field(default_factory=dict, description="Parameters of the module.")
     files: dict[Name, Annotated[Text, Field(min_length=1)]] = Field(
         default_factory=dict, description="Files to read, relative to the workflow file."
@@ -142,6 +156,13 @@ class Stage(Model):
         default=None, description="Expression: the task is skipped where it is false."
     )
 
+    @property
+    def asks(self) -> tuple[str, ...]:
+        """The services that its tasks ask, that of its surrogate included."""
+        if self.surrogate is None or self.surrogate.service in self.services:
+            return self.services
+        return (*self.services, self.surrogate.service)
+
     @model_validator(mode="after")
     def _consistent(self) -> Stage:
         flaws = []
@@ -156,14 +177,14 @@ class Stage(Model):
         elif self.module is None and self.command is None:
             hint = "write module: NAME (`diel modules` lists them), or command: [PROGRAM, ...]"
             flaws.append(Flaw("a stage needs a module or a command, found neither", hint))
-        elif self.module is not None and self.outputs:
-            hint = "drop `outputs`; what the function returns is what other stages read"
-            flaws.append(Flaw("a Python module returns its outputs", hint, ("outputs",)))
+        else:
+            flaws += _form_flaws(self.outputs, returned=self.module is not None)
         if isinstance(self.when, str) and not self.when.strip():
             flaws.append(Flaw("an empty condition", "write an expression, or drop `when`", ("when",)))
         flaws += _shared_paths(self.outputs)
         flaws += policy_flaws(self.on, self.resources, self.timeout)
         flaws += self._grace_flaws()
+        flaws += self._service_flaws()
         if flaws:
             raise Flaws(*flaws)
         return self
@@ -180,6 +201,41 @@ class Stage(Model):
         grace, whole = format_duration(self.grace), format_duration(walltime)
         hint = "take a shorter grace, or a longer walltime"
         return [Flaw(f"a grace of {grace} leaves nothing of a walltime of {whole}", hint, ("grace",))]
+
+    def _service_flaws(self) -> list[Flaw]:
+        if self.service is None:
+            return []
+        ends = "a service has no result: it stays up until its consumers have ended"
+        stays = "drop it, or drop `service`"
+        found = [
+            Flaw(ends, stays, (key,))
+            for key in ("outputs", "publishes", "timeout", "checkpoint", "surrogate")
+            if getattr(self, key)
+        ]
+        if self.beside:
+            hint = "drop it: a service starts when its first consumer is ready"
+            found.append(Flaw("a service is placed when it is needed", hint, ("beside",)))
+        if self.resources.mpi:
+            hint = "drop `ranks`, and let the command start its own"
+            found.append(Flaw("a service is one process", hint, ("resources", "ranks")))
+        return found
+
+
+def _form_flaws(outputs: dict[str, Output], *, returned: bool) -> list[Flaw]:
+    """A command says where its outputs are; a Python module returns them, and says at most what they are."""
+    flaws = []
+    for name, output in outputs.items():
+        form = output.form
+        if returned and form not in (None, "stream"):
+            hint = "drop it; what the function returns is what other stages read"
+            if output.promises:
+                hint = f"drop `{form}` and leave the contract; what the function returns is checked by it"
+            flaws.append(Flaw("a Python module returns its outputs", hint, ("outputs", name, str(form))))
+        elif not returned and form is None:
+            hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
+            message = "expected `path`, `glob`, `value` or `stream`, found none of them"
+            flaws.append(Flaw(message, hint, ("outputs", name)))
+    return flaws
 
 
 def _shared_paths(outputs: dict[str, Output]) -> list[Flaw]:

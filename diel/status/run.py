@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from diel.errors import UsageError, did_you_mean
-from diel.journal.history import LEFT_BY_AXIS, History, StageHistory, ranges
+from diel.errors import UsageError
+from diel.journal.history import History, StageHistory
 from diel.journal.segment import Record, decode
 from diel.journal.snapshot import Reader, read_run
-from diel.lease import Lease, is_alive, last_word, read_lease
+from diel.lease import Lease
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
-from diel.submission import Submission, awaited, newest_submission, submission_of
-
-UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
+from diel.status.services import ServiceStatus, services_of
+from diel.status.standing import standing
+from diel.status.streams import streams_of
+from diel.status.surrogate import SurrogateStatus, surrogate_of
+from diel.status.tasks import UNDER_WAY
+from diel.status.written import run_document, stage_names, workflow_name
+from diel.submission import Submission, submission_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class StageStatus:
     """Why the stage will have no tasks, where an axis of it could not be made."""
     omitted: int = 0
     """Tasks at points that never came: of rounds after a loop's last, of pruned trials."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """By output, how many tasks' artifacts were deleted after their use."""
+    surrogate: SurrogateStatus | None = None
+    """What was answered instead of simulated, where its tasks ask a surrogate."""
 
     def __getitem__(self, state: TaskState) -> int:
         return self.counts[state.label]
@@ -49,7 +57,9 @@ class StageStatus:
         return self[TaskState.DONE] + self[TaskState.CACHED]
 
     def document(self) -> dict[str, Any]:
-        more = {"void": self.void} if self.void else {}
+        more: dict[str, Any] = {"void": self.void} if self.void else {}
+        more |= {"dropped": dict(self.dropped)} if self.dropped else {}
+        more |= {} if self.surrogate is None else {"surrogate": self.surrogate.document()}
         return {
             "kind": self.kind,
             "total": self.total,
@@ -95,6 +105,12 @@ class Status:
     site: str = ""
     axes: tuple[AxisStatus, ...] = ()
     """Its searches and loops."""
+    services: tuple[ServiceStatus, ...] = ()
+    """Those that were started at least once."""
+    streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Its streams, by channel."""
+    staging: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What was brought to the nodes' own disks, by node."""
 
     @property
     def elapsed(self) -> float:
@@ -139,11 +155,14 @@ class Status:
             "tasks": {"total": self.total, **{s.label: self.count(s) for s in TaskState}},
             "stages": {stage.name: stage.document() for stage in self.stages},
             "axes": {axis.label: axis.document() for axis in self.axes},
+            "services": {service.name: service.document() for service in self.services},
+            "streams": {name: dict(facts) for name, facts in self.streams.items()},
             "failures": [failure_document(record) for record in self.failures],
             "uses": list(self.uses),
             "blocks": [dict(block) for block in self.blocks],
             "scheduler": {"silent": self.silent, "since": self.silent_since},
             "trouble": self.trouble,
+            "staging": {node: dict(told) for node, told in self.staging.items()},
         }
 
 
@@ -167,10 +186,8 @@ def task_of(record: Record) -> str:
 
 def open_reader(paths: RunPaths) -> Reader:
     """A run read from its files. Raises UsageError where they are in a form that this diel cannot read."""
-    try:
+    with _told_if_unreadable(paths):
         return read_run(paths)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise _unreadable(paths, error) from error
 
 
 def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
@@ -180,16 +197,21 @@ def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
     """
     if reader is None:
         return fold_status(paths, open_reader(paths))
-    try:
+    with _told_if_unreadable(paths):
         reader.catch_up()
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise _unreadable(paths, error) from error
     return fold_status(paths, reader)
 
 
-def _unreadable(paths: RunPaths, error: Exception) -> UsageError:
-    told = f"{type(error).__name__}: {error}"
-    return UsageError(f"the journal of {paths.run_id} is not one that this diel can read ({told})")
+@contextmanager
+def _told_if_unreadable(paths: RunPaths) -> Iterator[None]:
+    """Records of another form are a user's trouble, not a programming error."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        told = f"{type(error).__name__}: {error}"
+        raise UsageError(
+            f"the journal of {paths.run_id} is not one that this diel can read ({told})"
+        ) from error
 
 
 def fold_status(paths: RunPaths, reader: Reader) -> Status:
@@ -219,7 +241,10 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         silent_since=_silent_since(paths, history),
         trouble=history.trouble,
         site=str(run_document(paths).get("site") or ""),
+        staging=history.staging,
         axes=axes_of(paths, history, now, driven=found.alive and state is RunState.RUNNING),
+        streams=streams_of(paths),
+        services=services_of(paths, driven=found.alive and state is RunState.RUNNING),
     )
 
 
@@ -260,40 +285,6 @@ def records_with(segment: Path, needle: bytes) -> Iterator[Record]:
         return
 
 
-@dataclass(frozen=True)
-class Standing:
-    """A run's state, and who drives it."""
-
-    held: tuple[Lease, float] | None
-    """The lease and the age of its heartbeat in seconds."""
-    alive: bool
-    coming: Submission | None
-    """The controller that was asked for and has not come yet."""
-    state: RunState
-
-
-def standing(paths: RunPaths, history: History) -> Standing:
-    """Who drives a run, as its files tell."""
-    held = read_lease(paths)
-    alive = held is not None and is_alive(*held) and history.ended is None
-    if alive and held is not None and last_word(paths, held[0].epoch) == "handover":
-        alive = False  # on another host its heartbeat is still young
-    coming = None if alive else awaited(paths, history)
-    taken = held is not None or newest_submission(paths) is not None
-    state = RunState.PENDING if coming is not None else run_state(history, alive, taken=taken)
-    return Standing(held, alive, coming, state)
-
-
-def run_state(history: History, alive: bool, *, taken: bool = True) -> RunState:
-    """The state of a run: one without its controller is interrupted, whatever its journal says last.
-
-    A run that no controller has taken yet is pending.
-    """
-    if history.state in (RunState.PENDING, RunState.RUNNING) and not alive:
-        return RunState.INTERRUPTED if taken else RunState.PENDING
-    return history.state
-
-
 def _ended(history: History, now: float, age: float | None) -> float | None:
     """When the run ended, or when its controller was last heard of."""
     if history.ended is not None:
@@ -314,10 +305,12 @@ def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageS
         names = [*written, *(name for name in names if name not in written)] if written else names
     for name in names:
         stage = known.get(name) or StageHistory("analysis", 0, bytearray())
-        yield _stage_status(name, stage, state)
+        yield _stage_status(name, stage, state, surrogate_of(reader.history, stage))
 
 
-def _stage_status(name: str, stage: StageHistory, state: RunState) -> StageStatus:
+def _stage_status(
+    name: str, stage: StageHistory, state: RunState, surrogate: SurrogateStatus | None
+) -> StageStatus:
     counts = stage.counts()
     if state not in (RunState.PENDING, RunState.RUNNING):  # without a controller nothing is under way
         for label in (s.label for s in UNDER_WAY):
@@ -331,96 +324,11 @@ def _stage_status(name: str, stage: StageHistory, state: RunState) -> StageStatu
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
         void=stage.void,
         omitted=stage.never,
+        dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
+        surrogate=surrogate,
     )
 
 
 def is_open(stage: StageHistory) -> bool:
     """Whether the number of the stage's tasks is known."""
     return bool(stage.total or stage.parts)
-
-
-def workflow_name(paths: RunPaths) -> str:
-    """The workflow's name: as the run's file has it, else as the run's name begins."""
-    named = run_document(paths).get("workflow")
-    return named if isinstance(named, str) else paths.run_id.rpartition("-")[0]
-
-
-def run_document(paths: RunPaths) -> dict[str, Any]:
-    """The run's file as it is, unchecked: a run of another version of diel can be listed too."""
-    try:
-        document = json.loads(paths.run_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def stage_names(paths: RunPaths) -> list[str]:
-    """The stages of the workflow's text, in its order; none where it cannot be read."""
-    import yaml  # costs 20 ms, which the status of a run with a snapshot does not need
-
-    try:
-        text = paths.workflow.read_text(encoding="utf-8")
-        document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - makes nothing but text
-        return list(document["stages"])
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
-        return []
-
-
-def find_stage(reader: Reader, name: str) -> StageHistory:
-    """A stage of a run. Raises UsageError with the nearest name where there is none."""
-    stages = reader.history.stages
-    if name in stages:
-        return stages[name]
-    written = stage_names(reader.paths)
-    if name in written:
-        return StageHistory("analysis", 0, bytearray())
-    known = [*stages, *(other for other in written if other not in stages)]
-    hint = did_you_mean(name, known) or f"stages: {', '.join(known) or 'none yet'}"
-    raise UsageError(f"{reader.paths.run_id} has no stage '{name}'; {hint}")
-
-
-def find_task(reader: Reader, task: str) -> tuple[str, int]:
-    """The stage and index of `simulate/17`, or of a stage that has one task.
-
-    Raises UsageError where there is no such task.
-    """
-    name, slash, text = task.partition("/")
-    stage = find_stage(reader, name)
-    run = reader.paths.run_id
-    last = stage.total - 1
-    if not slash:
-        if stage.total != 1:
-            known = f"{stage.total} tasks, {name}/0 to {name}/{last}" if stage.total else "no tasks yet"
-            raise UsageError(f"{run}: '{name}' has {known}; say which one")
-        return name, 0
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise UsageError(f"'{task}' is no task; write STAGE/INDEX, for instance {name}/0")
-    index = int(text)
-    if index > last:
-        known = "no tasks yet" if last < 0 else f"{last + 1} tasks, {name}/0 to {name}/{last}"
-        raise UsageError(f"{run} has no task '{task}'; '{name}' has {known}")
-    return name, index
-
-
-def never_came(stage: StageHistory) -> list[list[int]]:
-    """The tasks at points that never came, as [first, last] pairs."""
-    return ranges(index for index, reason in enumerate(stage.left_out) if reason == LEFT_BY_AXIS)
-
-
-def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskState, list[list[int]]]:
-    """The indices of a stage's tasks in each state, as [first, last] pairs; states without any left out.
-
-    Without `under_way`, what was handed out counts as waiting: its controller is gone. Tasks that never came
-    are in no state: see `never_came`.
-    """
-    found: dict[TaskState, list[int]] = {}
-    states = bytes(stage.states) + bytes(max(0, stage.total - len(stage.states)))
-    left_out = stage.left_out + bytes(max(0, len(states) - len(stage.left_out)))
-    for index, number in enumerate(states):
-        state = TaskState(number)
-        if left_out[index] == LEFT_BY_AXIS:
-            continue
-        if not under_way and state in UNDER_WAY:
-            state = TaskState.WAITING
-        found.setdefault(state, []).append(index)
-    return {state: ranges(found[state]) for state in TaskState if state in found}

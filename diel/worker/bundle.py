@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from diel.catalogue import Module
 from diel.journal.segment import Record
-from diel.spec import Resources
+from diel.spec import Output, Resources, Service, Surrogate
+
+if TYPE_CHECKING:  # what plans without staging need not load
+    from diel.staging.item import Item
+    from diel.staging.local import Local
+    from diel.staging.shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """How a stage uses the disks of its nodes."""
+
+    local: Local
+    each_node: tuple[str, ...] = ()
+    """The launcher's words that start a program once on each node of a task; empty where the worker's own
+    node is the task's."""
+    drains: tuple[str, ...] = ()
+    """Outputs that are written on the node's disk, and copied to the run behind the next task's back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +51,44 @@ class Job:
     """Whether a task that is interrupted continues as another attempt."""
     grace: float = 60.0
     """Seconds before its end at which such a task is told so."""
+    promises: Mapping[str, Output] = field(default_factory=dict)
+    """Outputs of which more is said than a path or the type of a value."""
+    staging: Staging | None = None
+    """How it uses the disks of its nodes; None where it does not."""
+    service: Service | None = None
+    """What is to be done for it where it stays up; None for a stage whose tasks end."""
+    surrogate: Surrogate | None = None
+    """The service that each task asks before it runs, with the outputs that it answers."""
 
     def within(self, resources: Resources) -> Job:
         """The same with what one attempt asked for: a retry may get more than its stage says."""
         if (self.memory, self.walltime) == (resources.memory, resources.walltime):
             return self
         return replace(self, memory=resources.memory, walltime=resources.walltime)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A task's texts with what stands for copies on its node in the place of artifacts."""
+
+    items: tuple[Item, ...]
+    params: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    command: tuple[str, ...] | None
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a task asks its surrogate."""
+
+    row: Mapping[str, int | float]
+    """The task's parameters."""
+    replicas: tuple[int, ...]
+    """The task indices of the service's replicas."""
+    key: str
+    """Cache key of the answer: it depends on the model too, what is simulated does not."""
+    parts: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +107,16 @@ class Request:
     outputs: Mapping[str, str]
     """Declared output files of a command, relative to the task's directory."""
     env: Mapping[str, str]
+    staged: Staged | None = None
+    """The same with artifacts on the node's disk; None where none are to be there."""
+    shards: Mapping[str, Shard] | None = None
+    """Inputs that are shared out, by name."""
+    services: Mapping[str, Sequence[int]] | None = None
+    """The services that it asks, by name: the task indices of their replicas."""
+    streams: Mapping[str, Mapping[str, str]] | None = None
+    """Streams that it puts into and gets from, by name; None where it runs beside no other stage's tasks."""
+    question: Question | None = None
+    """What it asks its surrogate; None where it has none, or that is not there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from diel.artifacts import Artifacts, Values, collect_files, collect_result
+from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
 from diel.errors import ModuleError
 from diel.states import FailureClass
 from diel.worker.block import with_hosts
@@ -36,13 +36,21 @@ def run_command(
     Raises Failure where it cannot start (`launch`), exits with another code than 0 or lacks an
     output (`app`), or was ended by the watchdog (its verdict).
     """
+    launch(job, request, task_dir, env, dog, w)
+    return collect(job, request, task_dir, run_dir, env)
+
+
+def launch(
+    job: Job, request: Request, task_dir: str, env: Mapping[str, str], dog: Watchdog, w: Watched
+) -> None:
+    """Runs the command to its end. Raises Failure as `run_command` does."""
     assert request.command is not None
     for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
         if value:
             with open(env[name], "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(json.dumps(value))
-    for path in request.outputs.values():
-        if "/" in path:
+    for name, path in request.outputs.items():
+        if "/" in path and not (name in job.promises and job.promises[name].glob is not None):
             os.makedirs(os.path.dirname(os.path.join(task_dir, path)), exist_ok=True)
     words = request.command
     if job.launcher:
@@ -51,9 +59,19 @@ def run_command(
         spawn(words, env, dog, w)
     except Failure as failure:
         raise _interrupted(job, failure, w) from failure
+
+
+def collect(
+    job: Job, request: Request, task_dir: str, run_dir: str, env: Mapping[str, str]
+) -> tuple[Values, Artifacts]:
+    """What a command that ended well has made. Raises Failure where an output is missing."""
     try:
         values = collect_result(env["DIEL_RESULT"], job.values)
-        artifacts = collect_files(request.outputs, Path(task_dir), Path(run_dir)) if request.outputs else {}
+        artifacts: Artifacts = {}
+        if request.outputs:
+            artifacts = collect_files(request.outputs, Path(task_dir), Path(run_dir), job.promises)
+        if job.promises:
+            check_values(values, job.promises)
         return values, artifacts
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error), 0) from error

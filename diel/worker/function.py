@@ -11,14 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifacts, Values, collect_returned
+from diel.artifacts import Artifact, Artifacts, Values, collect_returned, open_array, open_arrays
 from diel.catalogue import Module, load_function
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError
+from diel.parameter import Parameter
 from diel.states import FailureClass
 from diel.worker.block import with_hosts
 from diel.worker.bundle import Failure, Job, Request
 from diel.worker.command import spawn
+from diel.worker.streaming import close_streams
 from diel.worker.watchdog import Watchdog, Watched
 
 CALL_FILE = ".call.pickle"
@@ -27,12 +29,13 @@ RETURN_FILE = ".return.json"
 
 def call_function(job: Job, request: Request, context: Context) -> tuple[Values, Artifacts]:
     """Calls the module in this process. Raises Failure with the traceback's last line."""
-    assert job.module is not None
-    return call(job.module, request, context, None)
+    return call(job, request, context, None)
 
 
-def call(module: Module, request: Request, context: Context, communicator: Any) -> tuple[Values, Artifacts]:
+def call(job: Job, request: Request, context: Context, communicator: Any) -> tuple[Values, Artifacts]:
     """Calls a module and collects what it returned; anything that it raises becomes a Failure."""
+    module = job.module
+    assert module is not None
     worker = os.getpid()
     try:
         function = load_function(module)
@@ -40,10 +43,14 @@ def call(module: Module, request: Request, context: Context, communicator: Any) 
         raise Failure(FailureClass.LAUNCH, str(error)) from error
     except BaseException as error:  # an import may raise anything, SystemExit included
         raise _failure(FailureClass.LAUNCH, f"cannot import {module.reference}: ", error) from error
+    good = False
     try:
         returned = function(**arguments(module, request, context, communicator))
         _stay_one(worker)
-        return ({}, {}) if context.rank else collect_returned(returned, context.task_dir, context.run_dir)
+        good = True
+        if context.rank:
+            return {}, {}
+        return collect_returned(returned, context.task_dir, context.run_dir, job.promises, request.inputs)
     except ModuleError as error:
         _stay_one(worker)
         raise Failure(FailureClass.APP, str(error)) from error
@@ -53,6 +60,9 @@ def call(module: Module, request: Request, context: Context, communicator: Any) 
     except BaseException as error:  # whatever it is, the worker goes on
         _stay_one(worker)
         raise _failure(_class_of(error), "", error) from error
+    finally:
+        if context.streams is not None:
+            close_streams(context, good=good)
 
 
 def _class_of(error: BaseException) -> FailureClass:
@@ -85,19 +95,27 @@ def arguments(module: Module, request: Request, context: Context, communicator: 
         elif parameter.injected == "communicator":
             found[parameter.name] = communicator
         elif parameter.name in given:
-            found[parameter.name] = _as_annotated(parameter.annotation, given.pop(parameter.name))
+            found[parameter.name] = _as_annotated(parameter, given.pop(parameter.name))
     if module.signature.variadic:
         found.update(given)
     return found
 
 
-def _as_annotated(annotation: str, value: Any) -> Any:
-    """Files arrive as text; a parameter annotated with Path, or a list of them, gets Paths."""
-    if "Path" not in annotation:
-        return value
-    if isinstance(value, str):
-        return Path(value)
-    return [Path(item) for item in value] if isinstance(value, list) else value
+def _as_annotated(parameter: Parameter, value: Any) -> Any:
+    """Files arrive as text; a parameter annotated with Path or array, or a list of them, gets these.
+
+    Raises ModuleError where an array is asked for and the file is none.
+    """
+    if type(value) is Artifact:
+        if "array" in parameter.takes and not (parameter.takes_path and not value.endswith(".npy")):
+            return open_array(parameter.name, value)
+        return Path(value) if parameter.takes_path else str(value)
+    paths = parameter.takes_path
+    if isinstance(value, list) and value and (paths or type(value[0]) in (Artifact, list)):
+        if "arrays" in parameter.takes and all(type(item) is Artifact for item in value):
+            return open_arrays(parameter.name, value)
+        return [_as_annotated(parameter, item) for item in value]
+    return Path(value) if paths and isinstance(value, str) else value
 
 
 def call_on_ranks(
@@ -110,7 +128,7 @@ def call_on_ranks(
 ) -> tuple[Values, Artifacts]:
     """Starts the module on MPI ranks; rank 0's return value is the result."""
     call_file, return_file = context.task_dir / CALL_FILE, context.task_dir / RETURN_FILE
-    call_file.write_bytes(pickle.dumps((job.module, request, context)))
+    call_file.write_bytes(pickle.dumps((job, request, context)))
     try:
         words = (*with_hosts(job.launcher), sys.executable, "-m", "diel.worker.ranks", str(call_file))
         spawn(words, env, dog, watched)

@@ -12,24 +12,32 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from diel.artifacts import Values
 from diel.context import Context
 from diel.errors import DielError, JournalError
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
+from diel.staging.bring import Brought
+from diel.staging.disk import StagingError, release
 from diel.states import FailureClass
 from diel.worker.block import own_block, own_node, pin_gpus
 from diel.worker.bundle import Bundle, Failure, Job, Report, Request
 from diel.worker.capture import Capture
-from diel.worker.command import run_command
+from diel.worker.command import collect, launch, run_command
+from diel.worker.drain import Drain, open_drain
 from diel.worker.function import call_function, call_on_ranks
 from diel.worker.limits import Limits, limits_of
 from diel.worker.oom import OomKills
 from diel.worker.space import is_full
+from diel.worker.staging import late_notes, record_of, shard_environment, stage
+from diel.worker.streaming import stream_environment
+from diel.worker.surrogate import Asked, ask
 from diel.worker.watchdog import Watchdog, Watched, watched_of
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
@@ -77,6 +85,13 @@ class Worker:
         self._bundle: Bundle | None = None
         self._attempt: tuple[Job, Request, float] | None = None
         self._kills = OomKills()
+        self._asked: dict[int, Asked] = {}
+        """What the surrogate said of the tasks that have not ended yet."""
+        self._drain: Drain | None = None
+        self._drains = 0
+        self._draining: list[threading.Thread] = []
+        self._drained: list[tuple[int, Record]] = []
+        self._told: list[tuple[int, Record]] = []
         self.dog = Watchdog(self.paths, self._release_rest, self._give_up)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self.dog.end_now)
@@ -95,15 +110,20 @@ class Worker:
                 time.sleep(LAST)
                 break
             with self.dog.lock:
-                if not self._rest or (records and time.monotonic() > end):
+                late = time.monotonic() > end and not self._draining
+                if not self._rest or (records and late):
                     break
                 request = self._rest.popleft()
-            records.append(self._run_attempt(bundle.job, request))
+            ended = self._run_attempt(bundle.job, request)
+            if ended is not None:
+                records.append(ended)
+        records += self._end_drains()
+        told, self._told = self._told, []
         self._drop_spare()
         with self.dog.lock:
             unstarted = tuple(request.index for request in self._rest)
             self._rest.clear()
-        return Report(self.segment.name, self.segment.size, tuple(records), unstarted)
+        return Report(self.segment.name, self.segment.size, (*told, *records), unstarted)
 
     def _release_rest(self) -> None:
         """Hands back the tasks behind one that takes long, so that other workers can run them."""
@@ -119,7 +139,8 @@ class Worker:
                 )
                 self._rest.clear()
 
-    def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record]:
+    def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record] | None:
+        """Runs an attempt and commits what became of it; None where its outputs are still to be copied."""
         began = time.time()
         task_dir = self._task_dir(job, request)
         limits = limits_of(job, began, self.block)
@@ -141,14 +162,27 @@ class Worker:
             if job.checkpoint:
                 os.makedirs(f"{self._tasks}/{job.stage}/{request.index}.checkpoint", exist_ok=True)
             self.dog.begin(watched)
-            values, artifacts = self._execute(job, request, task_dir, watched)
+            answer = None if job.surrogate is None else self._ask(job, request)
+            if answer is not None:
+                return self._answered(job, request, began, task_dir, answer)
+            if request.staged is not None:
+                request = self._stage(job, request, task_dir, watched)
+            try:
+                values, artifacts = self._execute(job, request, task_dir, watched)
+            finally:
+                if job.staging is not None:
+                    self._end_staging(job, request, task_dir)
             with self.dog.lock:
                 self.dog.end()
+                if self._drain is not None:
+                    self._copy_drain(job, request, began, task_dir)
+                    return None
                 record = self._done(job, request, began)
                 if values:
                     record["values"] = values
                 if artifacts:
                     record["artifacts"] = artifacts
+                self._tell_asked(job, request, record)
                 if self._tidy(job, task_dir):
                     record["output"] = True
                 return self.segment.append(record), record
@@ -161,6 +195,108 @@ class Worker:
                 self.dog.end()
                 broken = Failure(FailureClass.NODE, f"{type(error).__name__}: {error}")
                 return self._fail(job, request, began, broken)
+
+    # --- surrogates ---------------------------------------------------------------------------------
+
+    def _ask(self, job: Job, request: Request) -> Values | None:
+        """What the surrogate answers for a task; None where it must be simulated."""
+        asked = self._asked[request.index] = ask(self.paths, job, request)
+        return asked.values
+
+    def _answered(
+        self, job: Job, request: Request, began: float, task_dir: str, answer: Values
+    ) -> tuple[int, Record]:
+        """Commits an answer as a task's result."""
+        with self.dog.lock:
+            self.dog.end()
+            os.chdir(self._root)
+            record = self._done(job, request, began)
+            record["values"] = answer
+            self._tell_asked(job, request, record)
+            self._tidy(job, task_dir)
+            return self.segment.append(record), record
+
+    def _tell_asked(self, job: Job, request: Request, record: Record) -> None:
+        if job.surrogate is not None and (asked := self._asked.pop(request.index, None)) is not None:
+            asked.tell(record)
+
+    # --- the node's disk ----------------------------------------------------------------------------
+
+    def _stage(self, job: Job, request: Request, task_dir: str, watched: Watched) -> Request:
+        """Brings what the task reads to its node; ranks of a function see to that themselves."""
+        if job.module is not None and job.launcher:
+            return request
+        env = {**self.environ, **self._own_environment(job, request, task_dir, watched.limits)}
+        request, brought = stage(job, request, task_dir, env, self.dog, watched)
+        self._tell_staging(job, request, brought)
+        return request
+
+    def _tell_staging(self, job: Job, request: Request, brought: Brought) -> None:
+        record = record_of(job.stage, request, own_node(self.environ), brought, time.time())
+        if record is not None:
+            with self.dog.lock:
+                self._told.append((self.segment.append(record), record))
+
+    def _end_staging(self, job: Job, request: Request, task_dir: str) -> None:
+        for brought in late_notes(request, task_dir):
+            self._tell_staging(job, request, brought)
+        release()
+
+    def _open_drain(self, job: Job, request: Request, task_dir: str) -> Drain | None:
+        """The outputs that the command is to write on the node's disk; none where that cannot be used."""
+        self._drains += 1
+        try:
+            return open_drain(job, request, task_dir, self.environ, self._drains)
+        except (StagingError, OSError) as error:
+            self._tell_staging(job, request, Brought(warning=str(error)))
+            return None
+
+    def _copy_drain(self, job: Job, request: Request, began: float, task_dir: str) -> None:
+        """Copies and commits in a thread, while this one goes on with the next task of the bundle."""
+        drain, self._drain = self._drain, None
+        assert drain is not None
+        wrote = self._tidy(job, task_dir)
+        env = self._own_environment(job, request, task_dir, Limits())
+
+        def copy() -> None:
+            record = self._drained_record(job, request, began, drain, env)
+            if wrote and record["event"] == "done":
+                record["output"] = True
+            with self.dog.lock:
+                self._drained.append((self.segment.append(record), record))
+            drain.close()
+
+        thread = threading.Thread(target=copy, name="diel-drain")
+        self._draining.append(thread)
+        thread.start()
+
+    def _drained_record(
+        self, job: Job, request: Request, began: float, drain: Drain, env: Mapping[str, str]
+    ) -> Record:
+        try:
+            drain.copy()
+            values, artifacts = collect(job, request, drain.task_dir, self._root, env)
+        except Failure as failure:
+            return self._failed(job, request, began, failure, "")
+        except (OSError, DielError) as error:
+            told = f"its outputs could not be copied from the node's disk: {error}"
+            return self._failed(job, request, began, Failure(FailureClass.NODE, told), "")
+        record = self._done(job, request, began)
+        if values:
+            record["values"] = values
+        if artifacts:
+            record["artifacts"] = artifacts
+        self._tell_asked(job, request, record)
+        return record
+
+    def _end_drains(self) -> list[tuple[int, Record]]:
+        """What became of the tasks of which outputs were copied, once all are."""
+        while self._draining:
+            self._draining.pop().join()
+        ended, self._drained = self._drained, []
+        return ended
+
+    # --- an attempt's surroundings --------------------------------------------------------------------
 
     def _task_dir(self, job: Job, request: Request) -> str:
         """The attempt's directory; as text, for pathlib would cost a tenth of a short task's time."""
@@ -190,7 +326,20 @@ class Worker:
     def _execute(
         self, job: Job, request: Request, task_dir: str, watched: Watched
     ) -> tuple[dict[str, Any], dict[str, Any]]:
+        if request.services:
+            # Only here, and below: it loads the HTTP client, which other tasks do not need.
+            from diel.worker.service import asking
+
+            request = asking(self.paths, request)
         own = self._own_environment(job, request, task_dir, watched.limits)
+        if request.streams is not None:
+            own |= stream_environment(job.stage, request, self.environ)
+        if job.service is not None:
+            from diel.worker.service import run_service  # see above
+
+            env = {**self.environ, **own, **request.env}
+            context = self._context(job, request, task_dir, watched.limits)
+            return run_service(job, request, context, env, self.dog, watched, self.segment.append)
         if job.module is None or job.launcher:
             env = {
                 **(WITH_RANKS if job.launcher else {}),
@@ -198,6 +347,13 @@ class Worker:
                 **own,
                 **request.env,
             }
+            if job.staging is not None:
+                env |= shard_environment(job, request, task_dir, env)
+                if job.staging.drains:
+                    self._drain = self._open_drain(job, request, task_dir)
+            if self._drain is not None:
+                self._launch_with_drain(job, request, task_dir, env, watched)
+                return {}, {}
             if job.module is None:
                 return run_command(job, request, task_dir, self._root, env, self.dog, watched)
             context = self._context(job, request, task_dir, watched.limits)
@@ -210,6 +366,19 @@ class Worker:
         finally:
             os.chdir(self._root)
             self._restore_environment(own)
+
+    def _launch_with_drain(
+        self, job: Job, request: Request, task_dir: str, env: Mapping[str, str], watched: Watched
+    ) -> None:
+        drain = self._drain
+        assert drain is not None
+        try:
+            launch(job, request, task_dir, {**env, "DIEL_DRAIN_DIR": drain.folder}, self.dog, watched)
+        except Failure as failure:
+            self._drain = None
+            blamed = drain.blame(failure)
+            drain.close()
+            raise blamed from failure
 
     def _restore_environment(self, own: dict[str, str]) -> None:
         """Takes back what a function changed: the next task must not depend on it."""
@@ -252,6 +421,10 @@ class Worker:
             interrupt_at=limits.interrupt,
             params=request.params,
             inputs=request.inputs,
+            services=request.services or {},
+            streams=request.streams,
+            shards=request.shards or {},
+            local=None if job.staging is None else job.staging.local,
         )
 
     def _done(self, job: Job, request: Request, began: float) -> Record:
@@ -268,26 +441,29 @@ class Worker:
         }
 
     def _fail(self, job: Job, request: Request, began: float, failure: Failure) -> tuple[int, Record]:
-        now = time.time()
         tail = self.capture.tail()
         kind, message = self._diagnose(job, failure, tail)
-        record: Record = {
+        record = self._failed(job, request, began, Failure(kind, message, failure.exit_code), tail)
+        try:
+            self._tidy(job, self._task_dir(job, request))
+        except OSError as error:
+            record["message"] += f" (and its output could not be kept: {error.strerror})"
+        return self.segment.append(record), record
+
+    def _failed(self, job: Job, request: Request, began: float, failure: Failure, tail: str) -> Record:
+        now = time.time()
+        return {
             "event": "fail",
             "stage": job.stage,
             "index": request.index,
             "attempt": request.attempt,
             "time": now,
             "seconds": round(now - began, 6),
-            "class": kind,
-            "message": message,
+            "class": failure.kind,
+            "message": failure.message,
             "exit_code": failure.exit_code,
             "stderr_tail": tail,
         }
-        try:
-            self._tidy(job, self._task_dir(job, request))
-        except OSError as error:
-            record["message"] += f" (and its output could not be kept: {error.strerror})"
-        return self.segment.append(record), record
 
     def _diagnose(self, job: Job, failure: Failure, tail: str) -> tuple[str, str]:
         """The class and message of a failure: what a program died of may not show in its exit code."""
@@ -321,7 +497,7 @@ class Worker:
 
 def _continued(job: Job, failure: Failure) -> Failure:
     """A function's interruption; a failure where its stage keeps no checkpoints."""
-    if failure.kind != FailureClass.INTERRUPTED or job.checkpoint:
+    if failure.kind != FailureClass.INTERRUPTED or job.checkpoint or job.service is not None:
         return failure
     message = f"diel.Interrupted: {failure.message}; to continue takes `checkpoint: true`"
     return Failure(FailureClass.APP, message, failure.exit_code)

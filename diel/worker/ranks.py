@@ -9,9 +9,12 @@ import pickle
 import sys
 from pathlib import Path
 
+from diel.context import Context
+from diel.staging.drawing import fetch, leave_notes, note
 from diel.states import FailureClass
-from diel.worker.bundle import Failure
+from diel.worker.bundle import Failure, Request
 from diel.worker.function import RETURN_FILE, call
+from diel.worker.staging import with_copies
 
 
 def main() -> None:
@@ -19,10 +22,17 @@ def main() -> None:
     from mpi4py import MPI  # starts MPI, so it must not happen on import
 
     communicator = MPI.COMM_WORLD
-    module, request, context = pickle.loads(Path(sys.argv[1]).read_bytes())
-    context = dataclasses.replace(context, rank=communicator.Get_rank())
+    job, request, context = pickle.loads(Path(sys.argv[1]).read_bytes())
+    request = _staged(request, context)
+    context = dataclasses.replace(
+        context,
+        rank=communicator.Get_rank(),
+        ranks=communicator.Get_size(),
+        params=request.params,
+        inputs=request.inputs,
+    )
     try:
-        result = call(module, request, context, communicator)
+        result = call(job, request, context, communicator)
     except Failure as failure:
         told = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
         told.write_text(json.dumps([failure.kind, failure.message]), encoding="utf-8")
@@ -31,11 +41,22 @@ def main() -> None:
         if failure.kind == FailureClass.INTERRUPTED:  # MPI's end waits for the ranks that still save
             sys.exit(os.EX_TEMPFAIL)
         communicator.Abort(1)
+    if context.shards or context.local is not None:
+        leave_notes(str(context.task_dir))
     if context.rank == 0:
         path = context.task_dir / RETURN_FILE
         part = path.with_suffix(".part")
         part.write_text(json.dumps(result), encoding="utf-8", errors="surrogateescape")
         os.replace(part, path)
+
+
+def _staged(request: Request, context: Context) -> Request:
+    """The request with its artifacts on this rank's node: the first rank there brings them."""
+    if request.staged is None or context.local is None:
+        return request
+    brought, entries = fetch(request.staged.items, context.local, os.environ)
+    note(brought)
+    return with_copies(request, entries)
 
 
 if __name__ == "__main__":

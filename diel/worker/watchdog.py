@@ -61,6 +61,10 @@ class Watched:
     """Whether an MPI launcher leads that group."""
     told: bool = False
     """Whether its command was told that its end comes."""
+    staging: bool = False
+    """Whether its inputs are on their way to the node: who copies them looks at the verdict."""
+    keeps: bool = False
+    """Whether the rest of its bundle stays with the worker, to run while this one's outputs are copied."""
     verdict: Failure | None = None
     """Why it was ended, once it was."""
     meter: Meter = field(default_factory=Meter)
@@ -79,11 +83,12 @@ def watched_of(job: Job, index: int, task_dir: str, limits: Limits) -> Watched:
         task_dir,
         time.monotonic(),
         job.timeout,
-        job.module is not None and not job.launcher,
+        job.module is not None and not job.launcher and job.service is None,
         limits,
         job.memory,
         job.walltime,
         ranks=bool(job.launcher),
+        keeps=bool(job.staging is not None and job.staging.drains),
     )
 
 
@@ -130,7 +135,7 @@ class Watchdog:
 
     def _look(self, watched: Watched) -> None:
         age = time.monotonic() - watched.began
-        if age > RELEASE_AFTER:
+        if age > RELEASE_AFTER and not watched.keeps:
             self._release()
         if watched.verdict is not None:
             return
@@ -174,6 +179,9 @@ class Watchdog:
 
     def _stop(self, watched: Watched, verdict: Failure) -> None:
         with self.lock:
+            if self._watched is watched and watched.staging:
+                watched.verdict = verdict
+                return
             if self._watched is not watched or (watched.group is None and not watched.in_process):
                 return
             watched.verdict = verdict

@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Annotated, TypedDict
 
 from pydantic import Field
 
 import diel
+from diel import tabular
 
 CROWDED = 0.025
 """Distance to a known state, as a share of the range, from which on a candidate counts in full."""
@@ -79,12 +80,9 @@ def choose(
     """
     names = list(candidates)
     rows = list(zip(*candidates.values(), strict=True))
-    for member in predicted:
-        if len(member) != len(rows):
-            raise ValueError(f"expected {len(rows)} predictions of each member; found {len(member)}")
+    spreads = tabular.mean_and_spread(predicted, len(rows))[1].tolist()
     if count > len(rows):
         raise ValueError(f"there are {len(rows)} candidates, too few to choose {count}")
-    spreads = [pstdev(values) for values in zip(*predicted, strict=True)]
     scales = [max(values) - min(values) or 1.0 for values in candidates.values()]
     taken = list(zip(*(known[name] for name in names), strict=True))
     chosen: list[int] = []
@@ -131,10 +129,7 @@ def judge(
 
     Raises ValueError where the lists differ in length.
     """
-    for member in predicted:
-        if len(member) != len(observed):
-            raise ValueError(f"expected {len(observed)} predictions of each member; found {len(member)}")
-    means = [fmean(values) for values in zip(*predicted, strict=True)]
+    means = tabular.mean_and_spread(predicted, len(observed))[0].tolist()
     distances = [abs(mean - value) for mean, value in zip(means, observed, strict=True)]
     error = math.sqrt(fmean(distance**2 for distance in distances))
     simulations = max(map(len, learned.values()))

@@ -9,20 +9,17 @@ inference.screen:latency    how long a prediction takes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 import diel
-
-Floats = NDArray[np.floating[Any]]
+from diel import tabular
 
 
 class Screen(TypedDict):
@@ -52,29 +49,6 @@ class Latency(TypedDict):
     """Median over the repeats."""
     fastest: float
     """Of a state, in the fastest repeat."""
-
-
-@dataclass(frozen=True)
-class Model:
-    """A perceptron: standardises features, applies its layers, and gives back the target's units."""
-
-    features: tuple[str, ...]
-    activation: Callable[[Floats], Floats]
-    feature_mean: Floats
-    feature_scale: Floats
-    target_mean: float
-    target_scale: float
-    layers: tuple[tuple[Floats, Floats], ...]
-    """Weights of shape (in, out) and biases of shape (out,), from the first layer to the last."""
-
-    def predict(self, states: Floats) -> Floats:
-        """Predictions of shape (states,) for states of shape (states, features)."""
-        # single precision halves the time; its 1e-7 is far below any surrogate's error
-        values: Floats = ((states - self.feature_mean) / self.feature_scale).astype(np.float32)
-        for weight, bias in self.layers[:-1]:
-            values = self.activation(values @ weight + bias)
-        weight, bias = self.layers[-1]
-        return (values @ weight + bias)[:, 0].astype(np.float64) * self.target_scale + self.target_mean
 
 
 @diel.module(kind="inference")
@@ -116,7 +90,7 @@ def screen(
     names = (*network.features, "prediction")
     fields = np.dtype([(name, np.float64) for name in names])
     table = np.lib.format.open_memmap(path, mode="w+", dtype=fields, shape=(count,))
-    best: Floats = np.empty((0, len(names)))
+    best: tabular.Floats = np.empty((0, len(names)))
     low, high, total, start = math.inf, -math.inf, 0.0, 0
     for block in states:
         predicted = network.predict(block)
@@ -152,13 +126,7 @@ def predict(model: Path, columns: dict[str, list[float]], context: diel.Context)
     Raises ValueError where a feature is missing or the lists differ in length.
     """
     network = load_model(model, context)
-    missing = [name for name in network.features if name not in columns]
-    if missing:
-        raise ValueError(f"the model needs the column '{missing[0]}'; found {', '.join(columns) or 'none'}")
-    lists = [columns[name] for name in network.features]
-    if len({len(values) for values in lists}) != 1:
-        raise ValueError(f"the columns differ in length: {', '.join(str(len(values)) for values in lists)}")
-    return {"prediction": network.predict(np.array(lists, dtype=float).T).tolist()}
+    return {"prediction": network.predict(network.rows(columns)).tolist()}
 
 
 @diel.module(kind="inference")
@@ -180,7 +148,7 @@ def latency(
     """
     network = load_model(model, context)
     draw = np.random.default_rng(0).normal(size=(states, len(network.features)))
-    given = draw * network.feature_scale + network.feature_mean
+    given = draw * network.scale.feature_scale + network.scale.feature_mean
     times = []
     for repeat in range(-5, repeats):
         began = perf_counter()
@@ -190,83 +158,24 @@ def latency(
     return {"time_per_state": median(times), "fastest": min(times)}
 
 
-# ---------------------------------------------------------------- the model
-
-
-def load_model(path: Path, context: diel.Context) -> Model:
+def load_model(path: Path, context: diel.Context) -> tabular.Model:
     """The model in a file, read at most once in a worker process. Raises ValueError where it is none."""
     version = path.stat().st_mtime_ns
-    return context.cached(("inference.screen", str(path), version), lambda: _read_model(path))
-
-
-def _read_model(path: Path) -> Model:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = dict(file)
-        count = sum(name.startswith("weight_") for name in arrays)
-        single = np.float32
-        layers = tuple(
-            (arrays[f"weight_{n}"].astype(single), arrays[f"bias_{n}"].astype(single)) for n in range(count)
-        )
-        return Model(
-            tuple(str(name) for name in arrays["features"]),
-            ACTIVATIONS[str(arrays["activation"])],
-            arrays["feature_mean"],
-            arrays["feature_scale"],
-            float(arrays["target_mean"]),
-            float(arrays["target_scale"]),
-            layers,
-        )
-    except (KeyError, ValueError, TypeError, EOFError) as error:
-        raise ValueError(
-            f"{path.name} is no model of training.mlp or training.torch_mlp ({error})"
-        ) from error
-
-
-def _relu(values: Floats) -> Floats:
-    return np.maximum(values, 0, out=values)
-
-
-def _tanh(values: Floats) -> Floats:
-    return np.tanh(values, out=values)
-
-
-def _logistic(values: Floats) -> Floats:
-    # by tanh, which does not overflow
-    return 0.5 * (1 + np.tanh(0.5 * values))  # type: ignore[no-any-return]
-
-
-def _silu(values: Floats) -> Floats:
-    return values * _logistic(values)
-
-
-def _gelu(values: Floats) -> Floats:
-    """Its formula with tanh (D. Hendrycks and K. Gimpel, arXiv:1606.08415), as PyTorch trained it."""
-    inner = math.sqrt(2 / math.pi) * (values + 0.044715 * values**3)
-    return 0.5 * values * (1 + np.tanh(inner))  # type: ignore[no-any-return]
-
-
-ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
-    "relu": _relu,
-    "tanh": _tanh,
-    "logistic": _logistic,
-    "silu": _silu,
-    "gelu": _gelu,
-}
+    return context.cached(("inference.screen", str(path), version), lambda: tabular.Model.load(path))
 
 
 # ---------------------------------------------------------------- the states
 
 
 def _states(
-    model: Model,
+    model: tabular.Model,
     ranges: dict[str, list[float]] | None,
     candidates: Path | None,
     points: int,
     method: str,
     batch: int,
     seed: int,
-) -> tuple[int, Iterator[Floats]]:
+) -> tuple[int, Iterator[tabular.Floats]]:
     """How many states there are, and the states in batches of shape (batch, features)."""
     if (ranges is None) == (candidates is None):
         raise ValueError("expected exactly one of `ranges` and `candidates`")
@@ -285,20 +194,20 @@ def _states(
     return points, _uniform(bounds, points, batch, seed)
 
 
-def _uniform(bounds: Floats, points: int, batch: int, seed: int) -> Iterator[Floats]:
+def _uniform(bounds: tabular.Floats, points: int, batch: int, seed: int) -> Iterator[tabular.Floats]:
     rng = np.random.default_rng(seed)
     for start in range(0, points, batch):
         yield rng.uniform(bounds[:, 0], bounds[:, 1], (min(batch, points - start), len(bounds)))
 
 
-def _grid(bounds: Floats, points: int, batch: int) -> tuple[int, Iterator[Floats]]:
+def _grid(bounds: tabular.Floats, points: int, batch: int) -> tuple[int, Iterator[tabular.Floats]]:
     side = int(points ** (1 / len(bounds)))
     if (side + 1) ** len(bounds) <= points:  # the root may be rounded down
         side += 1
     axes = [np.linspace(low, high, side) for low, high in bounds]
     count = side ** len(bounds)
 
-    def blocks() -> Iterator[Floats]:
+    def blocks() -> Iterator[tabular.Floats]:
         for start in range(0, count, batch):
             places = np.unravel_index(np.arange(start, min(start + batch, count)), (side,) * len(bounds))
             yield np.column_stack([axis[place] for axis, place in zip(axes, places, strict=True)])
@@ -306,7 +215,7 @@ def _grid(bounds: Floats, points: int, batch: int) -> tuple[int, Iterator[Floats
     return count, blocks()
 
 
-def _from_file(model: Model, path: Path, batch: int) -> tuple[int, Iterator[Floats]]:
+def _from_file(model: tabular.Model, path: Path, batch: int) -> tuple[int, Iterator[tabular.Floats]]:
     try:
         states = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
@@ -324,7 +233,7 @@ def _from_file(model: Model, path: Path, batch: int) -> tuple[int, Iterator[Floa
     if not len(states):
         raise ValueError(f"candidates: {path.name} holds no states")
 
-    def blocks() -> Iterator[Floats]:
+    def blocks() -> Iterator[tabular.Floats]:
         for start in range(0, len(states), batch):
             block = states[start : start + batch]
             if names is not None:
@@ -334,7 +243,7 @@ def _from_file(model: Model, path: Path, batch: int) -> tuple[int, Iterator[Floa
     return len(states), blocks()
 
 
-def _best(rows: Floats, goal: str, match: float | None, keep: int) -> Floats:
+def _best(rows: tabular.Floats, goal: str, match: float | None, keep: int) -> tabular.Floats:
     """The best rows, the best one first; the prediction is the last column."""
     predicted = rows[:, -1]
     cost = {"maximize": -predicted, "minimize": predicted}.get(goal)

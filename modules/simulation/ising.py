@@ -3,6 +3,9 @@
 Spins s = ±1 with H = -J Σ s_i s_j over nearest neighbours. Units: J = k_B = 1, so temperatures are in
 J/k_B and energies in J; the lattice orders below T_c = 2 / ln(1 + √2) = 2.269185
 (L. Onsager, Phys. Rev. 65, 117 (1944)).
+
+simulation.ising            averages at one temperature
+simulation.ising:walk       many temperatures at once, streamed sample by sample while the simulation goes on
 """
 
 from __future__ import annotations
@@ -47,6 +50,14 @@ class Ising(TypedDict):
     """Flips for each spin and sweep."""
     configuration: Path
     """Last spins of each replica: int8, shape (replicas, size, size), as .npy."""
+
+
+class Walk(TypedDict):
+    """What was streamed by all ranks."""
+
+    items: int
+    rows: int
+    """Samples: one a walker in each item."""
 
 
 @dataclass
@@ -123,6 +134,70 @@ def ising(
     )
 
 
+@diel.module(kind="simulation")
+def walk(
+    context: diel.Context,
+    temperatures: Annotated[list[float], Field(min_length=2, max_length=2)],
+    comm: MPI.Comm | None = None,
+    walkers: Annotated[int, Field(ge=1)] = 32,
+    items: Annotated[int, Field(ge=1)] = 100,
+    sweeps: Annotated[int, Field(ge=1)] = 5,
+    size: Annotated[int, Field(ge=4, le=4096)] = 24,
+    equilibration: Annotated[int, Field(ge=1)] = 200,
+    seed: Annotated[int, Field(ge=0)] = 0,
+) -> Walk:
+    """Walks through states at many temperatures by Metropolis, and streams what it sees as `samples`.
+
+    temperatures: [low, high], in units of J/k_B; the walkers' are drawn between them, one from each of as
+        many intervals of the same width, so that every item covers all
+    walkers: simulations, shared out among the MPI ranks; each rank puts items of its own
+    items: of each rank
+    sweeps: over which a sample is averaged
+    size: sites along a side of the periodic lattice; even
+    equilibration: sweeps thrown away first, from the state of all spins up
+    seed: with it, a walker's samples are the same on any number of ranks
+
+    An item is {temperature, energy, magnetisation, time}: three arrays with a number a walker, energy and
+    absolute magnetisation per site, and the seconds since the epoch at which it was put. Raises ValueError
+    for an odd size, for temperatures outside their bounds, and where there are fewer walkers than ranks.
+    """
+    low, high = temperatures
+    _check(min(low, high), size, BLOCKS, equilibration, "metropolis", walkers)
+    rank, ranks = (comm.Get_rank(), comm.Get_size()) if comm is not None else (0, 1)
+    if walkers < ranks:
+        raise ValueError(f"expected at least one walker for each of {ranks} ranks; found {walkers}")
+    shares = np.random.default_rng(seed).random(walkers)
+    drawn = low + (high - low) * (np.arange(walkers) + shares) / walkers
+    numbers = range(rank, walkers, ranks)
+    neighbours = _neighbours(size)
+    steps = [(_start("metropolis", size, 0, (seed, n)), _metropolis(drawn[n], neighbours)) for n in numbers]
+    for replica, sweep in steps:
+        for _ in range(equilibration):
+            sweep(replica)
+    samples = context.stream("samples")
+    for _ in range(items):
+        seen = np.array([_sample(replica, sweep, sweeps, neighbours) for replica, sweep in steps])
+        samples.put(
+            {
+                "temperature": drawn[rank::ranks],
+                "energy": seen[:, 0],
+                "magnetisation": seen[:, 1],
+                "time": time.time(),
+            }
+        )
+    return {"items": items * ranks, "rows": items * walkers}
+
+
+def _sample(replica: Replica, sweep: Sweep, sweeps: int, neighbours: NDArray[np.intp]) -> tuple[float, float]:
+    """Energy and absolute magnetisation per site, averaged over the next sweeps."""
+    energy = magnetisation = 0.0
+    for _ in range(sweeps):
+        sweep(replica)
+        energy += _energy(replica.spins, neighbours)
+        magnetisation += abs(float(np.mean(replica.spins)))
+    return energy / sweeps, magnetisation / sweeps
+
+
 def _check(
     temperature: float, size: int, sweeps: int, equilibration: int, algorithm: str, replicas: int
 ) -> None:
@@ -159,7 +234,6 @@ def _simulate(
 ) -> bool:
     """Takes a replica on to its end; False where it was interrupted, with all that it did saved."""
     neighbours = _neighbours(size)
-    right, below = neighbours[:, 0], neighbours[:, 1]
     end = equilibration + len(replica.energy)
     saved = time.monotonic()
     while replica.sweep < end:
@@ -169,7 +243,7 @@ def _simulate(
         if place >= 0:
             spins = np.asarray(replica.spins, dtype=np.int8)
             replica.flips += flipped
-            replica.energy[place] = -np.mean(spins * (spins[right] + spins[below]))
+            replica.energy[place] = _energy(spins, neighbours)
             replica.magnetisation[place] = np.mean(spins)
         if not context.checkpoint:
             continue
@@ -209,6 +283,11 @@ def _neighbours(size: int) -> NDArray[np.intp]:
     sites = np.arange(size * size).reshape(size, size)
     shifts = ((-1, 1), (-1, 0), (1, 1), (1, 0))
     return np.stack([np.roll(sites, shift, axis).ravel() for shift, axis in shifts], axis=1)
+
+
+def _energy(spins: Spins, neighbours: NDArray[np.intp]) -> float:
+    """Energy per site: each bond once, to the right and below."""
+    return -float(np.mean(spins * (spins[neighbours[:, 0]] + spins[neighbours[:, 1]])))
 
 
 def _metropolis(temperature: float, neighbours: NDArray[np.intp]) -> Sweep:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import pickle
 import time
@@ -11,17 +10,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 from sklearn.neural_network import MLPRegressor
 
 import diel
+from diel import tabular
 
 SAVE_EVERY = 30.0
 """Seconds between two checkpoints, where the stage keeps them."""
 
-Floats = NDArray[np.float64]
-Weights = list[NDArray[np.float64]]
+Weights = list[tabular.Floats]
 
 
 class Mlp(TypedDict):
@@ -42,40 +40,6 @@ class Mlp(TypedDict):
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows to learn from: features of shape (rows, features), target of shape (rows,)."""
-
-    names: list[str]
-    features: Floats
-    target: Floats
-
-    def take(self, rows: NDArray[np.intp]) -> Table:
-        """Some of the rows."""
-        return Table(self.names, self.features[rows], self.target[rows])
-
-    def __len__(self) -> int:
-        return len(self.target)
-
-
-@dataclass(frozen=True)
-class Scale:
-    """What turns a table into numbers of mean 0 and variance 1."""
-
-    feature_mean: Floats
-    feature_scale: Floats
-    target_mean: float
-    target_scale: float
-
-    def features(self, table: Table) -> Floats:
-        scaled: Floats = (table.features - self.feature_mean) / self.feature_scale
-        return scaled
-
-    def target(self, table: Table) -> Floats:
-        scaled: Floats = (table.target - self.target_mean) / self.target_scale
-        return scaled
-
-
-@dataclass(frozen=True)
 class Best:
     """The epoch with the smallest validation loss so far."""
 
@@ -84,7 +48,7 @@ class Best:
     validation_loss: float
     weights: Weights
     biases: Weights
-    predicted: Floats
+    predicted: tabular.Floats
     """Of the held-out rows, in the target's own units."""
 
 
@@ -139,9 +103,10 @@ def mlp(
     `epoch`, `train_loss` and `validation_loss` after each epoch. Raises ValueError where columns are
     missing, differ in length, are too short or hold something that is not finite.
     """
-    table = _table(columns, target, features)
+    table = tabular.Table.from_columns(columns, target, features)
+    table.at_least(2, "one to train on and one held out")
     train, validation = _split(table, held_out, seed)
-    scale = _scale(train)
+    scale = tabular.Scale.of(train)
     network = MLPRegressor(
         hidden_layer_sizes=(hidden,) * layers,
         activation=activation,
@@ -152,71 +117,37 @@ def mlp(
         random_state=seed,
     )
     best, last = _train(network, train, validation, scale, epochs, patience, context)
+    learned = tuple(zip(best.weights, best.biases, strict=True))
+    model = tabular.Model(table.names, target, activation, scale, learned)
     return {
-        "model": _save_model(context.task_dir / "model.npz", best, scale, table.names, target, activation),
+        "model": model.save(context.task_dir / "model.npz"),
         "train_loss": best.train_loss,
         "validation_loss": best.validation_loss,
         "mean_absolute_error": float(np.mean(np.abs(best.predicted - validation.target))),
         "epochs": last,
-        "predictions": _save_predictions(context.task_dir / "predictions.csv", validation, best.predicted),
+        "predictions": validation.save_predictions(context.task_dir / "predictions.csv", best.predicted),
     }
 
 
-def _table(columns: dict[str, list[float]], target: str, features: list[str] | None) -> Table:
-    names = [name for name in columns if name != target] if features is None else features
-    for name in (target, *names):
-        if name not in columns:
-            raise ValueError(f"there is no column '{name}'; the columns are {', '.join(columns)}")
-    if not names or target in names:
-        raise ValueError(f"expected features other than the target '{target}'; found {names}")
-    lengths = {name: len(columns[name]) for name in (target, *names)}
-    if len(set(lengths.values())) != 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise ValueError(f"the columns differ in length: {told}")
-    if lengths[target] < 2:
-        raise ValueError(
-            f"expected at least 2 rows, one to train on and one held out; found {lengths[target]}"
-        )
-    for name in (target, *names):
-        for row, value in enumerate(columns[name]):
-            if value is None or not math.isfinite(value):
-                raise ValueError(f"column '{name}' holds {value} in row {row}; expected a finite number")
-    stacked = np.array([columns[name] for name in names], dtype=float).T
-    return Table(names, stacked, np.array(columns[target], dtype=float))
-
-
-def _split(table: Table, held_out: float, seed: int) -> tuple[Table, Table]:
+def _split(table: tabular.Table, held_out: float, seed: int) -> tuple[tabular.Table, tabular.Table]:
     """The rows to train on and the rows held out, drawn at random."""
     order = np.random.default_rng(seed).permutation(len(table))
     count = min(max(1, round(held_out * len(table))), len(table) - 1)
     return table.take(np.sort(order[count:])), table.take(np.sort(order[:count]))
 
 
-def _scale(train: Table) -> Scale:
-    def deviation(values: Floats) -> Floats:
-        spread = values.std(axis=0)
-        return np.where(spread > 0, spread, 1.0)  # a constant column carries nothing, but does no harm
-
-    return Scale(
-        train.features.mean(axis=0),
-        deviation(train.features),
-        float(train.target.mean()),
-        float(deviation(train.target)),
-    )
-
-
 def _train(
     network: Any,
-    train: Table,
-    validation: Table,
-    scale: Scale,
+    train: tabular.Table,
+    validation: tabular.Table,
+    scale: tabular.Scale,
     epochs: int,
     patience: int,
     context: diel.Context,
 ) -> tuple[Best, int]:
     """The best epoch, and the number of the last one."""
-    x, y = scale.features(train), scale.target(train)
-    x_held, y_held = scale.features(validation), scale.target(validation)
+    x, y = scale.features(train.features), scale.target(train.target)
+    x_held, y_held = scale.features(validation.features), scale.target(validation.target)
     start = _restored(context) or Progress(network)
     network, best, epoch = start.network, start.best, start.epoch
     saved = time.monotonic()
@@ -232,8 +163,7 @@ def _train(
             )
         if best is None or validation_loss < best.validation_loss:
             weights, biases = ([a.copy() for a in arrays] for arrays in (network.coefs_, network.intercepts_))
-            own_units = predicted * scale.target_scale + scale.target_mean
-            best = Best(epoch, train_loss, validation_loss, weights, biases, own_units)
+            best = Best(epoch, train_loss, validation_loss, weights, biases, scale.own_units(predicted))
         elif epoch - best.epoch >= patience:
             break
         if not context.checkpoint or epoch == epochs:
@@ -262,30 +192,3 @@ def _restored(context: diel.Context) -> Progress | None:
         return None
     progress: Progress = pickle.loads(path.read_bytes())  # noqa: S301 - from this task's own directory
     return progress
-
-
-def _save_model(path: Path, best: Best, scale: Scale, names: list[str], target: str, activation: str) -> Path:
-    """Writes the model as plain arrays: no pickle, so that reading one runs no code."""
-    arrays: dict[str, Any] = {
-        "features": np.array(names),
-        "target": np.array(target),
-        "activation": np.array(activation),
-        "feature_mean": scale.feature_mean,
-        "feature_scale": scale.feature_scale,
-        "target_mean": np.array(scale.target_mean),
-        "target_scale": np.array(scale.target_scale),
-    }
-    for number, (weight, bias) in enumerate(zip(best.weights, best.biases, strict=True)):
-        arrays[f"weight_{number}"] = weight
-        arrays[f"bias_{number}"] = bias
-    np.savez(path, **arrays)
-    return path
-
-
-def _save_predictions(path: Path, held_out: Table, predicted: Floats) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*held_out.names, "observed", "predicted"])
-        rows = zip(held_out.features.tolist(), held_out.target.tolist(), predicted.tolist(), strict=True)
-        writer.writerows([*features, observed, guess] for features, observed, guess in rows)
-    return path

@@ -7,20 +7,17 @@ hundreds of rows, and a penalty on the weights keeps the curve smooth.
 
 from __future__ import annotations
 
-import math
 import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
 import diel
-
-Floats = NDArray[np.float64]
+from diel import tabular
 
 
 class SmallMlp(TypedDict):
@@ -61,9 +58,9 @@ def small_mlp(
 
     Raises ValueError for columns that are missing, of different lengths, or not finite.
     """
-    names, x, y = _table(columns, target, features)
-    mean, scale = x.mean(axis=0), _deviation(x)
-    middle, spread = float(y.mean()), float(_deviation(y))
+    table = tabular.Table.from_columns(columns, target, features).at_least(2)
+    scale = tabular.Scale.of(table)
+    x, y = scale.features(table.features), scale.target(table.target)
     network: Any = MLPRegressor(
         hidden_layer_sizes=(hidden,) * layers,
         activation=activation,
@@ -76,57 +73,12 @@ def small_mlp(
     with warnings.catch_warnings():
         # to stop after `iterations` is what was asked for
         warnings.simplefilter("ignore", ConvergenceWarning)
-        network.fit((x - mean) / scale, (y - middle) / spread)
-    predicted = network.predict((x - mean) / scale)
-    arrays: dict[str, Any] = {
-        "features": np.array(names),
-        "target": np.array(target),
-        "activation": np.array(activation),
-        "feature_mean": mean,
-        "feature_scale": scale,
-        "target_mean": np.array(middle),
-        "target_scale": np.array(spread),
-    }
-    for number, (weight, bias) in enumerate(zip(network.coefs_, network.intercepts_, strict=True)):
-        arrays[f"weight_{number}"] = weight
-        arrays[f"bias_{number}"] = bias
-    path = context.task_dir / "model.npz"
-    np.savez(path, **arrays)
+        network.fit(x, y)
+    learned = tuple(zip(network.coefs_, network.intercepts_, strict=True))
+    model = tabular.Model(table.names, target, activation, scale, learned)
     return {
-        "model": path,
-        "train_loss": float(np.mean((predicted - (y - middle) / spread) ** 2)),
+        "model": model.save(context.task_dir / "model.npz"),
+        "train_loss": float(np.mean((network.predict(x) - y) ** 2)),
         "iterations": int(network.n_iter_),
         "parameters": sum(array.size for array in (*network.coefs_, *network.intercepts_)),
     }
-
-
-def _table(
-    columns: dict[str, list[float]], target: str, features: list[str] | None
-) -> tuple[list[str], Floats, Floats]:
-    """The features' names, their values of shape (rows, features), and the target of shape (rows,)."""
-    names = [name for name in columns if name != target] if features is None else features
-    for name in (target, *names):
-        if name not in columns:
-            raise ValueError(f"no column '{name}'; the columns are {', '.join(columns)}")
-    if not names or target in names:
-        raise ValueError(f"expected features other than the target '{target}'; found {names}")
-    used = {name: columns[name] for name in (*names, target)}
-    for name, values in used.items():
-        if len(values) != len(columns[target]):
-            raise ValueError(
-                f"the columns differ in length: '{name}' has {len(values)}, "
-                f"'{target}' has {len(columns[target])}"
-            )
-        for row, value in enumerate(values):
-            if not isinstance(value, int | float) or not math.isfinite(value):
-                raise ValueError(f"column '{name}' holds {value} in row {row}; expected a finite number")
-    if len(columns[target]) < 2:
-        raise ValueError(f"expected at least 2 rows; found {len(columns[target])}")
-    x = np.array([used[name] for name in names], dtype=float).T
-    return names, x, np.array(used[target], dtype=float)
-
-
-def _deviation(values: Floats) -> Floats:
-    """Standard deviations of the columns; 1 for a constant one, which carries nothing but does no harm."""
-    spread = values.std(axis=0)
-    return np.where(spread > 0, spread, 1.0)

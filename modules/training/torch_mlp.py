@@ -5,22 +5,17 @@ The model is a file like that of `training.mlp`: `inference.screen` reads it wit
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 
 import diel
-from diel import pytorch
+from diel import pytorch, tabular
 
-Floats = NDArray[np.float64]
 Width = Annotated[int, Field(ge=1, le=4096)]
 
 
@@ -47,35 +42,6 @@ class TorchMlp(TypedDict):
     """CSV with the columns epoch, loss, validation_loss, learning_rate."""
     predictions: Path
     """CSV of the held-out rows: the features, then `observed` and `predicted`."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows to learn from: features of shape (rows, features), target of shape (rows,)."""
-
-    names: list[str]
-    features: Floats
-    target: Floats
-
-    def take(self, rows: torch.Tensor) -> Table:
-        """Some of the rows."""
-        return Table(self.names, self.features[rows.numpy()], self.target[rows.numpy()])
-
-
-@dataclass(frozen=True)
-class Scale:
-    """What turns columns into numbers of mean 0 and variance 1."""
-
-    feature_mean: Floats
-    feature_scale: Floats
-    target_mean: float
-    target_scale: float
-
-    def rows(self, table: Table, device: torch.device) -> pytorch.Rows:
-        """A table as the network reads it; all of it goes to the device, where it is small."""
-        features = torch.from_numpy((table.features - self.feature_mean) / self.feature_scale)
-        target = torch.from_numpy((table.target - self.target_mean) / self.target_scale)
-        return pytorch.Rows(features.float().to(device), target.float().to(device))
 
 
 @diel.module(kind="training")
@@ -152,18 +118,20 @@ def torch_mlp(
             precision=precision,
             seed=seed,
         )
-        train, held = (data.take(chosen) for chosen in pytorch.split(len(data.target), held_out, seed))
-        scale = _scale(train)
+        split = pytorch.split(len(data), held_out, seed)
+        train, held = (data.take(chosen.numpy()) for chosen in split)
+        scale = tabular.Scale.of(train)
         network = _network(len(data.names), widths, activation, seed).to(settings.device)
-        rows_held = scale.rows(held, settings.device)
+        rows_held = _rows(held, scale, settings.device)
         trained = pytorch.train(
-            network, scale.rows(train, settings.device), rows_held, _loss, settings, context
+            network, _rows(train, scale, settings.device), rows_held, _loss, settings, context
         )
         said = pytorch.outputs(network, rows_held.inputs, batch, settings.device)[:, 0].double()
-    predicted = said.numpy() * scale.target_scale + scale.target_mean
+    predicted = scale.own_units(said.numpy())
+    model = tabular.Model(data.names, target, activation, scale, _layers(network))
     folder = context.task_dir
     return {
-        "model": _save_model(folder / "model.npz", network, scale, data.names, target, activation),
+        "model": model.save(folder / "model.npz"),
         "loss": trained.best.loss,
         "validation_loss": trained.best.validation_loss,
         "r2": pytorch.r2(torch.from_numpy(held.target), torch.from_numpy(predicted)),
@@ -172,7 +140,7 @@ def torch_mlp(
         "seconds": trained.seconds,
         "parameters": sum(tensor.numel() for tensor in network.parameters()),
         "history": trained.save_history(folder / "history.csv"),
-        "predictions": _save_predictions(folder / "predictions.csv", held, predicted),
+        "predictions": held.save_predictions(folder / "predictions.csv", predicted),
     }
 
 
@@ -185,7 +153,7 @@ def _table(
     files: Path | list[Path] | None,
     target: str,
     features: list[str] | None,
-) -> Table:
+) -> tabular.Table:
     given = [
         name for name, one in (("columns", columns), ("rows", rows), ("table", files)) if one is not None
     ]
@@ -194,102 +162,20 @@ def _table(
             f"expected exactly one of columns, rows and table; found {', '.join(given) or 'none'}"
         )
     if files is not None:
-        found = _from_files([files] if isinstance(files, Path) else files, target, features)
+        found = tabular.Table.from_files([files] if isinstance(files, Path) else files, target, features)
     elif rows is not None:
-        found = _from_rows(rows, target, features)
+        found = tabular.Table.from_rows(rows, target, features)
     else:
         assert columns is not None
-        found = _from_columns(columns, target, features)
-    if len(found.target) < 2:
-        raise ValueError(
-            f"expected at least 2 rows, one to train on and one held out; found {len(found.target)}"
-        )
-    return found
+        found = tabular.Table.from_columns(columns, target, features)
+    return found.at_least(2, "one to train on and one held out")
 
 
-def _names(known: Sequence[str], target: str, features: list[str] | None, where: str = "") -> list[str]:
-    """The features. Raises ValueError where a column is missing."""
-    names = [name for name in known if name != target] if features is None else features
-    for name in (target, *names):
-        if name not in known:
-            raise ValueError(f"{where}there is no column '{name}'; the columns are {', '.join(known)}")
-    if not names or target in names:
-        raise ValueError(f"{where}expected features other than the target '{target}'; found {names}")
-    return names
-
-
-def _number(value: Any, where: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{where} holds {value!r}; expected a finite number")
-    return number
-
-
-def _from_columns(columns: dict[str, list[float]], target: str, features: list[str] | None) -> Table:
-    names = _names(list(columns), target, features)
-    lengths = {name: len(columns[name]) for name in (target, *names)}
-    if len(set(lengths.values())) != 1:
-        told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-        raise ValueError(f"the columns differ in length: {told}")
-    lists = {
-        name: [_number(value, f"column '{name}', row {row},") for row, value in enumerate(columns[name])]
-        for name in (target, *names)
-    }
-    return Table(names, np.array([lists[name] for name in names]).T, np.array(lists[target]))
-
-
-def _from_rows(rows: list[dict[str, float]], target: str, features: list[str] | None) -> Table:
-    names = _names(list(rows[0]) if rows else [], target, features)
-    for number, row in enumerate(rows):
-        missing = [name for name in (target, *names) if name not in row]
-        if missing:
-            raise ValueError(f"row {number} has no '{missing[0]}'; the first row has")
-    return _from_columns({name: [row[name] for row in rows] for name in (target, *names)}, target, names)
-
-
-def _from_files(paths: list[Path], target: str, features: list[str] | None) -> Table:
-    if not paths:
-        raise ValueError("table: expected at least one file; found none")
-    values: list[list[float]] = []
-    names = features
-    for path in paths:
-        # the first file's columns are those of all
-        names, found = _from_file(path, target, names)
-        values += found
-    assert names is not None
-    array = np.array(values, dtype=float).reshape(-1, len(names) + 1)
-    return Table(names, array[:, 1:], array[:, 0])
-
-
-def _from_file(path: Path, target: str, features: list[str] | None) -> tuple[list[str], list[list[float]]]:
-    """The features, and for each row the target and the features."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            doubled = [name for name in header if header.count(name) > 1]
-            if doubled:
-                raise ValueError(f"table: {path.name} has the column '{doubled[0]}' twice")
-            names = _names(header, target, features, f"table: {path.name}: ")
-            places = [(name, header.index(name)) for name in (target, *names)]
-            values = []
-            for row in reader:
-                if not row:
-                    continue
-                where = f"table: {path.name}, line {reader.line_num}"
-                if len(row) != len(header):
-                    raise ValueError(
-                        f"{where}: expected {len(header)} values, as the header has; found {len(row)}"
-                    )
-                values.append([_number(row[place], f"{where}, column '{name}',") for name, place in places])
-    except OSError as error:
-        raise ValueError(f"table: {path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"table: {path.name} is no CSV file in UTF-8 ({error})") from None
-    return names, values
+def _rows(table: tabular.Table, scale: tabular.Scale, device: torch.device) -> pytorch.Rows:
+    """A table as the network reads it; all of it goes to the device, where it is small."""
+    features = torch.from_numpy(scale.features(table.features))
+    target = torch.from_numpy(scale.target(table.target))
+    return pytorch.Rows(features.float().to(device), target.float().to(device))
 
 
 # ---------------------------------------------------------------- the network
@@ -327,43 +213,9 @@ def _loss(said: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.mse_loss(said[:, 0], wanted)
 
 
-def _scale(train: Table) -> Scale:
-    def deviation(values: Floats) -> Floats:
-        spread = values.std(axis=0)
-        return np.where(spread > 0, spread, 1.0)  # a constant column carries nothing, but does no harm
-
-    return Scale(
-        train.features.mean(axis=0),
-        deviation(train.features),
-        float(train.target.mean()),
-        float(deviation(train.target)),
-    )
-
-
-def _save_model(
-    path: Path, network: torch.nn.Module, scale: Scale, names: list[str], target: str, activation: str
-) -> Path:
-    """Writes the model as plain arrays: no pickle, so that reading one runs no code."""
-    arrays: dict[str, Any] = {
-        "features": np.array(names),
-        "target": np.array(target),
-        "activation": np.array(activation),
-        "feature_mean": scale.feature_mean,
-        "feature_scale": scale.feature_scale,
-        "target_mean": np.array(scale.target_mean),
-        "target_scale": np.array(scale.target_scale),
-    }
+def _layers(network: torch.nn.Module) -> tabular.Layers:
+    """What the linear layers learned; PyTorch keeps weights as (out, in)."""
     linear = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)]
-    for number, layer in enumerate(linear):
-        arrays[f"weight_{number}"] = layer.weight.detach().cpu().numpy().T
-        arrays[f"bias_{number}"] = layer.bias.detach().cpu().numpy()
-    np.savez(path, **arrays)
-    return path
-
-
-def _save_predictions(path: Path, held: Table, predicted: Floats) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*held.names, "observed", "predicted"])
-        writer.writerows(np.column_stack([held.features, held.target, predicted]).tolist())
-    return path
+    return tuple(
+        (layer.weight.detach().cpu().numpy().T, layer.bias.detach().cpu().numpy()) for layer in linear
+    )

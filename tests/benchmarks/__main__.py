@@ -26,6 +26,9 @@ from typing import Any
 if not __package__:  # `python tests/benchmarks`: the checkout is not on the path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from tests.benchmarks.artifacts import artifacts
+from tests.benchmarks.services import services
+from tests.benchmarks.streams import streams
 from tests.cluster.cluster import Cluster, missing, new_folder
 
 DIEL = [sys.executable, "-m", "diel"]
@@ -427,6 +430,9 @@ BENCHMARKS: dict[str, Callable[[int], None]] = {
     "large": large,
     "search": search,
     "cluster": cluster,
+    "artifacts": lambda runs: artifacts(runs, show),
+    "services": lambda runs: services(runs, show),
+    "streams": lambda runs: streams(runs, show),
 }
 
 

@@ -73,6 +73,6 @@ def test_an_artifact_from_the_cache_lies_in_the_run_that_made_it(paths: RunPaths
     assert artifact_path(cached, "a/b", paths.root) == paths.root.parent / "w-1" / "a" / "b"
 
 
-def test_an_artifact_travels_to_a_worker_as_plain_text() -> None:
-    again = pickle.loads(pickle.dumps([Artifact("/a b/c", "d")]))
-    assert (again, type(again[0])) == (["/a b/c"], str)
+def test_an_artifact_travels_to_a_worker_with_its_digest() -> None:
+    (again,) = pickle.loads(pickle.dumps([Artifact("/a b/c", "d")]))
+    assert (again, again.digest) == ("/a b/c", "d")

@@ -11,7 +11,7 @@ import yaml
 
 from diel.load import scalar
 from diel.shipped import shipped
-from diel.site import ControllerHome, FileSystem, Pool, Site, find_site
+from diel.site import ControllerHome, FileSystem, LocalDisk, Pool, Site, find_site
 from diel.spec.model import Model
 
 LEAST: dict[type[Model], dict[str, Any]] = {
@@ -19,6 +19,7 @@ LEAST: dict[type[Model], dict[str, Any]] = {
     Pool: {},
     ControllerHome: {},
     FileSystem: {"path": "/scratch"},
+    LocalDisk: {},
 }
 """What each model cannot do without."""
 
@@ -54,7 +55,7 @@ def test_the_page_tells_each_default(page: str, model: type[Model]) -> None:
             other = model.model_fields[key].get_default(call_default_factory=True)
             assert other not in (None, "", ()), key
         else:
-            empty = (None, "", (), {}, ControllerHome())
+            empty = (None, "", (), {}, ControllerHome(), LocalDisk())
             assert model.model_fields[key].get_default(call_default_factory=True) in empty, key
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diel.cli.checkup.finding import Finding as Finding
 from diel.cli.checkup.folder import check_clock, check_runs, check_shared
+from diel.cli.checkup.local import check_local
 from diel.cli.checkup.machine import (
     CORE,
     check_account,
@@ -40,6 +41,8 @@ def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
     yield check_runs(runs)
     yield check_clock(runs)
     yield check_loopback()
+    if known is not None and not known.scheduled:
+        yield check_local(known, runs)
     if known is not None and known.scheduled:
         yield from _examine_site(known, runs)
     for extra, packages in EXTRAS.items():

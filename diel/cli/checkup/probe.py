@@ -46,6 +46,7 @@ def main() -> None:
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": {name: os.environ[name] for name in GPU_VARIABLES if name in os.environ},
         "launcher": beside(launcher) or shutil.which(launcher),
+        "local": local_disk(os.environ.get("DIEL_DOCTOR_LOCAL", "")),
         "time": time.time(),
         "reached": "",
         "refused": refused,
@@ -83,6 +84,24 @@ def token_file(folder: str) -> str:
             return hashlib.sha256(file.read()).hexdigest()
     except OSError:
         return ""
+
+
+def local_disk(named: str) -> dict[str, object]:
+    """The node's own disk as diel will find it, and whether a file can be made there.
+
+    `named` is the site file's word, which may have variables; the others are looked at in diel's order.
+    """
+    others = (os.environ.get(name) for name in ("DIEL_LOCAL_DIR", "SLURM_TMPDIR", "TMPDIR"))
+    folder = os.path.expandvars(named) or next(filter(None, others), "/tmp")
+    try:
+        trial = os.path.join(folder, f".diel-doctor-{os.getpid()}")
+        with open(trial, "xb") as file:
+            file.write(b"one")
+        os.unlink(trial)
+        found = os.statvfs(folder)
+    except OSError as error:
+        return {"dir": folder, "error": error.strerror or str(error)}
+    return {"dir": folder, "free": found.f_bavail * found.f_frsize}
 
 
 def send(host: str, port: int, secret: bytes, report: dict[str, object]) -> None:

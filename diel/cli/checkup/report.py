@@ -24,7 +24,26 @@ def read_report(site: Site, pool: str, report: dict[str, Any], digest: str) -> I
         yield _clock(pool, report)
     yield _network(site, pool, report)
     yield _node(site, pool, report)
+    if "local" in report:
+        yield _local(site, pool, dict(report["local"]))
     yield _launcher(site, pool, report)
+
+
+def _local(site: Site, pool: str, told: dict[str, Any]) -> Finding:
+    name, folder = f"{pool}: local disk", told.get("dir")
+    if "error" in told or "$" in str(folder):
+        why = told.get("error") if "$" not in str(folder) else "a variable in it is not set on the node"
+        fix = "set `local: {dir: …}` in the site file to a directory that each node has for itself"
+        return Finding(name, False, f"{folder}: {why}; inputs are not staged there", fix, required=False)
+    free = int(told.get("free") or 0)
+    limit = site.local.size
+    found = f"{folder}, {format_size(free)} free"
+    if limit is not None and limit > free:
+        fix = "set `local.size` in the site file to what the nodes have"
+        return Finding(
+            name, False, f"{found}, less than the {format_size(limit)} that diel may keep", fix, False
+        )
+    return Finding(name, True, found)
 
 
 def _python(pool: str, report: dict[str, Any]) -> Finding:

@@ -104,6 +104,7 @@ def trial_job(site: Site, pool: str, stem: str, folder: Path, port: int, token: 
         ",".join(("diel", *CORE)),
     ]
     variables = {name: os.environ[name] for name in CARRIED if os.environ.get(name)}
+    variables["DIEL_DOCTOR_LOCAL"] = site.local.dir or ""
     lines = [
         *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
         # A variable and no word: what a command is called with, everybody on the node can see.

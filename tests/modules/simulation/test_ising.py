@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import ellipk
 
 import diel
-from modules.simulation.ising import ising
+from modules.simulation.ising import ising, walk
 
 CRITICAL = 2 / np.log(1 + np.sqrt(2))
 
@@ -153,3 +157,54 @@ def test_parameters_that_make_no_sense_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         ising(**{"temperature": 2.0, "context": context, **wrong})
+
+
+@dataclass(frozen=True)
+class Streaming(diel.Context):
+    """A task whose stream is a list."""
+
+    items: list[Any] = field(default_factory=list)
+
+    def stream(self, name: str) -> Any:
+        assert name == "samples"
+        return SimpleNamespace(put=self.items.append)
+
+
+def walked(folder: Path, rank: int = 0, ranks: int = 1, **asked: Any) -> list[Any]:
+    """The items that a rank puts."""
+    context = Streaming(task_dir=folder, rank=rank, ranks=ranks)
+    comm: Any = SimpleNamespace(Get_rank=lambda: rank, Get_size=lambda: ranks)
+    result = walk(context, [1.5, 3.5], comm if ranks > 1 else None, **asked)
+    assert result["items"] == ranks * len(context.items)
+    return context.items
+
+
+def test_a_walk_streams_energies_that_are_onsagers_on_average(tmp_path: Path) -> None:
+    before = time.time()
+    items = walked(tmp_path, walkers=6, items=60, sweeps=10, size=24, equilibration=300)
+    temperatures = items[0]["temperature"]
+    assert np.diff(temperatures) == pytest.approx(2 / 6, abs=2 / 6)  # one in each interval
+    energy = np.mean([item["energy"] for item in items], axis=0)
+    assert energy == pytest.approx([onsager(t) for t in temperatures], rel=0.03)
+    magnetisation = np.mean([item["magnetisation"] for item in items], axis=0)
+    assert magnetisation[0] > 0.9 > 0.3 > magnetisation[-1]
+    stamps = [item["time"] for item in items]
+    assert before <= stamps[0] <= stamps[-1] <= time.time()
+    assert stamps == sorted(stamps)
+
+
+def test_what_the_walkers_see_does_not_depend_on_the_ranks(tmp_path: Path) -> None:
+    asked = {"walkers": 5, "items": 3, "sweeps": 2, "size": 8, "equilibration": 5, "seed": 4}
+    alone = walked(tmp_path, **asked)
+    shares = [walked(tmp_path, rank, 2, **asked) for rank in range(2)]
+    for number, item in enumerate(alone):
+        for name in ("temperature", "energy", "magnetisation"):
+            for rank in range(2):
+                assert (shares[rank][number][name] == item[name][rank::2]).all()
+
+
+def test_a_walk_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one walker for each of 4 ranks; found 3"):
+        walked(tmp_path, 0, 4, walkers=3)
+    with pytest.raises(ValueError, match="size must be even"):
+        walked(tmp_path, size=9)

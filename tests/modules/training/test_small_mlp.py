@@ -60,7 +60,7 @@ def test_it_learns_from_the_features_named_and_bears_a_constant_one(context: die
         ({"x": [1.0, 2.0], "y": [1.0, 2.0]}, "z", None, "no column 'z'; the columns are x, y"),
         ({"x": [1.0, 2.0], "y": [1.0, 2.0]}, "y", ["w"], "no column 'w'"),
         ({"x": [1.0, 2.0], "y": [1.0, 2.0]}, "y", ["y"], "features other than the target"),
-        ({"x": [1.0], "y": [1.0, 2.0]}, "y", None, "'x' has 1, 'y' has 2"),
+        ({"x": [1.0], "y": [1.0, 2.0]}, "y", None, "differ in length: y has 2, x has 1"),
         ({"x": [1.0], "y": [1.0]}, "y", None, "at least 2 rows"),
         ({"x": [1.0, float("inf")], "y": [1.0, 2.0]}, "y", None, "column 'x' holds inf in row 1"),
         ({"x": [1.0, 2.0], "y": [None, 2.0]}, "y", None, "column 'y' holds None in row 0"),

@@ -1,0 +1,24 @@
+"""What a task made: small JSON values, and artifacts (files, directories, arrays) with their digests."""
+
+from diel.artifacts.arrays import open_array, open_arrays
+from diel.artifacts.artifact import Artifact, Artifacts, describe, files_of
+from diel.artifacts.collect import check_values, collect_files, collect_returned
+from diel.artifacts.digest import content, digest_of
+from diel.artifacts.values import MAX_VALUES, Values, collect_result
+
+__all__ = [
+    "MAX_VALUES",
+    "Artifact",
+    "Artifacts",
+    "Values",
+    "check_values",
+    "collect_files",
+    "collect_result",
+    "collect_returned",
+    "content",
+    "describe",
+    "digest_of",
+    "files_of",
+    "open_array",
+    "open_arrays",
+]

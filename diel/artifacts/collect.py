@@ -1,0 +1,133 @@
+"""Collecting what a task made: what a module returned, what a command left in its directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts.arrays import as_array, keep_array
+from diel.artifacts.artifact import Artifacts, describe, written
+from diel.artifacts.promise import Sizes, check_array, check_number, check_path, check_value
+from diel.artifacts.values import Values, check_size, plain
+from diel.errors import ModuleError
+from diel.spec import Output
+
+Promises = Mapping[str, Output]
+"""By output, where there is more to it than a path or the type of a value."""
+_NOTHING: Promises = {}
+
+
+def collect_returned(
+    returned: Any,
+    task_dir: Path,
+    run_dir: Path,
+    promises: Promises = _NOTHING,
+    inputs: Mapping[str, Any] = _NOTHING,
+) -> tuple[Values, Artifacts]:
+    """The values and artifacts of what a Python module returned.
+
+    None is nothing; a mapping or dataclass gives one output a key. An array that is an input, as it
+    was mapped, is not written again. Raises ModuleError where it is anything else, where a value is no
+    JSON, where a path is not below `task_dir`, and where a promise is broken.
+    """
+    task, run = os.fspath(task_dir), os.fspath(run_dir)
+    sizes: Sizes = {}
+    values: Values = {}
+    artifacts: Artifacts = {}
+    for name, value in _outputs_of(returned).items():
+        if not isinstance(name, str) or not name.isidentifier():
+            raise ModuleError(f"the module returned an output named {name!r}; expected an identifier")
+        promise = promises.get(name)
+        if isinstance(value, os.PathLike):
+            artifacts[name] = _keep_file(name, os.fspath(value), task, run, promise, sizes)
+        elif getattr(value, "ndim", 0) and hasattr(value, "__array__"):
+            array = as_array(name, value)
+            if promise is not None:
+                check_array(name, array, promise, sizes)
+            way = "content" if promise is None else promise.digest
+            artifacts[name] = keep_array(name, array, task, run, inputs, way)
+        elif isinstance(value, list | tuple) and value and all(isinstance(v, os.PathLike) for v in value):
+            artifacts[name] = _keep_files(name, map(os.fspath, value), task, run, promise)
+        else:
+            values[name] = plain(name, value)
+            if promise is not None:
+                check_value(name, values[name], promise)
+    _refuse_missing(promises, values, artifacts)
+    check_size(values)
+    return values, artifacts
+
+
+def _outputs_of(returned: Any) -> Mapping[Any, Any]:
+    if returned is None:
+        return {}
+    if dataclasses.is_dataclass(returned) and not isinstance(returned, type):
+        return {f.name: getattr(returned, f.name) for f in dataclasses.fields(returned)}
+    if not isinstance(returned, Mapping):
+        kind = type(returned).__name__
+        raise ModuleError(f"the module returned a {kind}; expected a dict or dataclass of named outputs")
+    return returned
+
+
+def _refuse_missing(promises: Promises, values: Values, artifacts: Artifacts) -> None:
+    for name, promise in promises.items():
+        if promise.stream is None and name not in values and name not in artifacts:
+            made = ", ".join([*values, *artifacts]) or "nothing"
+            raise ModuleError(f"the module returned no '{name}', which it promises; it returned: {made}")
+
+
+def collect_files(
+    outputs: Mapping[str, str], task_dir: Path, run_dir: Path, promises: Promises = _NOTHING
+) -> Artifacts:
+    """The artifacts of a command's declared files.
+
+    Raises ModuleError for one that is missing, and for one that is not as promised.
+    """
+    task, run = os.fspath(task_dir), os.fspath(run_dir)
+    sizes: Sizes = {}
+    artifacts: Artifacts = {}
+    for name, path in outputs.items():
+        promise = promises.get(name)
+        if promise is not None and promise.glob is not None:
+            artifacts[name] = _keep_files(name, _matching(path, task), task, run, promise, path)
+        else:
+            artifacts[name] = _keep_file(name, path, task, run, promise, sizes)
+    return artifacts
+
+
+def check_values(values: Values, promises: Promises) -> None:
+    """Holds the values of a command to their contracts. Raises ModuleError."""
+    for name, promise in promises.items():
+        if promise.value is not None:
+            check_value(name, values[name], promise)
+
+
+def _matching(pattern: str, task: str) -> list[str]:
+    found = glob.glob(pattern, root_dir=task, recursive=True)
+    return sorted(name for name in found if not os.path.isdir(f"{task}/{name}"))
+
+
+def _keep_file(
+    name: str, path: str, task: str, run: str, promise: Output | None, sizes: Sizes
+) -> dict[str, Any]:
+    if promise is None:
+        return describe(name, path, task, run)
+    entry = describe(name, path, task, run, promise.digest)
+    check_path(name, f"{run}/{entry['path']}", promise, sizes)
+    return entry
+
+
+def _keep_files(
+    name: str, paths: Iterable[str], task: str, run: str, promise: Output | None, pattern: str = ""
+) -> dict[str, Any]:
+    """A list of files as one output."""
+    way = "content" if promise is None else promise.digest
+    found = [describe(name, path, task, run, way) for path in paths]
+    if promise is not None and promise.files is not None:
+        check_number(name, pattern or "the list", len(found), promise)
+    elif not found:
+        raise ModuleError(f"output '{name}': no file matches '{pattern}'; the task wrote {written(task)}")
+    return {"files": found, "size": sum(one["size"] for one in found)}

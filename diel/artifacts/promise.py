@@ -1,0 +1,185 @@
+"""Holding what a task made to its contract, before anybody reads it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+from diel.artifacts.arrays import first_not_finite, read_header
+from diel.artifacts.digest import files_below
+from diel.artifacts.tables import check_table, not_finite
+from diel.artifacts.values import is_of
+from diel.errors import ModuleError
+from diel.spec import Output
+from diel.spec.contract import Contract, fits_count, format_of, told_count
+
+if TYPE_CHECKING:
+    import numpy
+
+Sizes = dict[str, tuple[int, str]]
+"""The sizes that names such as `n` stand for in one task, each with the output that said so first."""
+_WORDS = {"table": "a table", "array": "an array", "json": "a JSON object", "files": "a directory"}
+
+
+def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
+    """Holds a file or directory to its contract. Raises ModuleError with what was found."""
+    promised = contract.promises
+    if not promised or promised == ("units",):
+        return
+    file = os.path.basename(path)
+    if os.path.isdir(path):
+        if contract.files is None:
+            raise ModuleError(f"output '{name}': {file} is a directory; its contract is about a file")
+        check_number(name, file, len(files_below(path)), contract)
+        return
+    if contract.files is not None:
+        raise ModuleError(f"output '{name}': {file} is a file; expected a directory of files")
+    match format_of(path) or _meant(contract):
+        case "array":
+            _check_array_file(name, path, contract, sizes)
+        case "json":
+            _check_json_file(name, path, contract)
+        case "table":
+            _refuse_other(name, file, contract, "columns", "a table")
+            check_table(name, path, contract)
+        case _:
+            told = ", ".join(f"`{one}`" for one in promised if one != "units")
+            raise ModuleError(f"output '{name}': {file} is no file of which {told} can be told")
+
+
+def _meant(contract: Contract) -> str | None:
+    """What a file of no known suffix has to be for its contract to say anything of it."""
+    if contract.columns is not None:
+        return "table"
+    return "array" if contract.dtype is not None or contract.shape is not None else None
+
+
+def _refuse_other(name: str, found: str, contract: Contract, fitting: str, what: str) -> None:
+    """Refuses data of another kind than the contract is about."""
+    about = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
+    wanted = next((about[one] for one in contract.promises if one in about), None)
+    if wanted is not None and wanted != about[fitting]:
+        raise ModuleError(f"output '{name}': {found} is {what}; expected {_WORDS[wanted]}")
+
+
+def check_number(name: str, what: str, number: int, contract: Contract) -> None:
+    """Holds a number of files to what was promised."""
+    if contract.files is not None and not fits_count(contract.files, number):
+        files = "file" if number == 1 else "files"
+        raise ModuleError(
+            f"output '{name}': {what} has {number} {files}; expected {told_count(contract.files)}"
+        )
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> None:
+    file = os.path.basename(path)
+    try:
+        import numpy  # here: commands make arrays where no module has loaded it
+
+        header, offset = read_header(path)
+    except ImportError:
+        raise ModuleError(f"output '{name}': to check an array takes numpy: pip install numpy") from None
+    except (ValueError, EOFError) as error:
+        raise ModuleError(f"output '{name}': {file} holds no array: {error}") from error
+    shape, dtype = header["shape"], header["descr"]
+    _check_kind(name, file, shape, dtype, contract, sizes)
+    wanted = offset + math.prod(shape) * dtype.itemsize
+    size = os.path.getsize(path)
+    if size < wanted:
+        raise ModuleError(f"output '{name}': {file} is cut short: {size} bytes of {wanted}")
+    if contract.finite and math.prod(shape):
+        _check_finite(name, file, numpy.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def check_array(name: str, array: numpy.ndarray[Any, Any], contract: Output, sizes: Sizes) -> None:
+    """Holds an array in memory to its contract. Raises ModuleError with what was found."""
+    _check_kind(name, "the array", array.shape, array.dtype, contract, sizes)
+    if contract.finite:
+        _check_finite(name, name, array)
+
+
+def _check_kind(
+    name: str, what: str, shape: tuple[int, ...], dtype: numpy.dtype[Any], contract: Output, sizes: Sizes
+) -> None:
+    _refuse_other(name, what, contract, "dtype", "an array")
+    found = "str" if dtype.kind in "US" else dtype.name
+    if contract.dtype is not None and found != contract.dtype:
+        raise ModuleError(f"output '{name}': {what} is {found}; expected {contract.dtype}")
+    if contract.rows is not None:
+        rows = shape[0] if shape else 0
+        if not fits_count(contract.rows, rows):
+            told = f"{what} has {rows} rows (shape {shown_shape(shape)})"
+            raise ModuleError(f"output '{name}': {told}; expected {told_count(contract.rows)}")
+    if contract.shape is not None:
+        _check_shape(name, what, shape, contract.shape, sizes)
+
+
+def _check_shape(
+    name: str, what: str, shape: tuple[int, ...], wanted: tuple[int | str, ...], sizes: Sizes
+) -> None:
+    fits = len(shape) == len(wanted) and all(
+        not isinstance(one, int) or one == size for one, size in zip(wanted, shape, strict=True)
+    )
+    if not fits:
+        told = f"shape {shown_shape(shape)}; expected {shown_shape(wanted)}"
+        raise ModuleError(f"output '{name}': {what} has {told}")
+    for one, size in zip(wanted, shape, strict=True):
+        if isinstance(one, str) and one != "*":
+            known, owner = sizes.setdefault(one, (size, name))
+            if known != size:
+                told = f"shape {shown_shape(shape)}, so that {one} is {size}"
+                where = "too" if owner == name else f"of '{owner}'"
+                raise ModuleError(f"output '{name}': {what} has {told}; it is {known} {where}")
+
+
+def shown_shape(shape: tuple[int | str, ...]) -> str:
+    """A shape as the workflow writes it."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _check_finite(name: str, what: str, array: numpy.ndarray[Any, Any]) -> None:
+    odd = first_not_finite(array)
+    if odd is not None:
+        index, value = odd
+        place = ", ".join(map(str, index))
+        raise ModuleError(f"output '{name}': {what}[{place}] is {value}; expected a finite number")
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+def _check_json_file(name: str, path: str, contract: Output) -> None:
+    file = os.path.basename(path)
+    _refuse_other(name, file, contract, "json", "JSON")
+    try:
+        with open(path, encoding="utf-8-sig") as opened:
+            value = json.load(opened)
+    except (ValueError, RecursionError) as error:
+        raise ModuleError(f"output '{name}': {file} holds no JSON: {error}") from error
+    check_value(name, value, contract, file)
+
+
+def check_value(name: str, value: Any, contract: Output, what: str = "the value") -> None:
+    """Holds a JSON value to its contract. Raises ModuleError with what was found."""
+    _refuse_other(name, _shown(value), contract, "json", "a value")
+    if contract.keys is not None:
+        if not isinstance(value, dict):
+            raise ModuleError(f"output '{name}': {what} is {_shown(value)}; expected a JSON object")
+        for key, kind in contract.keys.items():
+            if key not in value:
+                has = ", ".join(map(str, value)) or "nothing"
+                raise ModuleError(f"output '{name}': {what} has no key '{key}'; it has: {has}")
+            if not is_of(value[key], kind):
+                raise ModuleError(f"output '{name}': {key} is {_shown(value[key])}; expected {kind}")
+    if contract.finite and (odd := not_finite(value)) is not None:
+        raise ModuleError(f"output '{name}': {odd}; expected a finite number")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

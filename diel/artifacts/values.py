@@ -1,0 +1,77 @@
+"""Values: what a task made that is small enough to be JSON in its record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from diel.errors import ModuleError
+
+MAX_VALUES = 1024 * 1024
+"""Most bytes of one task's values as JSON; what is larger belongs into a file."""
+
+Values = dict[str, Any]
+
+_TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict}
+
+
+def is_of(value: Any, expected: str) -> bool:
+    """Whether a JSON value has a type: a whole number is a float too, a truth value is no number."""
+    return type(value) is _TYPES[expected] or (expected == "float" and type(value) is int)
+
+
+def collect_result(path: str, types: Mapping[str, str]) -> Values:
+    """The values that a command wrote to DIEL_RESULT: nothing, or one JSON object.
+
+    Raises ModuleError where it is no JSON object or a declared value is missing or of another type.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError:
+        if not types:
+            return {}
+        text = "{}"
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModuleError(f"DIEL_RESULT cannot be read: {error}") from error
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModuleError(f"DIEL_RESULT holds no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ModuleError(f"DIEL_RESULT holds {type(values).__name__}; expected one JSON object")
+    for name, expected in types.items():
+        if name not in values:
+            raise ModuleError(f"the command did not write the value '{name}' to DIEL_RESULT")
+        if not is_of(values[name], expected):
+            raise ModuleError(f"value '{name}': expected {expected}, found {values[name]!r}")
+    check_size(values)
+    return values
+
+
+def check_size(values: Values) -> None:
+    """Refuses values that belong into a file."""
+    try:
+        size = len(json.dumps(values)) if values else 0
+    except (ValueError, RecursionError) as error:
+        raise ModuleError(f"the values cannot be written as JSON: {error}") from error
+    if size > MAX_VALUES:
+        raise ModuleError(f"the values are {size} bytes of JSON; return a file's Path beyond 1 MiB")
+
+
+def plain(name: str, value: Any) -> Any:
+    """A JSON value from what a module returned. Raises ModuleError where there is none."""
+    item = getattr(value, "item", None)  # NumPy's scalars, some of which are Python's too
+    if value is None or isinstance(value, bool | int | float | str):
+        return value if item is None else item()
+    if isinstance(value, Mapping):
+        return {str(key): plain(f"{name}.{key}", item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(f"{name}[{number}]", item) for number, item in enumerate(value)]
+    if item is not None and not getattr(value, "ndim", 0):
+        python = item()
+        if type(python) is not type(value):  # a long double gives itself
+            return plain(name, python)
+    kind = type(value).__name__
+    raise ModuleError(f"output '{name}' is a {kind}; expected a JSON value, a Path or an array")

@@ -1,0 +1,98 @@
+"""Services fit beside those that ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from diel.errors import Problem
+from diel.site import Pool, Site, cores_of
+
+if TYPE_CHECKING:
+    from diel.check.workflow import Checked
+
+
+def check_room(
+    checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, str]
+) -> list[Problem]:
+    """What could never run: a consumer that has no room beside the services that it asks.
+
+    `placed` gives the pool and the cores of a task by stage, `shapes` its resource shape. Both would wait
+    for ever: the services are up as long as their consumers wait, and these wait for cores.
+    """
+    problems = []
+    for name, stage in checked.workflow.stages.items():
+        if stage.service is not None or not stage.asks:
+            continue
+        needed = list(dict.fromkeys(_needed(checked, name)))
+        for pool, room in _pools(site).items():
+            held = {other: _held(checked, site, placed, other, pool) for other in needed}
+            own = placed[name][1] if _pool(site, placed[name][0]) == pool else 0
+            total = sum(held.values()) + own
+            if total <= room:
+                continue
+            parts = [f"'{other}' {many}" for other, many in held.items() if many]
+            where = f"pool '{pool}'" if pool else "this machine"
+            cores = "1 core" if own == 1 else f"{own} cores"
+            message = f"'{name}' needs {cores} beside those of its services ({', '.join(parts)}): "
+            message += f"{total} in all, and {where} has {room}"
+            hint = "take fewer replicas or cores"
+            if not site.scheduled:
+                hint += (
+                    ", or write `shared_cores: true` where a service works while its consumers wait for it"
+                )
+            problems.append(checked.document.problem(("stages", name, "services"), message, hint))
+            break
+        else:
+            problems += _too_many_shapes(checked, site, placed, shapes, name, needed)
+    return problems
+
+
+def _too_many_shapes(
+    checked: Checked,
+    site: Site,
+    placed: Mapping[str, tuple[str, int]],
+    shapes: Mapping[str, str],
+    name: str,
+    needed: Sequence[str],
+) -> Iterator[Problem]:
+    """Each resource shape has blocks of its own, and those of a service stay."""
+    by_pool: dict[str, dict[str, None]] = {}
+    for one in (name, *needed):
+        by_pool.setdefault(placed[one][0], {})[shapes[one]] = None
+    for pool, found in by_pool.items():
+        if site.scheduled and len(found) > site.pools[pool].blocks:
+            told = f"blocks of {len(found)} shapes at the same time ({', '.join(found)})"
+            message = (
+                f"'{name}' and its services need {told}, and pool '{pool}' may have {site.pools[pool].blocks}"
+            )
+            hint = "give them the same resources, put one into another pool, or raise the pool's `blocks`"
+            yield checked.document.problem(("stages", name, "services"), message, hint)
+
+
+def _needed(checked: Checked, name: str) -> Iterator[str]:
+    """The services that a stage asks, and those that these ask in turn."""
+    for other in checked.workflow.stages[name].asks:
+        yield other
+        yield from _needed(checked, other)
+
+
+def _held(checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], name: str, pool: str) -> int:
+    service = checked.workflow.stages[name].service
+    own, cores = placed[name]
+    return cores * service.replicas if service is not None and _pool(site, own) == pool else 0
+
+
+def _pool(site: Site, name: str) -> str:
+    return name if site.scheduled else ""
+
+
+def _pools(site: Site) -> dict[str, int]:
+    """Cores that can be had at the same time, by pool; this machine's are one pool."""
+    if site.scheduled:
+        return {name: pool.blocks * pool.block_nodes * cores_of(pool) for name, pool in site.pools.items()}
+    return {"": sum(_cores(pool) for pool in site.pools.values())}
+
+
+def _cores(pool: Pool) -> int:
+    return pool.nodes * cores_of(pool)

@@ -1,0 +1,97 @@
+"""`diel clean --intermediate`: deletes artifacts of a run that no task needs any more, and keeps the run."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from diel.artifacts import files_of
+from diel.cli.columns import columns
+from diel.controller.keeping import Place, Readers, delete, ended_well, reading, told
+from diel.explain.view import View
+from diel.journal.segment import Record, SegmentWriter, worker_segment_name
+from diel.paths import RunPaths
+from diel.results import Recorded
+from diel.values import format_size
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """An output of a stage, and the results whose artifact of it all readers are done with."""
+
+    place: Place
+    records: dict[int, Record]
+
+    @property
+    def size(self) -> int:
+        """Bytes, as the records tell them."""
+        return sum(record["artifacts"][self.place[1]]["size"] for record in self.records.values())
+
+    @property
+    def files(self) -> int:
+        return sum(len(files_of(record["artifacts"][self.place[1]])) for record in self.records.values())
+
+
+def find_unneeded(run: Recorded) -> list[Unneeded]:
+    """The outputs that other stages read, and of which no task that is not over needs anything.
+
+    What nothing reads is a result of the run, and is not among them.
+    """
+    view = View(run)
+    readers = Readers(link for link in reading(view.links) if link.edge.upstream != link.edge.downstream)
+    for stage in view.stages.values():
+        if readers.reads(stage.name) and stage.domain is not None:
+            for index in range(stage.size):
+                if ended_well(stage, index):
+                    readers.count(stage, index)
+    found = (Unneeded(place, dict(_records(run, readers, place))) for place in readers.links)
+    return [one for one in found if one.records]
+
+
+def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[int, Record]]:
+    name, output = place
+    dropped = run.history.stage(name).dropped.get(output, ())
+    for index, record in sorted(run.records(name).items()):
+        if output not in record.get("artifacts", {}) or "run" in record or index in dropped:
+            continue
+        if readers.done_with(place, index):
+            yield index, record
+
+
+def offer(found: list[Unneeded]) -> str:
+    """What there is to delete, a line an output."""
+    rows = [
+        [".".join(one.place), f"{one.files:,} files" if one.files != 1 else "1 file", format_size(one.size)]
+        for one in found
+    ]
+    return "\n".join(columns(rows, right=(1, 2)))
+
+
+def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> int:
+    """Deletes them and writes that into the journal; returns the bytes that this freed.
+
+    One more segment says it: nobody else writes that file. Who is killed in between has deleted files
+    of which the journal does not tell; the next one finds them gone, and says it.
+    """
+    name = worker_segment_name(run.history.epoch, socket.gethostname(), os.getpid())
+    segment = SegmentWriter(paths.journal / name)
+    whole = 0
+    try:
+        for one in found:
+            freed = {index: delete(record, *one.place, paths.root) for index, record in one.records.items()}
+            gone = {index: size for index, size in freed.items() if size is not None}
+            if gone:
+                size = sum(gone.values())
+                segment.append({"event": "dropped", **told(one.place, gone, size)})
+                whole += size
+    finally:
+        segment.close()
+    return whole
+
+
+def said(found: list[Unneeded], freed: int) -> str:
+    """What was done, in a sentence."""
+    files = sum(one.files for one in found)
+    return f"deleted {files:,} file{'s' * (files != 1)}, freed {format_size(freed)}"

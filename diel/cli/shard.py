@@ -1,0 +1,58 @@
+"""`diel shard`: the items of an input that one rank or task gets, for commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import click
+
+from diel.errors import ModuleError, UsageError, did_you_mean
+from diel.staging.drawing import draw, leave_notes, read_shards
+
+RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
+RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "SLURM_NTASKS")
+"""Where launchers tell a rank its number, and how many there are, the first that is set winning: MPICH and
+Intel MPI, PMIx, Open MPI, HPE's PALS, Slurm."""
+
+
+@click.command("shard")
+@click.argument("name")
+@click.option("--epoch", default=0, type=click.IntRange(min=0), help="Of which epoch (0).")
+@click.option("--rank", type=click.IntRange(min=0), help="Which rank; the launcher's word where absent.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Of how many; the launcher's word where absent.")
+@click.option("-0", "--null", is_flag=True, help="End each with a NUL character, for `xargs -0`.")
+def command(name: str, epoch: int, rank: int | None, ranks: int | None, null: bool) -> None:
+    """Print the items of input NAME that this rank or task gets in an epoch, one a line.
+
+    Works inside the command of a task whose input NAME has `shard` in the workflow. Files come as
+    paths, on the node's own disk with `stage: node`; the rows of an array as numbers.
+    """
+    try:
+        _print_part(name, epoch, rank, ranks, null)
+    except ModuleError as error:  # here the user is told, and no module
+        raise UsageError(str(error)) from error
+
+
+def _print_part(name: str, epoch: int, rank: int | None, ranks: int | None, null: bool) -> None:
+    shards, inputs, local = read_shards(os.environ)
+    if name not in shards:
+        hint = did_you_mean(name, shards) or f"inputs that are shared out: {', '.join(shards)}"
+        raise UsageError(f"no input '{name}' is shared out here; {hint}")
+    if shards[name].by == "rank":
+        rank = _told("rank", RANK, os.environ) if rank is None else rank
+        ranks = _told("ranks", RANKS, os.environ) if ranks is None else ranks
+    drawn = draw(name, inputs[name], shards[name], rank or 0, ranks or 1, epoch, local, os.environ)
+    leave_notes(os.environ.get("DIEL_TASK_DIR", "."))
+    for item in drawn:
+        click.echo(os.fspath(item) if isinstance(item, os.PathLike) else item, nl=not null)
+        if null:
+            click.echo("\0", nl=False)
+
+
+def _told(what: str, names: tuple[str, ...], environ: Mapping[str, str]) -> int:
+    """A number that the launcher left in the environment. Raises UsageError where it left none."""
+    for name in names:
+        if environ.get(name, "").isdecimal():
+            return int(environ[name])
+    raise UsageError(f"no launcher tells the {what} here ({', '.join(names)}): give --{what}")

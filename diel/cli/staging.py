@@ -1,0 +1,34 @@
+"""What was brought to the nodes' own disks, as lines for people."""
+
+from __future__ import annotations
+
+from diel.cli.columns import paint, printable
+from diel.status import Status
+from diel.values import format_size
+
+SHOWN = 4
+"""Nodes with a warning that are told, where not all are asked for."""
+
+
+def staging_lines(status: Status, *, show_all: bool = False) -> list[str]:
+    """How much was copied to how many nodes, and which nodes could not take it."""
+    told = status.staging
+    if not told:
+        return []
+    copied = sum(node["copied"] for node in told.values())
+    nodes = sum(1 for node in told.values() if node["copied"])
+    lines = [""]
+    if copied:
+        size = format_size(sum(node["bytes"] for node in told.values()))
+        what = "1 copy" if copied == 1 else f"{copied:,} copies"
+        where = "1 node" if nodes == 1 else f"{nodes:,} nodes"
+        lines.append(f"staging: {what}, {size}, on the disks of {where}")
+    bad = [(name, node) for name, node in told.items() if node["warnings"]]
+    for name, node in bad if show_all else bad[:SHOWN]:
+        many = node["warnings"]
+        who = "1 task" if many == 1 else f"{many:,} tasks"
+        message = f"warning: {name}: {printable(node['warning'])}; {who} used the shared file system"
+        lines.append(paint(message, fg="yellow"))
+    if not show_all and len(bad) > SHOWN:
+        lines.append(f"{len(bad) - SHOWN} nodes more with a warning; --all shows them")
+    return lines

@@ -1,0 +1,77 @@
+"""A stream between two stages while they run: its channels, who puts and who gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from diel.controller.link import Link, Verdict
+from diel.controller.stage_run import StageRun
+from diel.domain import Group
+
+
+@dataclass
+class StreamLink(Link):
+    """An edge along which items move while both its tasks run: no task waits for the other's end."""
+
+    def verdict(self, group: Group) -> Verdict:
+        """Nobody waits: what keeps both together is that they are a gang."""
+        if self.up.void or self.missing:
+            return Verdict.FAILED
+        if self.up.domain is None:
+            return Verdict.WAITING
+        found = {self.verdict_of(index) for index in self.members(group)}
+        if not found or found & {Verdict.WAITING, Verdict.READY}:
+            return Verdict.READY
+        return Verdict.FAILED if Verdict.FAILED in found else Verdict.OMITTED
+
+    def channel(self, group: Group) -> str:
+        """The channel of a group of producers: one for each combination of the matched axes' points."""
+        return _at(f"{self.edge.upstream}.{self.edge.output}", group)
+
+    def readers(self, group: Group) -> dict[str, list[str]]:
+        """The groups of readers of a channel, with their members."""
+        found: dict[str, list[str]] = {}
+        for index in self.dependents(group):
+            found.setdefault(self.reading_group(index), []).extend(members_of(self.down, index))
+        return found
+
+    def reading_group(self, index: int) -> str:
+        """The group that a downstream task is in: each task gets all items, or the tasks share them out."""
+        name = f"{self.down.name}.{self.edge.name}"
+        return _at(name, self.group_of_downstream(index)) if self.edge.share else f"{name}/{index}"
+
+
+def _at(name: str, group: Group) -> str:
+    return f"{name}/{'-'.join(map(str, group))}" if group else name
+
+
+def members_of(stage: StageRun, index: int) -> list[str]:
+    """Who puts or gets for a task, as `Context.member` has it: each MPI rank of a function, or the task."""
+    task = f"{stage.name}/{index}"
+    wanted = stage.spec.resources
+    if stage.spec.module is None or wanted.processes == 1:
+        return [task]
+    return [f"{task}.{rank}" for rank in range(wanted.processes)]
+
+
+class StreamEnds:
+    """The streams of one stage's tasks."""
+
+    def __init__(self, into: Iterable[Link], out_of: Iterable[Link]) -> None:
+        self._gets = [link for link in into if isinstance(link, StreamLink)]
+        self._puts = {link.edge.output: link for link in out_of if isinstance(link, StreamLink)}
+
+    def __call__(self, index: int) -> dict[str, dict[str, str]]:
+        """What a task puts into and gets from, by name: `role` (put or get), `channel`, `group`."""
+        return dict(self._ends(index))
+
+    def _ends(self, index: int) -> Iterator[tuple[str, dict[str, str]]]:
+        for output, link in self._puts.items():
+            group = link.group_of_upstream(index)
+            if group is not None:
+                yield str(output), {"role": "put", "channel": link.channel(group)}
+        for link in self._gets:
+            channel = link.channel(link.group_of_downstream(index))
+            group_name = link.reading_group(index)
+            yield str(link.edge.name), {"role": "get", "channel": channel, "group": group_name}

@@ -1,0 +1,157 @@
+"""The streams of a run: its broker is started, channels are opened and closed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from diel.controller.keeper import Keeper
+from diel.controller.ledger import Ledger
+from diel.controller.link import Link
+from diel.controller.stage_run import StageRun
+from diel.controller.stream_link import StreamLink, members_of
+from diel.domain import Group
+from diel.errors import StreamError
+from diel.executors.addresses import addresses
+from diel.plan import Plan
+
+if TYPE_CHECKING:
+    from diel.streams.client import Connection
+
+START_SECONDS = 30.0
+"""How long a call waits for the broker."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at how the channels stand."""
+
+
+class Streaming:
+    """Looks after the broker and the channels of a run; does nothing where no stage is in a gang."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, links: Iterable[Link]) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._out_of: dict[str, list[StreamLink]] = {}
+        self._into: dict[str, list[StreamLink]] = {}
+        for link in links:
+            if isinstance(link, StreamLink):
+                self._out_of.setdefault(link.up.name, []).append(link)
+                self._into.setdefault(link.down.name, []).append(link)
+        self._left: dict[tuple[str, str], int] = {}
+        """How many producers of a channel have not ended, by stage and channel."""
+        self._opened: set[str] = set()
+        self._keeper: Keeper | None = None
+        self._connection: Connection | None = None
+        self._looked = 0.0
+
+    def begin(self, stage: StageRun, index: int) -> None:
+        """A task is about to be handed out: the broker runs, and the task's channels are open.
+
+        Raises StreamError where the broker does not come.
+        """
+        self._start()
+        for link in self._out_of.get(stage.name, ()):
+            group = link.group_of_upstream(index)
+            if group is not None:
+                self._open(link, group)
+        for link in self._into.get(stage.name, ()):
+            self._open(link, link.group_of_downstream(index))
+
+    def _open(self, link: StreamLink, group: Group) -> None:
+        """Opens a channel for all who read it: before that, nobody puts or gets."""
+        channel = link.channel(group)
+        if channel in self._opened:
+            return
+        self._opened.add(channel)
+        groups: dict[str, list[str]] = {}
+        for other in self._out_of[link.up.name]:
+            if other.edge.output == link.edge.output:
+                groups.update(other.readers(group))
+        given = link.up.spec.outputs[str(link.edge.output)].stream
+        assert given is not None
+        connection = self._connect()
+        connection.open(channel, buffer=given.buffer, replay=given.replay, groups=groups)
+        left = sum(1 for index in link.members(group) if not link.up.history.state(index).ended)
+        self._left[(link.up.name, channel)] = left
+        if not left:
+            connection.close(channel)
+        for other in self._out_of[link.up.name]:
+            if other.edge.output == link.edge.output:
+                for index in other.dependents(group):
+                    if other.down.history.state(index).ended:
+                        self._settle(other, index)
+
+    def note_end(self, stage: StageRun, index: int) -> None:
+        """A task ended for good: it puts no more, and what it got is settled."""
+        for link in self._out_of.get(stage.name, ()):
+            self._count_end(link, index)
+        for link in self._into.get(stage.name, ()):
+            if link.up.domain is not None and link.channel(link.group_of_downstream(index)) in self._opened:
+                self._settle(link, index)
+
+    def _count_end(self, link: StreamLink, index: int) -> None:
+        group = link.group_of_upstream(index)
+        first = next(o for o in self._out_of[link.up.name] if o.edge.output == link.edge.output)
+        if group is None or link is not first:
+            return  # several may read one output
+        place = link.up.name, link.channel(group)
+        if place in self._left:
+            self._left[place] -= 1
+            if not self._left[place]:
+                self._connect().close(place[1])
+
+    def _settle(self, link: StreamLink, index: int) -> None:
+        channel, group = link.channel(link.group_of_downstream(index)), link.reading_group(index)
+        good = link.down.history.state(index).good
+        for member in members_of(link.down, index):
+            self._connect().settle(channel, group, member, good)
+
+    # --- the broker ---------------------------------------------------------------------------------
+
+    def _connect(self) -> Connection:
+        if self._connection is None:
+            from diel.streams.client import Connection  # only here: most runs have no streams
+
+            self._start()
+            self._connection = Connection(self._ledger.paths.root, START_SECONDS)
+        return self._connection
+
+    def _start(self) -> None:
+        if self._keeper is not None:
+            return
+        reached: tuple[str, ...] = ("127.0.0.1",)
+        if self._plan.executor == "blocks":
+            reached = (*addresses(self._plan.site.address), *reached)
+        words = [sys.executable, "-m", "diel.streams", str(self._ledger.paths.root)]
+        words += [word for address in dict.fromkeys(reached) for word in ("--address", address)]
+        self._ledger.paths.logs.mkdir(parents=True, exist_ok=True)
+        self._keeper = Keeper(tuple(words), self._ledger.paths.broker_log)
+
+    def tend(self) -> None:
+        """Writes down how the channels stand, now and then."""
+        now = time.monotonic()
+        if self._opened and now - self._looked > LOOK_EVERY:
+            self._looked = now
+            self._write_facts()
+
+    def _write_facts(self) -> None:
+        with contextlib.suppress(StreamError, OSError):
+            path = self._ledger.paths.stream_facts
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(self._connect().facts()), encoding="utf-8")
+            os.replace(part, path)
+
+    def stop(self) -> None:
+        """Ends the broker; what was put stays on the disk."""
+        if self._keeper is None:
+            return
+        if self._opened:
+            self._write_facts()
+        if self._connection is not None:
+            self._connection.disconnect()
+        self._keeper.stop()
+        self._keeper = None

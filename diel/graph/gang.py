@@ -1,0 +1,128 @@
+"""Stages that run at the same time: joined by a stream, or by `beside` (gang scheduling)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from diel.errors import did_you_mean
+from diel.graph.edge import Edge, Flaw, Key
+from diel.graph.stage_graph import StageGraph
+from diel.spec import Workflow
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Stages whose tasks are placed together: for each combination of the points of their common axes."""
+
+    stages: tuple[str, ...]
+    """In the order of the graph."""
+    axes: tuple[str, ...]
+    """The axes that all of them run over."""
+    in_waves: frozenset[str]
+    """Stages that only put into streams: with one of their tasks there, the others may come later."""
+
+    @cached_property
+    def name(self) -> str:
+        return "+".join(self.stages)
+
+
+def gangs(graph: StageGraph) -> tuple[Gang, ...]:
+    """The gangs of a workflow; a stage is in one at most."""
+    workflow = graph.workflow
+    partners: dict[str, set[str]] = {name: {name} for name in workflow.stages}
+    for one, other in _pairs(workflow, graph.edges):
+        if partners[one] is not partners[other]:
+            joined = partners[one] | partners[other]
+            for name in joined:
+                partners[name] = joined
+    readers = {edge.downstream for edge in graph.edges if edge.stream}
+    held = readers | {name for pair in _beside(workflow) for name in pair}
+    found: list[Gang] = []
+    for name in graph.order:
+        if len(partners[name]) > 1 and not any(name in gang.stages for gang in found):
+            stages = tuple(other for other in graph.order if other in partners[name])
+            first, *others = (workflow.stages[other].over for other in stages)
+            axes = tuple(axis for axis in first if all(axis in over for over in others))
+            found.append(Gang(stages, axes, frozenset(stages) - held))
+    return tuple(found)
+
+
+def _pairs(workflow: Workflow, edges: Iterable[Edge]) -> Iterator[tuple[str, str]]:
+    yield from _beside(workflow)
+    yield from ((edge.upstream, edge.downstream) for edge in edges if edge.stream)
+
+
+def _beside(workflow: Workflow) -> Iterator[tuple[str, str]]:
+    for name, stage in workflow.stages.items():
+        yield from ((name, other) for other in stage.beside if other in workflow.stages)
+
+
+def check_beside(workflow: Workflow) -> list[Flaw]:
+    """`beside` names other stages."""
+    flaws = []
+    for name, stage in workflow.stages.items():
+        for number, other in enumerate(stage.beside):
+            key: Key = ("stages", name, "beside", number)
+            if other == name:
+                hint = "make a stage of each part, and name the other one"
+                flaws.append(Flaw(key, "a stage cannot be beside itself", hint))
+            elif other not in workflow.stages:
+                hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
+                flaws.append(Flaw(key, f"no stage '{other}'", hint))
+    return flaws
+
+
+def check_gangs(graph: StageGraph) -> list[Flaw]:
+    """Stages that run at the same time must not wait for each other; streams have readers."""
+    flaws = [*_unread(graph), *_split(graph)]
+    for gang in gangs(graph):
+        flaws += _waits(graph, gang)
+    return flaws
+
+
+def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
+    before: dict[str, dict[str, Edge]] = {}
+    """By stage, those that it waits for, each with the edge of its own that leads there."""
+    for name in graph.order:
+        before[name] = {}
+        for edge in graph.into(name):
+            if edge.stream or edge.follows:
+                continue
+            for other in (edge.upstream, *before[edge.upstream]):
+                before[name].setdefault(other, edge)
+    for name in gang.stages:
+        for other, edge in before[name].items():
+            if other in gang.stages:
+                way = "" if edge.upstream == other else f", by way of '{edge.upstream}'"
+                yield Flaw(
+                    edge.key,
+                    f"'{name}' runs at the same time as '{other}', and waits for its end{way}",
+                    "hand this on through the stream as well, or drop the stream or `beside`",
+                )
+                break
+
+
+def _split(graph: StageGraph) -> Iterator[Flaw]:
+    """All who read a stream do so along the same axes: its tasks put into one channel each."""
+    first: dict[tuple[str, str | None], Edge] = {}
+    for edge in graph.edges:
+        if edge.stream:
+            other = first.setdefault((edge.upstream, edge.output), edge)
+            if edge.matched != other.matched:
+                shared = ", ".join(other.matched) or "no axis"
+                yield Flaw(
+                    edge.key,
+                    f"'{other.downstream}' reads this stream along {shared}, '{edge.downstream}' does not",
+                    "give each an output of its own",
+                )
+
+
+def _unread(graph: StageGraph) -> Iterator[Flaw]:
+    read = {(edge.upstream, edge.output) for edge in graph.edges if edge.stream}
+    for name, stage in graph.workflow.stages.items():
+        for label, output in stage.outputs.items():
+            if output.stream is not None and (name, label) not in read:
+                hint = f"add inputs: {{{label}: {name}.{label}}} to the stage that reads it"
+                yield Flaw(("stages", name, "outputs", label, "stream"), "no stage reads this stream", hint)

@@ -1,0 +1,51 @@
+"""What an edge must keep to that reads a stream."""
+
+from __future__ import annotations
+
+from diel.graph.edge import Flaw
+from diel.graph.uses import Use
+from diel.spec import Workflow
+
+
+def is_stream(workflow: Workflow, use: Use) -> bool:
+    """Whether a use reads an output while it is made."""
+    return use.name is not None and _stream_of(workflow, use)
+
+
+def _stream_of(workflow: Workflow, use: Use) -> bool:
+    output = workflow.stages[use.stage].outputs.get(use.output or "")
+    return output is not None and output.stream is not None
+
+
+def check_stream(workflow: Workflow, use: Use) -> list[Flaw]:
+    """Streams are read by inputs, from their beginning; what is no stream is not shared out."""
+    source = f"{use.stage}.{use.output}"
+    if not _stream_of(workflow, use):
+        if use.share:
+            hint = f"drop it, or make {source} a stream: outputs: {{{use.output}: {{stream: true}}}}"
+            return [Flaw((*use.key, "share"), f"`share` is for streams, and {source} is none", hint)]
+        return []
+    if use.name is None:
+        what = "an axis" if use.axis is not None else "a value"
+        hint = f"read it as an input, inputs: {{{use.output}: {source}}}, and its items with context.stream"
+        return [Flaw(use.key, f"{source} is a stream, and no {what.split()[1]}", hint)]
+    flaws = []
+    if use.at:
+        hint = "drop `at`: a stream comes from all tasks while they run; axes in both stages are matched"
+        flaws.append(Flaw((*use.key, "at"), f"{source} is a stream, of which nothing can be picked", hint))
+    if use.min_success < 1:
+        hint = "drop it: a stream ends when its producers have ended, however they did"
+        flaws.append(Flaw((*use.key, "min_success"), f"{source} is a stream, not gathered results", hint))
+    return flaws
+
+
+def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
+    """The inputs of a stage that are streams: its module gets them from its context, not as parameters."""
+    found = set()
+    for label, given in workflow.stages[name].inputs.items():
+        upstream, _, output = given.source.partition(".")
+        stage = workflow.stages.get(upstream)
+        made = None if stage is None else stage.outputs.get(output)
+        if made is not None and made.stream is not None:
+            found.add(label)
+    return frozenset(found)

@@ -1,0 +1,51 @@
+"""What the records of a stage with a surrogate add up to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from diel.journal.segment import Record
+
+
+@dataclass(slots=True)
+class SurrogateHistory:
+    """Which tasks were answered, which were simulated, and how long both took, in seconds."""
+
+    service: str = ""
+    training: tuple[str, ...] = ()
+    """Stages that train the model of the service."""
+    simulations: tuple[str, ...] = ()
+    """Stages that simulate alike, and whose results the model learned too."""
+    answered: int = 0
+    """Tasks whose result is an answer."""
+    answered_seconds: float = 0.0
+    """Their whole run time."""
+    simulated: int = 0
+    simulated_seconds: float = 0.0
+    """Without the time of asking."""
+    vain_seconds: float = 0.0
+    """Time of asking, of tasks that were simulated then."""
+    unanswered: int = 0
+    """Questions without an answer that could be weighed."""
+    message: str = ""
+    """Why the last of them had none."""
+
+    def begin(self, facts: dict[str, Any]) -> None:
+        """Takes what the controller says of the workflow."""
+        self.service = facts["service"]
+        self.training = tuple(facts["training"])
+        self.simulations = tuple(facts["simulations"])
+
+    def count(self, told: Record, seconds: float) -> None:
+        """Takes in what a result says of its question; `seconds` is the run time of its task."""
+        if told["used"]:
+            self.answered += 1
+            self.answered_seconds += seconds
+        else:
+            self.simulated += 1
+            self.simulated_seconds += max(0.0, seconds - told["asked"])
+            self.vain_seconds += told["asked"]
+        if told.get("message"):
+            self.unanswered += 1
+            self.message = told["message"]

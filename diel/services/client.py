@@ -1,0 +1,271 @@
+"""A client of a service: connections that stay open, over all its replicas.
+
+Requests take turns at the replicas. One that is lost on its way, because a replica died or has no room, goes
+to the next; a replica that was restarted elsewhere is found again by its file in the run's directory.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from diel.errors import DielError
+from diel.paths import RunPaths
+from diel.services.endpoint import read_endpoint, read_token
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.floating[Any]]
+
+RAW = "application/octet-stream"
+DTYPE, SHAPE, FIELDS = "Diel-Dtype", "Diel-Shape", "Diel-Fields"
+"""Headers of a body that is an array's bytes in C order: `float32`, `100,3`, names of its rows."""
+TIMEOUT = 60.0
+"""Seconds that an answer may take."""
+PATIENCE = 60.0
+"""Seconds for which a service without any replica that answers is tried again."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+"""Seconds between two rounds over all replicas."""
+_LOST = (ConnectionError, TimeoutError, OSError, http.client.HTTPException)
+
+Answer = tuple[int, Mapping[str, str], bytes]
+
+
+class ServiceError(DielError):
+    """A service refused a request, or none of its replicas answered.
+
+    `status` is its HTTP code; None where there was no answer.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class Service:
+    """One service, as `context.service("serve")` gives it. Threads may share it."""
+
+    def __init__(
+        self,
+        name: str,
+        replicas: Sequence[Path | str],
+        token: str,
+        first: int = 0,
+        *,
+        timeout: float = TIMEOUT,
+        patience: float = PATIENCE,
+    ) -> None:
+        """`replicas` are their files, or plain URLs; `first` is the one that is asked first."""
+        self.name = name
+        self.timeout = timeout
+        self.patience = patience
+        self._replicas = [_Replica(replica) for replica in replicas]
+        self._token = token
+        self._turn = first
+        self._lock = threading.Lock()
+
+    def predict(self, rows: Any, path: str = "/predict") -> dict[str, Any]:
+        """What a model says of some rows: `prediction`, and `deviation` where the model knows it.
+
+        `rows` is an array of shape (rows, features), which travels as its bytes and comes back as arrays of
+        shape (rows,), float64; or a list of lists or mappings, or a mapping of lists by feature, which
+        travels as JSON and comes back as lists. Raises ServiceError.
+        """
+        if hasattr(rows, "dtype"):
+            return self._predict_array(rows, path)
+        answer: dict[str, Any] = self.post(path, {"rows": rows})
+        return answer
+
+    def get(self, path: str) -> Any:
+        """What a path answers to GET: JSON as it means, text as text, anything else as bytes."""
+        return _content(self._ask("GET", path, None, {}))
+
+    def post(self, path: str, document: Any = None, *, data: bytes | None = None, **headers: str) -> Any:
+        """What a path answers to a body: JSON, or bytes as they are (`data`).
+
+        A request whose connection is lost is sent again, and so may be met twice.
+        """
+        kind = {"Content-Type": RAW if data is not None else "application/json"}
+        body = data if data is not None else json.dumps(document).encode()
+        return _content(self._ask("POST", path, body, {**kind, **headers}))
+
+    def reload(self, model: Path | str | Sequence[Path | str], path: str = "/reload") -> list[Any]:
+        """Has every replica go on with a newer model; none drops a request. Returns what each answered."""
+        one = isinstance(model, str | Path)
+        given = str(model) if one else [str(each) for each in model]  # type: ignore[union-attr]
+        body = json.dumps({"model": given}).encode()
+        kind = {"Content-Type": "application/json"}
+        return [_content(self._ask("POST", path, body, kind, only=replica)) for replica in self._replicas]
+
+    def close(self) -> None:
+        """Closes the connections that are not in use."""
+        for replica in self._replicas:
+            replica.close()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _predict_array(self, rows: Array, path: str) -> dict[str, Any]:
+        numpy = sys.modules["numpy"]  # whoever has an array has loaded it
+        wide = rows.dtype.name if rows.dtype.name in ("float32", "float64") else "float64"
+        given = numpy.ascontiguousarray(rows, dtype=wide)
+        shape = ",".join(map(str, given.shape))
+        headers = {"Content-Type": RAW, DTYPE: wide, SHAPE: shape}
+        _, said, body = self._ask("POST", path, given.tobytes(), headers)
+        fields = said.get(FIELDS.lower(), "prediction").split(",")
+        columns = numpy.frombuffer(body, dtype=said.get(DTYPE.lower(), "float64"))
+        return dict(zip(fields, columns.reshape(len(fields), -1), strict=True))
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        only: _Replica | None = None,
+    ) -> Answer:
+        """The answer of the first replica that gives one. Raises ServiceError."""
+        headers = {**headers, "Authorization": f"Bearer {self._token}"}
+        end = time.monotonic() + self.patience
+        pause, why = FIRST_PAUSE, "it has no replica"
+        while True:
+            for replica in [only] if only is not None else self._in_turn():
+                try:
+                    answer = replica.ask(method, path, body, headers, self.timeout)
+                except _LOST as error:
+                    why = f"{replica.where}: {str(error) or type(error).__name__}"
+                    continue
+                if answer[0] == http.client.SERVICE_UNAVAILABLE:
+                    why = f"{replica.where} is busy: {_said(answer)}"
+                    continue
+                if answer[0] >= 400:
+                    raise ServiceError(f"service '{self.name}': {method} {path}: {_said(answer)}", answer[0])
+                return answer
+            if time.monotonic() + pause > end:
+                raise ServiceError(f"service '{self.name}' does not answer: {why}")
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE, 2 * pause)
+
+    def _in_turn(self) -> Iterator[_Replica]:
+        with self._lock:
+            first = self._turn
+            self._turn += 1
+        count = len(self._replicas)
+        return (self._replicas[(first + place) % count] for place in range(count))
+
+
+def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -> Service:
+    """A client of a run's service, by the task indices of its replicas. Raises OSError without a token."""
+    paths = RunPaths(run_dir)
+    files = [paths.service(name, replica) for replica in replicas]
+    return Service(name, files, read_token(paths), first)
+
+
+class _Replica:
+    """One replica: where it is, and the connections to it that are not in use."""
+
+    def __init__(self, place: Path | str) -> None:
+        self._file = place if isinstance(place, Path) else None
+        self._url = place if isinstance(place, str) else ""
+        self._free: list[http.client.HTTPConnection] = []
+        self._lock = threading.Lock()
+
+    @property
+    def where(self) -> str:
+        return self._url or "a replica that has not begun"
+
+    def ask(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout: float
+    ) -> Answer:
+        """Raises OSError or HTTPException where the request or its answer is lost."""
+        if self._url:
+            connection = self._take(timeout)
+            if connection.sock is not None:
+                try:
+                    return self._exchange(connection, method, path, body, headers)
+                except TimeoutError:
+                    raise
+                except _LOST:
+                    self.close()  # it closed what was idle, or died: a fresh connection tells
+        self._find()
+        return self._exchange(self._fresh(timeout), method, path, body, headers)
+
+    def _exchange(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> Answer:
+        try:
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+            said = response.read()
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._free.append(connection)
+        return response.status, {name.lower(): value for name, value in response.getheaders()}, said
+
+    def _take(self, timeout: float) -> http.client.HTTPConnection:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+        return self._fresh(timeout)
+
+    def _fresh(self, timeout: float) -> http.client.HTTPConnection:
+        place = urlsplit(self._url)
+        return http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
+
+    def _find(self) -> None:
+        """Reads where the replica is now. Raises ConnectionError while it is not ready."""
+        if self._file is None:
+            return
+        endpoint = read_endpoint(self._file)
+        if endpoint is None or not endpoint.is_ready:
+            self.close()
+            state = "has not begun" if endpoint is None else f"is {endpoint.state}"
+            raise ConnectionError(f"it {state}")
+        if endpoint.url != self._url:
+            self.close()
+            self._url = endpoint.url
+
+    def close(self) -> None:
+        with self._lock:
+            free, self._free = self._free, []
+        for connection in free:
+            connection.close()
+
+
+def _content(answer: Answer) -> Any:
+    _, headers, body = answer
+    kind = headers.get("content-type", "")
+    if "json" in kind:
+        return json.loads(body)
+    return body.decode("utf-8", "replace") if kind.startswith("text/") else body
+
+
+def _said(answer: Answer) -> str:
+    """A refusal in words."""
+    code, _, body = answer
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        document = json.loads(text)
+        text = str(document["error"]) if isinstance(document, dict) and "error" in document else text
+    except ValueError:
+        pass
+    return f"{code} {text[:300]}".strip()

@@ -1,0 +1,99 @@
+"""Where a replica of a service is, and how it stands: one small file, written by the worker that runs it.
+
+Consumers, the controller and `status` read it. The token lies beside these files, in one of its own that
+nobody but its owner may read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from diel.paths import RunPaths
+
+STATES = ("starting", "ready", "restarting", "stopped", "failed")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One replica, as it was last heard of."""
+
+    state: str
+    """One of `STATES`."""
+    url: str
+    """`http://127.0.0.1:41234`; empty before its first start."""
+    attempt: int
+    """The attempt of its task."""
+    restarts: int = 0
+    """How often it was restarted within this attempt."""
+    message: str = ""
+    """Why it is not ready, where that needs saying."""
+    time: float = 0.0
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state == "ready"
+
+
+def write_endpoint(path: Path, endpoint: Endpoint) -> None:
+    """Puts a replica's file in place in one step. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({**asdict(endpoint), "time": time.time()}), encoding="utf-8")
+    os.replace(part, path)
+
+
+def read_endpoint(path: Path) -> Endpoint | None:
+    """What a replica's file says; None where there is none that can be read."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return Endpoint(**document)
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def make_token(paths: RunPaths) -> str:
+    """The token of a run's services, drawn when it is first asked for. Raises OSError."""
+    import secrets  # here, for it loads hashes that `diel validate` does not need
+
+    paths.services.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        file = os.open(paths.service_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(file, "w", encoding="ascii") as opened:
+            opened.write(secrets.token_urlsafe(32))
+    return read_token(paths)
+
+
+def read_token(paths: RunPaths) -> str:
+    """The token of a run's services. Raises OSError where it has none."""
+    return paths.service_token.read_text(encoding="ascii").strip()
+
+
+def variable_of(service: str) -> str:
+    """The beginning of the names of the variables that tell of a service: `DIEL_SERVICE_SERVE`."""
+    return f"DIEL_SERVICE_{service.upper()}"
+
+
+def variables(paths: RunPaths, services: Mapping[str, Iterable[int]], index: int) -> dict[str, str]:
+    """What the environment of a consumer says of its services, by their replicas' task indices.
+
+    `index` is the consumer's own: consumers take turns at the replicas. Without a replica that is ready, the
+    URLs are those where they were last, or are to be.
+    """
+    found: dict[str, str] = {}
+    for name, replicas in services.items():
+        known = [
+            one for replica in replicas if (one := read_endpoint(paths.service(name, replica))) is not None
+        ]
+        urls = [one.url for one in known if one.is_ready] or [one.url for one in known if one.url]
+        begin = variable_of(name)
+        found[f"{begin}_URL"] = urls[index % len(urls)] if urls else ""
+        found[f"{begin}_URLS"] = ",".join(urls)
+        found[f"{begin}_TOKEN"] = read_token(paths)
+    return found

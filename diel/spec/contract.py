@@ -1,0 +1,246 @@
+"""A contract: what an output promises to be, and what a stage expects of an input.
+
+Who makes the output is held to it right after its task; `validate` compares the two ends of an edge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+
+from diel.errors import did_you_mean
+from diel.spec.model import Flaw, Items, Model, Text, found, refuse
+
+DTYPES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "str",
+)
+"""NumPy's names of the types that arrays on the disk have; `str` is text of any length."""
+_LOOSE = {"float": "float64", "double": "float64", "int": "int64", "single": "float32", "half": "float16"}
+_COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
+_SIZE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+ColumnType = Literal["int", "float", "str", "bool"]
+KeyType = Literal["int", "float", "str", "bool", "list", "dict"]
+
+
+def _count(value: Any) -> str:
+    """A number of things as it is kept: `>=100`, or `==3` for a plain number."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return f"=={value}"
+    match = _COUNT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise refuse(f"expected a number, found {found(value)}", 'write 100, or ">=100", ">0", "<=10"')
+    return f"{match[1] or '=='}{int(match[2])}"
+
+
+def fits_count(wanted: str, number: int) -> bool:
+    """Whether a number is as a contract wants it: `>=100`, `==3`."""
+    match = _COUNT.fullmatch(wanted)
+    assert match is not None, wanted
+    limit = int(match[2])
+    return {
+        "==": number == limit,
+        ">=": number >= limit,
+        "<=": number <= limit,
+        ">": number > limit,
+        "<": number < limit,
+    }[match[1]]
+
+
+def told_count(wanted: str) -> str:
+    """Such a number in a sentence: `100`, `>=100`."""
+    return wanted.removeprefix("==")
+
+
+def _dtype(value: Any) -> str:
+    if value in DTYPES:
+        return str(value)
+    near = _LOOSE.get(str(value)) or next((n for n in DTYPES if n == str(value).lower()), None)
+    hint = f"write {near}" if near else did_you_mean(str(value), DTYPES)
+    raise refuse(f"no dtype {found(value)}", hint or f"dtypes: {', '.join(DTYPES)}")
+
+
+def _size(value: Any) -> int | str:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise refuse(
+            f"expected a size, found {found(value)}", 'write 3, "*" for any size, or a name such as n'
+        )
+    if isinstance(value, int):
+        if value < 0:
+            raise refuse(f"a negative size {value}", 'write "*" for any size')
+        return value
+    if value != "*" and _SIZE_NAME.fullmatch(value) is None:
+        hint = "a name has letters, digits and _, and stands for the same size wherever it is"
+        raise refuse(f"{found(value)} is no size", f'write 3, "*" for any size, or a name such as n; {hint}')
+    return value
+
+
+def _columns(given: dict[str, Any]) -> dict[str, Any]:
+    if not given:
+        raise refuse("no columns", "name at least one: {temperature: float}")
+    return given
+
+
+def _keys(given: dict[str, Any]) -> dict[str, Any]:
+    if not given:
+        raise refuse("no keys", "name at least one: {energy: float}")
+    return given
+
+
+def _units(text: str) -> str:
+    if not text.strip():
+        raise refuse("empty units", "write them as in K or eV/atom, and 1 for a plain number")
+    return text.strip()
+
+
+Count = Annotated[
+    str,
+    BeforeValidator(_count),
+    WithJsonSchema({"type": ["string", "integer"], "examples": [100, ">=100", "<10"]}),
+]
+Size = Annotated[int | str, BeforeValidator(_size)]
+Dtype = Annotated[str, BeforeValidator(_dtype), WithJsonSchema({"type": "string", "enum": [*DTYPES]})]
+
+
+class Expected(Model):
+    """What may be said of data at both ends of an edge."""
+
+    columns: Annotated[dict[str, ColumnType], AfterValidator(_columns)] | None = Field(
+        default=None, description="Columns of a CSV or JSON lines file, with the type of their values."
+    )
+    dtype: Dtype | None = Field(default=None, description="Type of an array's items, by NumPy's name.")
+    shape: Items[Size] | None = Field(
+        default=None,
+        description='Sizes of an array: a number, "*" for any, or a name, which is the same size everywhere.',
+    )
+    units: Annotated[Text, AfterValidator(_units)] | None = Field(
+        default=None, description="Units of the numbers, as text that both ends of an edge agree on."
+    )
+
+    @property
+    def expectations(self) -> tuple[str, ...]:
+        """The keys of this kind that are given."""
+        return tuple(
+            name for name in ("columns", "dtype", "shape", "units") if getattr(self, name) is not None
+        )
+
+
+class Contract(Expected):
+    """What an output promises."""
+
+    rows: Count | None = Field(
+        default=None, description='Rows of a table, first size of an array: `100`, `">=100"`.'
+    )
+    finite: bool = Field(default=False, description="Whether no number may be NaN or infinite.")
+    keys: Annotated[dict[str, KeyType], AfterValidator(_keys)] | None = Field(
+        default=None, alias="json", description="Keys of a JSON object, with the type of their values."
+    )
+    files: Count | None = Field(
+        default=None, description='How many files a directory or glob has: `10`, `">=10"`.'
+    )
+
+    @property
+    def promises(self) -> tuple[str, ...]:
+        """What is promised, by the keys' names in the file."""
+        found = [*self.expectations]
+        found += [name for name in ("rows", "files") if getattr(self, name) is not None]
+        return (*found, *(("finite",) if self.finite else ()), *(("json",) if self.keys is not None else ()))
+
+
+FORMATS = {
+    ".csv": "table",
+    ".tsv": "table",
+    ".jsonl": "table",
+    ".ndjson": "table",
+    ".npy": "array",
+    ".json": "json",
+}
+"""What is in a file, by its suffix."""
+ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
+"""What a key of a contract is about."""
+_WRITTEN = {
+    "table": "a table is a .csv, .tsv, .jsonl or .ndjson file",
+    "array": "an array is a .npy file",
+    "json": "JSON is a .json file, or `value: dict`",
+    "files": "`files` counts those of a directory or glob",
+}
+
+
+def format_of(path: str) -> str | None:
+    """table, array or json, by a path's suffix; None where it does not tell."""
+    return FORMATS.get(path[path.rfind(".") :].lower()) if "." in path.rpartition("/")[2] else None
+
+
+def contract_flaws(
+    contract: Contract, path: str | None, glob: str | None, value: str | None
+) -> Iterator[Flaw]:
+    """Keys of a contract that do not go together, or not with what the output is."""
+    about = {name: ABOUT[name] for name in contract.promises if name in ABOUT}
+    first = next(iter(about), None)
+    for name, kind in about.items():
+        if first is not None and kind != about[first]:
+            message = f"`{name}` and `{first}` cannot both hold: {_WRITTEN[kind]}, {_WRITTEN[about[first]]}"
+            yield Flaw(message, "keep one of them, or make two outputs", (name,))
+            return
+    if glob is not None:
+        for name in contract.promises:
+            if name != "files":
+                hint = f'say how many: files: ">=1"; or make one file of them, for which {name} can hold'
+                yield Flaw(f"`{name}` is about one file, and a glob is a list of them", hint, (name,))
+    elif value is not None:
+        yield from _value_flaws(contract, value)
+    elif path is not None:
+        yield from _path_flaws(contract, path)
+
+
+def _value_flaws(contract: Contract, value: str) -> Iterator[Flaw]:
+    fitting = {
+        "units": ("int", "float", "list"),
+        "finite": ("float", "list", "dict"),
+        "json": ("dict",),
+    }
+    for name in contract.promises:
+        if name not in fitting:
+            hint = "drop it, or write a file and declare its `path`"
+            yield Flaw(f"`{name}` is about files, found a value", hint, (name,))
+        elif value not in fitting[name]:
+            hint = f"drop it, or write value: {fitting[name][0]}"
+            yield Flaw(f"`{name}` says nothing of a value of type {value}", hint, (name,))
+
+
+def _path_flaws(contract: Contract, path: str) -> Iterator[Flaw]:
+    kind = format_of(path)
+    open_end = path.rstrip().endswith("}}")
+    for name in contract.promises:
+        wanted = ABOUT.get(name)
+        if wanted == "files":
+            if kind is not None:
+                hint = "drop it, or give the path of a directory"
+                yield Flaw(f"{found(path)} is one file; {_WRITTEN['files']}", hint, (name,))
+        elif wanted is not None and kind != wanted and not open_end:
+            hint = f"{_WRITTEN[wanted]}: give the path that suffix, or drop `{name}`"
+            yield Flaw(f"`{name}` cannot be read from {found(path)}", hint, (name,))
+        elif wanted is None and name != "units" and not open_end and kind in (None, *_DUMB.get(name, ())):
+            hint = f"{_WRITTEN['table']}, {_WRITTEN['array']}; drop `{name}` for other files"
+            yield Flaw(f"`{name}` cannot be read from {found(path)}", hint, (name,))
+
+
+_DUMB = {"rows": ("json",)}
+"""Formats that have no such thing."""

@@ -1,0 +1,119 @@
+"""A service: a stage whose tasks stay up while others ask them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from diel.spec.model import Flaw, Flaws, Limit, Model, Text, found, refuse
+
+WRITTEN = "write {service: true}, or {service: {ready: {http: /health}, replicas: 2}}"
+READY = "write {http: /health}, {tcp: true} or {log: TEXT}"
+WAYS = ("http", "tcp", "log")
+_PATH_OR_TRUE = {"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
+
+
+class Ready(Model):
+    """How a service shows that it takes requests: exactly one of the three."""
+
+    http: str | None = Field(
+        default=None, description="Path on its port that answers GET with a code from 200 to 399."
+    )
+    tcp: Literal[True] | None = Field(default=None, description="Its port takes connections.")
+    log: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None, description="Text that it prints once it is ready."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, value: Any) -> Any:
+        if not isinstance(value, dict | cls):
+            raise refuse(f"expected a mapping, found {found(value)}", READY)
+        if isinstance(value, dict):
+            flaws = [
+                Flaw(f"'{way}' is no way to tell that a service is ready", READY, (way,))
+                for way in value
+                if way not in WAYS
+            ]
+            if flaws:
+                raise Flaws(*flaws)
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> Ready:
+        given = [way for way in WAYS if getattr(self, way) is not None]
+        if len(given) != 1:
+            raise refuse(f"expected one of http, tcp and log; found {' and '.join(given) or 'none'}", READY)
+        if self.http is not None and not self.http.startswith("/"):
+            raise refuse(f"expected a path such as /health, found {found(self.http)}", READY, "http")
+        return self
+
+
+def _port(value: Any) -> Any:
+    if value == "auto" or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise refuse(
+        f"expected auto or a number, found {found(value)}",
+        "write auto: a free port is found for each replica",
+    )
+
+
+class Service(Model):
+    """What diel does for a service; `true` is short for one with the defaults."""
+
+    port: Annotated[
+        Literal["auto"] | Annotated[int, Field(ge=1, le=65535)],
+        BeforeValidator(_port),
+    ] = Field(default="auto", description="Port that it listens at; auto finds a free one.")
+    ready: Ready = Field(default=Ready(tcp=True), description="How it shows that it takes requests.")
+    replicas: int = Field(
+        default=1, ge=1, le=10_000, description="Tasks beside each other that share the requests."
+    )
+    idle: Limit = Field(
+        default=300.0,
+        description="It is stopped when none of its consumers ran for so long, and started again on need.",
+    )
+    startup: Limit = Field(default=60.0, description="How long it may take to become ready.")
+    silence: Limit = Field(
+        default=30.0, description="It is restarted when it does not answer its ready check for so long."
+    )
+    restarts: int = Field(
+        default=3, ge=0, le=1000, description="How often a replica that died or fell silent is restarted."
+    )
+    stop: Limit = Field(
+        default=10.0, description="How long it may take to end after SIGTERM, before SIGKILL."
+    )
+    shared_cores: bool = Field(
+        default=False,
+        description="On a machine without a scheduler it holds no cores of its own: it works while its "
+        "consumers wait for it.",
+    )
+    reload: Annotated[str | None, WithJsonSchema(_PATH_OR_TRUE)] = Field(
+        default=None,
+        description="Path that newer inputs are sent to by POST while it runs; true is short for /reload.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_true(cls, value: Any) -> Any:
+        if value is True or value is None:
+            return {}
+        if not isinstance(value, dict | cls):
+            raise refuse(f"expected true or a mapping, found {found(value)}", WRITTEN)
+        if isinstance(value, dict) and isinstance(value.get("reload"), bool):
+            return {**value, "reload": "/reload" if value["reload"] else None}
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Service:
+        flaws = []
+        if self.port != "auto" and self.replicas > 1:
+            message = f"{self.replicas} replicas cannot all listen at port {self.port} of one machine"
+            flaws.append(Flaw(message, "write port: auto", ("port",)))
+        if self.reload is not None and not self.reload.startswith("/"):
+            message = f"expected true or a path such as /reload, found {found(self.reload)}"
+            flaws.append(Flaw(message, "write reload: true", ("reload",)))
+        if flaws:
+            raise Flaws(*flaws)
+        return self

@@ -1,0 +1,51 @@
+"""A surrogate: a service that a simulation asks first, and runs only where the answer is too unsure."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from diel.spec.model import Items, Limit, Model, Name, found, no_repeats, refuse
+
+SIMULATED = "simulated"
+"""The value that says of each task of such a stage whether its result was computed."""
+WRITTEN = "write {service: NAME, tolerance: 0.02}"
+_TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
+
+
+def _tolerance(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise refuse(f"expected a number, found {found(value)}", _TOLERANCE)
+    if math.isnan(value) or value <= 0:
+        raise refuse(f"expected more than zero, found {found(value)}", _TOLERANCE)
+    return float(value)
+
+
+class Surrogate(Model):
+    """Which service a stage's tasks ask, and how sure it must be."""
+
+    service: Name = Field(description="The service that is asked: it tells a value and its uncertainty.")
+    tolerance: Annotated[float, BeforeValidator(_tolerance)] = Field(
+        description="Largest uncertainty at which the answer is the task's result, in the output's unit."
+    )
+    relative: bool = Field(
+        default=False, description="Whether the tolerance is a fraction of the value instead."
+    )
+    inputs: Annotated[Items[Name], AfterValidator(no_repeats)] = Field(
+        default=(), description="Parameters that are sent; all that are numbers where absent."
+    )
+    outputs: Annotated[Items[Name], AfterValidator(no_repeats)] = Field(
+        default=(), description="Values that are answered; the stage's only one where absent."
+    )
+    timeout: Limit = Field(
+        default=10.0, description="How long a task waits for an answer before it simulates."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_mapping(cls, value: Any) -> Any:
+        if not isinstance(value, dict | cls):
+            raise refuse(f"expected a mapping, found {found(value)}", WRITTEN)
+        return value

@@ -1,0 +1,364 @@
+"""diel's directory on one node's disk: what is in it, what holds it there, and what makes way.
+
+    <local>/diel-<uid>/            mode 0700: it is ours, or it is not used
+        lock                       shared to look and to pin, exclusive to make room
+        boot                       which boot of the node the rest is of
+        entries/<key>/d/<name>     a whole copy
+        entries/<key>/size         its bytes; the time of entries/<key> is when it was last used
+        pins/<pid>-<start>         lines `KEY SIZE [TAG]`: what a process's task uses; locked while that lives
+        parts/<key>                a copy on its way
+        locks/<key>                who makes it
+        drains/<pid>-<start>.<n>/  what a running task writes, until it is copied to the run
+
+Locks are those of flock(2): they end with their process, so that whatever is killed holds nothing up. What
+stands here is only ever a copy, so that all of it may be deleted while no task runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from diel.errors import DielError
+from diel.staging.item import Item
+from diel.values import format_size
+
+FOLDERS = ("entries", "pins", "parts", "locks", "drains")
+WAIT = 0.02
+"""Seconds between two looks at a copy that another process makes."""
+
+
+class StagingError(DielError):
+    """A node's disk cannot be used, or has no room: the task reads the shared file system instead."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    key: str
+    size: int
+    used: float
+
+
+class Disk:
+    """diel's directory on this node's disk."""
+
+    def __init__(self, root: str, size: int | None, *, named: bool = True) -> None:
+        self.root = root
+        self.size = size
+        self.named = named
+        self.entries = f"{root}/entries"
+
+    @classmethod
+    def open(cls, folder: str, size: int | None = None, *, named: bool = True) -> Disk:
+        """The directory below `folder`, made where it is missing.
+
+        Raises StagingError where that cannot be, or where others could have put something there.
+        """
+        disk = cls(f"{folder.rstrip('/')}/diel-{os.getuid()}", size, named=named)
+        try:
+            try:
+                told = os.lstat(disk.root)
+            except FileNotFoundError:
+                os.makedirs(folder, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(disk.root, 0o700)
+                told = os.lstat(disk.root)
+            if not stat.S_ISDIR(told.st_mode) or told.st_uid != os.getuid() or told.st_mode & 0o077:
+                raise StagingError(f"{disk.root} is not a directory of this user alone")
+            if not os.path.isdir(f"{disk.root}/{FOLDERS[-1]}"):
+                for name in FOLDERS:
+                    os.makedirs(f"{disk.root}/{name}", exist_ok=True)
+            disk._begin_boot()
+        except OSError as error:
+            raise StagingError(f"{folder} cannot be used: {error.strerror}") from error
+        return disk
+
+    def _begin_boot(self) -> None:
+        """Empties a directory of an earlier boot: some of its copies may never have reached the disk."""
+        place = f"{self.root}/boot"
+        boot = _boot()
+        if _text(place) == boot:
+            return
+        with self._locked(fcntl.LOCK_EX):
+            if _text(place) == boot:
+                return
+            for key in os.listdir(self.entries):
+                self._drop(key)
+            part = f"{place}.{os.getpid()}"
+            Path(part).write_text(boot, encoding="ascii")
+            os.replace(part, place)
+
+    def path(self, item: Item) -> str:
+        """Where the copy of an artifact is, once it is there."""
+        return f"{self.entries}/{item.key}/d/{item.name}"
+
+    def has(self, item: Item) -> bool:
+        return os.path.exists(f"{self.entries}/{item.key}")
+
+    # --- pins ---------------------------------------------------------------------------------------
+
+    def hold(self, items: Iterable[Item], tag: str = "") -> list[Item]:
+        """Pins copies for this process's task, and returns those that are not there yet.
+
+        `tag` tells what they are for, without spaces: see `turn`.
+        """
+        wanted = {item.key: item for item in items}
+        with self._locked(fcntl.LOCK_SH):
+            self._pin(dict.fromkeys(wanted, 0), tag)
+            missing = []
+            for item in wanted.values():
+                try:
+                    os.utime(f"{self.entries}/{item.key}")
+                except FileNotFoundError:
+                    missing.append(item)
+        return missing
+
+    def turn(self, what: str) -> None:
+        """Lets go of what was pinned with tags `WHAT/…`, but for the last of these.
+
+        An epoch's items make way once the epoch after the next one is drawn, and not before: who
+        draws the next one early still reads those of this one.
+        """
+        with self._locked(fcntl.LOCK_EX):
+            file = _own_pins(self.root)
+            lines = os.pread(file, os.fstat(file).st_size, 0).decode().splitlines(keepends=True)
+            tags = [line.split()[2] for line in lines if line.count(" ") > 1]
+            ours = [tag for tag in dict.fromkeys(tags) if tag.startswith(f"{what}/")]
+            gone = {f" {tag}\n" for tag in ours[:-1]}
+            if gone:
+                os.ftruncate(file, 0)
+                os.write(file, "".join(li for li in lines if li[li.rindex(" ") :] not in gone).encode())
+
+    def make_room(self, sizes: Mapping[str, int], tag: str = "") -> None:
+        """Deletes what was not used for longest, until copies of these sizes (bytes, by key) fit.
+
+        Raises StagingError, and deletes nothing, where what tasks use leaves too little.
+        """
+        with self._locked(fcntl.LOCK_EX):
+            pins = _own_pins(self.root)
+            before = os.fstat(pins).st_size
+            self._clear()
+            self._pin(sizes, tag)
+            entries = list(self._entries())
+            pinned = self._pinned()
+            there = {entry.key for entry in entries}
+            coming = sum(size for key, size in pinned.items() if key not in there)
+            used = sum(entry.size for entry in entries) + coming
+            found = os.statvfs(self.root)
+            free = found.f_bavail * found.f_frsize
+            excess = max(coming - free, 0 if self.size is None else used - self.size)
+            idle = sorted((e for e in entries if e.key not in pinned), key=lambda entry: entry.used)
+            if excess > sum(entry.size for entry in idle):
+                os.ftruncate(pins, before)
+                raise StagingError(self._no_room(sizes, used - coming, free))
+            for entry in idle:
+                if excess <= 0:
+                    break
+                self._drop(entry.key)
+                excess -= entry.size
+
+    def _clear(self) -> None:
+        """Deletes what killed processes left half done."""
+        for name in os.listdir(f"{self.root}/parts"):
+            lock = _lock_now(f"{self.root}/locks/{name.removeprefix('gone-')}")
+            if lock is not None:
+                shutil.rmtree(f"{self.root}/parts/{name}", ignore_errors=True)
+                os.unlink(f"{self.root}/locks/{name.removeprefix('gone-')}")
+                os.close(lock)
+        for name in os.listdir(f"{self.root}/drains"):
+            owner = f"{self.root}/pins/{name.rpartition('.')[0]}"
+            if owner != _pins_path(self.root) and (not os.path.exists(owner) or _is_free(owner)):
+                shutil.rmtree(f"{self.root}/drains/{name}", ignore_errors=True)
+
+    def _no_room(self, sizes: Mapping[str, int], used: int, free: int) -> str:
+        needed = format_size(sum(sizes.values()))
+        limit = "" if self.size is None else f"; diel may keep {format_size(self.size)}"
+        return (
+            f"no room for {needed} on the node's disk {os.path.dirname(self.root)} "
+            f"({format_size(free)} free{limit}, {format_size(used)} there)"
+        )
+
+    def _pin(self, sizes: Mapping[str, int], tag: str) -> None:
+        mark = f" {tag}" if tag else ""
+        told = "".join(f"{key} {size}{mark}\n" for key, size in sizes.items())
+        os.write(_own_pins(self.root), told.encode())
+
+    def _pinned(self) -> dict[str, int]:
+        """The keys that tasks of living processes use, with the sizes of those that are being copied."""
+        found: dict[str, int] = {}
+        own = _pins_path(self.root)
+        for entry in list(os.scandir(f"{self.root}/pins")):
+            if entry.path != own and _is_free(entry.path):
+                os.unlink(entry.path)  # its process is gone
+                continue
+            for line in _text(entry.path).splitlines():
+                key, size = line.split()[:2]
+                found[key] = max(found.get(key, 0), int(size))
+        return found
+
+    def pins(self) -> str:
+        """The file of this process's pins, for DIEL_LOCAL_PINS of the programs that a task starts."""
+        with self._locked(fcntl.LOCK_SH):
+            _own_pins(self.root)
+        return _pins_path(self.root)
+
+    def drain_dir(self, number: int) -> str:
+        """A new directory for what a task of this process writes.
+
+        Raises StagingError where the disk is as full as it may be.
+        """
+        self.make_room({})
+        folder = f"{self.root}/drains/{os.path.basename(self.pins())}.{number}"
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.mkdir(folder)
+        except OSError as error:
+            raise StagingError(f"{folder}: {error.strerror}") from error
+        return folder
+
+    # --- copies -------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def making(self, item: Item, check: Callable[[], None]) -> Iterator[str | None]:
+        """The directory to make a copy in, which becomes the copy at the end of the block.
+
+        None where another process has made it: this one waited for that. `check` is called while it
+        waits, and may raise.
+        """
+        place = f"{self.root}/locks/{item.key}"
+        lock = _lock(place, check)
+        try:
+            if self.has(item):
+                yield None
+                return
+            part = f"{self.root}/parts/{item.key}"
+            shutil.rmtree(part, ignore_errors=True)  # of one who was killed
+            os.makedirs(f"{part}/d")
+            try:
+                yield part
+                os.rename(part, f"{self.entries}/{item.key}")
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place)
+            os.close(lock)
+
+    def _entries(self) -> Iterator[_Entry]:
+        for entry in os.scandir(self.entries):
+            text = _text(f"{entry.path}/size")
+            yield _Entry(entry.name, int(text or 0), entry.stat().st_mtime)
+
+    def _drop(self, key: str) -> None:
+        gone = f"{self.root}/parts/gone-{key}"
+        shutil.rmtree(gone, ignore_errors=True)
+        os.rename(f"{self.entries}/{key}", gone)  # first, so that half a copy is never an entry
+        shutil.rmtree(gone, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        file = os.open(f"{self.root}/lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(file, how)
+            yield
+        finally:
+            os.close(file)
+
+
+# --- files of locks and pins --------------------------------------------------------------------------
+
+_open_pins: dict[tuple[str, int], int] = {}
+_opening = threading.Lock()
+_began = time.time_ns()
+
+
+def release() -> None:
+    """Lets go of all copies that this process's task used; to be called at its end."""
+    process = os.getpid()
+    for (_, owner), file in _open_pins.items():
+        if owner == process:
+            os.ftruncate(file, 0)
+
+
+def _pins_path(root: str) -> str:
+    return f"{root}/pins/{os.getpid()}-{_began:x}"
+
+
+def _own_pins(root: str) -> int:
+    """This process's file of pins, opened when first asked for: hold the directory's lock.
+
+    A program that a task starts adds to those of the task's worker, where that is on this node: they
+    hold until the task ends, and not only as long as the program runs.
+    """
+    key = root, os.getpid()
+    with _opening:
+        if key not in _open_pins:
+            worker = os.environ.get("DIEL_LOCAL_PINS", "")
+            if worker.startswith(f"{root}/pins/"):
+                with contextlib.suppress(FileNotFoundError):
+                    _open_pins[key] = os.open(worker, os.O_RDWR | os.O_APPEND)
+                    return _open_pins[key]
+            file = os.open(_pins_path(root), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            _open_pins[key] = file
+        return _open_pins[key]
+
+
+def _is_free(path: str) -> bool:
+    """Whether nobody holds a file's lock."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(file)
+
+
+def _lock_now(path: str) -> int | None:
+    """A file's lock, where nobody holds it.
+
+    None as well where its last holder has deleted the file since it was opened here.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(file), os.stat(path)):
+            return file
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(file)
+    return None
+
+
+def _lock(path: str, check: Callable[[], None]) -> int:
+    """Waits for a file's lock."""
+    while (file := _lock_now(path)) is None:
+        check()
+        time.sleep(WAIT)
+    return file
+
+
+@cache
+def _boot() -> str:
+    """Which boot of this machine it is; empty where the system does not say."""
+    return _text("/proc/sys/kernel/random/boot_id").strip() or "unknown"
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,97 @@
+"""How the services of a run stand, as the files of their replicas tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diel.paths import RunPaths
+from diel.services.endpoint import read_endpoint
+
+
+@dataclass(frozen=True)
+class ReplicaStatus:
+    """One replica that was started at least once."""
+
+    task: str
+    state: str
+    """`starting`, `ready`, `restarting`, `stopped` or `failed`; `gone` where nobody looks after it."""
+    url: str
+    restarts: int
+    """Within its latest attempt."""
+    message: str
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "state": self.state,
+            "url": self.url,
+            "restarts": self.restarts,
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """One service, with its replicas in the order of their tasks."""
+
+    name: str
+    replicas: tuple[ReplicaStatus, ...]
+
+    @property
+    def ready(self) -> int:
+        return sum(replica.state == "ready" for replica in self.replicas)
+
+    @property
+    def restarts(self) -> int:
+        return sum(replica.restarts for replica in self.replicas)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "ready": self.ready,
+            "restarts": self.restarts,
+            "replicas": [replica.document() for replica in self.replicas],
+        }
+
+
+def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
+    """The services of a run. `driven` tells whether it has a controller: without one, none stays up."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(paths.services) if entry.is_dir())
+    except FileNotFoundError:
+        return ()
+    return tuple(ServiceStatus(name, tuple(_replicas(paths, name, driven))) for name in names)
+
+
+def _replicas(paths: RunPaths, name: str, driven: bool) -> list[ReplicaStatus]:
+    found: dict[int, ReplicaStatus] = {}
+    for entry in os.listdir(paths.services / name):
+        number, dot, rest = entry.partition(".")
+        if not number.isdecimal() or (dot, rest) != (".", "json"):
+            continue
+        endpoint = read_endpoint(paths.service(name, int(number)))
+        if endpoint is not None:
+            left = not driven and endpoint.state not in ("stopped", "failed")
+            state = "gone" if left else endpoint.state
+            url = endpoint.url if endpoint.is_ready and not left else ""
+            task = f"{name}/{number}"
+            found[int(number)] = ReplicaStatus(task, state, url, endpoint.restarts, endpoint.message)
+    return [found[number] for number in sorted(found)]
+
+
+def told(service: Mapping[str, Any]) -> str:
+    """A service as one line: `2 of 2 replicas ready, restarted once`."""
+    states: dict[str, int] = {}
+    for replica in service["replicas"]:
+        states[replica["state"]] = states.get(replica["state"], 0) + 1
+    count = len(service["replicas"])
+    of = f" of {count}" if len(states) > 1 else ""
+    parts = [
+        f"{many}{of} {'replica' if count == 1 else 'replicas'} {state}" for state, many in states.items()
+    ]
+    restarts = service["restarts"]
+    if restarts:
+        parts.append("restarted once" if restarts == 1 else f"restarted {restarts} times")
+    return ", ".join(parts)

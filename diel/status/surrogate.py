@@ -1,0 +1,148 @@
+"""What the surrogate of a stage saved: how many tasks it answered, and the effective speedup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diel.journal.history import History, StageHistory
+from diel.states import TaskState
+
+
+@dataclass(frozen=True)
+class SurrogateStatus:
+    """The terms of the effective speedup, as measured; a mean is None as long as nothing was measured.
+
+    Results that were taken from the cache count with the time that they took when they were made: the
+    speedup is that of the whole study, and the same when it is run again.
+    """
+
+    service: str
+    answered: int
+    """N_lookup: tasks whose result is an answer of the service."""
+    simulated: int
+    """Tasks of the stage that were simulated."""
+    trained: int
+    """N_train: all simulations that the model could learn from; those of `simulations` are among them."""
+    simulation_seconds: float | None
+    """T_sim: mean time of a simulation."""
+    answer_seconds: float | None
+    """T_lookup: mean time of an answered task, with all that was asked in vain shared out among them."""
+    training_seconds: float | None
+    """T_learn: time of training for each simulation."""
+    training: tuple[str, ...] = ()
+    """The stages that train the model."""
+    simulations: tuple[str, ...] = ()
+    """The stages besides this one that simulate for it."""
+    unanswered: int = 0
+    """Questions that had no answer which could be weighed."""
+    message: str = ""
+    """Why the last of them had none."""
+
+    @property
+    def speedup(self) -> float | None:
+        """The effective speedup; None where no simulation was measured.
+
+        S = T_sim (N_lookup + N_train) / (T_lookup N_lookup + (T_sim + T_learn) N_train): what all results
+        would have cost as simulations, over what they did cost (G. Fox et al., Learning Everywhere:
+        Pervasive Machine Learning for Effective High-Performance Computation, 2019).
+        """
+        if self.simulation_seconds is None:
+            return None
+        asked = (self.answer_seconds or 0.0) * self.answered
+        spent = asked + (self.simulation_seconds + (self.training_seconds or 0.0)) * self.trained
+        return self.simulation_seconds * (self.answered + self.trained) / spent if spent else None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "service": self.service,
+            "speedup": _rounded(self.speedup),
+            "n_lookup": self.answered,
+            "n_train": self.trained,
+            "t_sim_s": _rounded(self.simulation_seconds),
+            "t_lookup_s": _rounded(self.answer_seconds),
+            "t_learn_s": _rounded(self.training_seconds),
+            "simulated": self.simulated,
+            "training": list(self.training),
+            "simulations": list(self.simulations),
+            "unanswered": self.unanswered,
+            "message": self.message,
+        }
+
+
+def surrogate_of(history: History, stage: StageHistory) -> SurrogateStatus | None:
+    """How the surrogate of a stage stands; None for a stage without one."""
+    known = stage.surrogate
+    if known is None:
+        return None
+    others = [found for name in known.simulations if (found := history.stages.get(name)) is not None]
+    trainings = [found for name in known.training if (found := history.stages.get(name)) is not None]
+    trained = known.simulated + sum(_good(other) for other in others)
+    simulating = known.simulated_seconds + sum(_seconds(other) for other in others)
+    learning = sum(_seconds(training) for training in trainings)
+    return SurrogateStatus(
+        service=known.service,
+        answered=known.answered,
+        simulated=known.simulated,
+        trained=trained,
+        simulation_seconds=simulating / trained if trained else None,
+        answer_seconds=(known.answered_seconds + known.vain_seconds) / known.answered
+        if known.answered
+        else None,
+        training_seconds=learning / trained if trained else None,
+        training=known.training,
+        simulations=known.simulations,
+        unanswered=known.unanswered,
+        message=known.message,
+    )
+
+
+def _good(stage: StageHistory) -> int:
+    return stage.states.count(TaskState.DONE) + stage.states.count(TaskState.CACHED)
+
+
+def _seconds(stage: StageHistory) -> float:
+    return stage.seconds + stage.cached_seconds
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.9g}")
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def told(surrogate: SurrogateStatus) -> str:
+    """In one line: `'serve' answered 31 of 40, 9 were simulated; effective speedup 3.1`."""
+    whole = surrogate.answered + surrogate.simulated
+    were = "was" if surrogate.simulated == 1 else "were"
+    line = f"'{surrogate.service}' answered {surrogate.answered:,} of {whole:,}"
+    line += f", {surrogate.simulated:,} {were} simulated"
+    speedup = surrogate.speedup
+    return line if speedup is None else f"{line}; effective speedup {speedup:.3g}"
+
+
+def terms(surrogate: SurrogateStatus) -> Mapping[str, str]:
+    """The measured terms of the speedup, as people read them."""
+    return {
+        "N_lookup": f"{surrogate.answered:,}",
+        "N_train": f"{surrogate.trained:,}",
+        "T_sim": _time(surrogate.simulation_seconds),
+        "T_lookup": _time(surrogate.answer_seconds),
+        "T_learn": _time(surrogate.training_seconds),
+    }
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "not measured"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def trouble(surrogate: SurrogateStatus) -> str:
+    """What to know of questions without an answer; nothing where all had one."""
+    if not surrogate.unanswered:
+        return ""
+    questions = "question" if surrogate.unanswered == 1 else "questions"
+    return f"{surrogate.unanswered:,} {questions} without an answer, the last: {surrogate.message}"

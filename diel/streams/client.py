@@ -1,0 +1,179 @@
+"""The face of the streams of a run, for tasks and for the controller: `connect(run_dir)`."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from diel.paths import RunPaths
+from diel.streams.consumer import MOST, Consumer
+from diel.streams.link import Link
+from diel.streams.producer import Producer
+from diel.streams.space import Space
+
+PATIENCE = 60.0
+"""Seconds that a call waits for a broker that does not answer, before StreamError."""
+
+
+class Connection:
+    """What one process has to do with a run's broker; may be used by several threads."""
+
+    def __init__(self, run_dir: Path, patience: float = PATIENCE) -> None:
+        self._link = Link(RunPaths(run_dir).streams, patience)
+        self._lock = threading.Lock()
+        self._producers: dict[tuple[str, str, int], Producer] = {}
+        self._spaces: dict[tuple[str, int], Space] = {}
+        self._consumers: dict[tuple[str, str, str, int], Consumer] = {}
+
+    def producer(self, channel: str, member: str, attempt: int, *, go_on: bool = False) -> Producer:
+        """The member's end for putting, the same one each time; waits until the channel is open.
+
+        With `go_on`, an attempt that consists of several processes puts where the one before stopped.
+        """
+        key = (channel, member, attempt)
+        with self._lock:
+            found = self._producers.get(key)
+        if found is None:
+            made = Producer(self._link, channel, member, attempt, go_on)
+            with self._lock:
+                found = self._producers.setdefault(key, made)
+        return found
+
+    def consumer(
+        self, channel: str, group: str, member: str, attempt: int, replay: bool = True, *, most: int = MOST
+    ) -> Consumer:
+        """The member's end for getting, the same one each time; waits until the channel is open.
+
+        A group that `open` did not name joins here, and holds nobody up. Without `replay`, one that has got
+        nothing yet begins with what is put from now on. `most` bounds how many items are asked for ahead.
+        """
+        key = (channel, group, member, attempt)
+        with self._lock:
+            found = self._consumers.get(key)
+        if found is None:
+            made = Consumer(self._link, channel, group, member, attempt, replay, most)
+            with self._lock:
+                found = self._consumers.setdefault(key, made)
+        return found
+
+    def leave(self, member: str, attempt: int) -> None:
+        """Closes what an attempt of a member held: its producers are flushed, its consumers left.
+
+        Raises StreamError where what it put could not be put after all.
+        """
+        self._pop(self._spaces, member, attempt)
+        for producer in self._pop(self._producers, member, attempt):
+            producer.close()
+        for consumer in self._pop(self._consumers, member, attempt):
+            consumer.close()
+
+    def _pop(self, ends: dict[Any, Any], member: str, attempt: int) -> list[Any]:
+        with self._lock:
+            return [ends.pop(key) for key in list(ends) if key[-2:] == (member, attempt)]
+
+    def space(self, member: str | None = None, attempt: int = 1) -> Space:
+        """The tuple space; with a member the same `Space` each time.
+
+        Then a new attempt gets the same answers to the same operations, until they are committed.
+        """
+        if member is None:
+            return Space(self._link, None, attempt)
+        with self._lock:
+            found = self._spaces.get((member, attempt))
+        if found is None:
+            made = Space(self._link, member, attempt)
+            with self._lock:
+                found = self._spaces.setdefault((member, attempt), made)
+        return found
+
+    # --- for the controller ------------------------------------------------------------------------
+
+    def open(
+        self,
+        channel: str,
+        *,
+        buffer: int = 1000,
+        replay: bool = True,
+        groups: Mapping[str, Sequence[str]],
+        again: bool = False,
+    ) -> None:
+        """Opens a channel, or adds groups and members to one: before that, nobody can put or get.
+
+        `buffer`: items that may wait for the slowest group. Without `replay`, items that all groups have
+        committed go from the disk. `again` takes a `close` back, for producers that run once more.
+        """
+        told = {group: list(members) for group, members in groups.items()}
+        self._link.call(
+            {
+                "op": "open",
+                "channel": channel,
+                "buffer": buffer,
+                "replay": replay,
+                "groups": told,
+                "again": again,
+            }
+        )
+
+    def close(self, channel: str) -> None:
+        """No producer will put any more: who has read all of it is told so."""
+        self._link.call({"op": "close", "channel": channel})
+
+    def settle(self, channel: str, group: str, member: str, good: bool) -> None:
+        """A member's task ended for good: what it got is committed, or (not `good`) the others'."""
+        self._link.call({"op": "settle", "channel": channel, "group": group, "member": member, "good": good})
+
+    def facts(self) -> dict[str, Any]:
+        """How each channel stands.
+
+        `{channel: {"items", "bytes", "closed", "buffer", "producers": {member: items},
+        "groups": {group: {"delivered", "committed", "waiting", "settled"}}}}`.
+        """
+        found: dict[str, Any] = self._link.call({"op": "facts"})[0]["channels"]
+        return found
+
+    def stop(self) -> None:
+        """Ends the broker; what is on the disk stays."""
+        self._link.call({"op": "stop"})
+
+    def disconnect(self) -> None:
+        """Lets go of the broker. Producers that were not closed lose what was not sent."""
+        self._link.close()
+        with _lock:
+            for key in [key for key, connection in _connections.items() if connection is self]:
+                del _connections[key]
+
+
+_connections: dict[tuple[int, Path], Connection] = {}
+_lock = threading.Lock()
+
+
+def connect(run_dir: Path, patience: float = PATIENCE) -> Connection:
+    """The connection of this process to the streams of a run: one a process, made when first asked for.
+
+    A forked child gets one of its own. Nothing is sent before it is used; it need not be there yet.
+    """
+    key = (os.getpid(), run_dir.resolve())
+    with _lock:
+        found = _connections.get(key)
+        if found is None:
+            found = _connections[key] = Connection(key[1], patience)
+        return found
+
+
+@atexit.register
+def _disconnect_all() -> None:
+    for (pid, _), connection in list(_connections.items()):
+        if pid == os.getpid():
+            connection.disconnect()
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

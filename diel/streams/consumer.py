@@ -1,0 +1,166 @@
+"""The getting end of a stream."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from diel.errors import StreamEnd, StreamError
+from diel.streams.item import decode
+from diel.streams.link import Link
+from diel.streams.message import Header, cut
+from diel.streams.segment import mapped
+
+MOST = 4096
+"""Items asked for at once at most."""
+SPAN = 0.02
+"""Seconds of work that are asked for at once: what one reader holds, another of its group cannot get."""
+_TURN = 0.5
+"""Seconds between looks whether the broker is there, while waiting."""
+
+
+class Consumer:
+    """Gets the items of a channel that fall to one member of a group.
+
+    A new attempt of the member gets again, in the same order, what the one before got since its last
+    `commit`, and then goes on. Arrays are read-only: views of what came, or of the file that a large one
+    stands in.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        channel: str,
+        group: str,
+        member: str,
+        attempt: int,
+        replay: bool,
+        most: int = MOST,
+    ) -> None:
+        self._link = link
+        self._who: Header = {"channel": channel, "group": group, "member": member, "attempt": attempt}
+        answer, _ = link.call({"op": "consume", **self._who, "replay": replay})
+        self._most = min(most, answer["ahead"])
+        self._changed = threading.Condition()
+        self._items: deque[bytes] = deque()
+        self._got: int = answer["at"]
+        self._asked_from = self._got
+        self._asking: int | None = None
+        self._share = 1
+        self._since = time.monotonic()
+        self._used = 0
+        self._ended = False
+        self._closed = False
+        self._error: StreamError | None = None
+
+    @property
+    def number(self) -> int:
+        """How many items this member got so far, those of earlier attempts that it got again counted once."""
+        return self._got
+
+    def get(self, timeout: float | None = None) -> Any:
+        """The next item, waiting for it.
+
+        Raises TimeoutError after `timeout` seconds, StreamEnd where the stream is closed and all was got,
+        StreamError where another attempt took over, and where no broker answers.
+        """
+        with self._changed:
+            if not self._items:
+                self._wait(timeout)
+            data = self._items.popleft()
+            self._got += 1
+            self._used += 1
+            if self._share > 1 and 2 * len(self._items) <= self._share and self._may_ask():
+                self._ask()
+        if data[:1] == b"r":
+            return decode(mapped(self._link.root, data))
+        return decode(data)
+
+    def _wait(self, timeout: float | None) -> None:
+        give_up = None if timeout is None else time.monotonic() + timeout
+        while not self._items:
+            if self._closed:
+                raise StreamError(f"{self._who['channel']}: this consumer was closed")
+            if self._error:
+                raise self._error
+            if self._ended:
+                raise StreamEnd(f"{self._who['channel']}: closed, and all its items were read")
+            if self._asking is None:
+                self._ask()
+            self._link.check()
+            left = _TURN if give_up is None else min(_TURN, give_up - time.monotonic())
+            if left <= 0:
+                self._take_back()
+                raise TimeoutError(f"{self._who['channel']}: no item in {timeout:g} s")
+            self._changed.wait(left)
+        self._since, self._used = time.monotonic(), 0
+
+    def _may_ask(self) -> bool:
+        return self._asking is None and not (self._ended or self._closed or self._error)
+
+    def _ask(self) -> None:
+        """Asks for as many items as were used in the last 20 ms."""
+        if self._used:
+            spent = max(time.monotonic() - self._since, 1e-6)
+            self._share = max(1, min(self._most, int(SPAN * self._used / spent)))
+        request = {"op": "get", **self._who, "from": self._asked_from, "most": self._share}
+        self._asking = self._link.ask(request, b"", self._arrived)
+
+    def _take_back(self) -> None:
+        """Nobody waits here any more: what comes next is for others of the group."""
+        if self._asking is not None:
+            self._link.ask({"op": "forget", "of": self._asking}, b"", self._forgotten)
+
+    def _forgotten(self, answer: Header, block: bytes) -> None:
+        with self._changed:
+            if answer.get("forgotten") and self._asking is not None:
+                self._link.drop(self._asking)
+                self._asking = None
+                self._changed.notify_all()
+
+    def _arrived(self, answer: Header, block: bytes) -> None:
+        with self._changed:
+            self._asking = None
+            if "error" in answer:
+                self._error = StreamError(answer["error"])
+            elif answer.get("end"):
+                self._ended = True
+            else:
+                items = cut(block, answer["sizes"])
+                self._items.extend(items)
+                self._asked_from += len(items)
+            self._changed.notify_all()
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            try:
+                yield self.get()
+            except StreamEnd:
+                return
+
+    def commit(self) -> None:
+        """What was got so far is done with: a new attempt of this member goes on behind it.
+
+        Raises StreamError where no broker answers.
+        """
+        self._link.call({"op": "commit", **self._who, "at": self._got})
+
+    def close(self) -> None:
+        """Leaves; what was asked ahead and not got is for the next consumer of this attempt, or the group."""
+        if self._closed:
+            return
+        with self._changed:
+            self._closed = True
+            self._items.clear()
+            asking = self._asking
+            self._changed.notify_all()
+        if asking is not None:
+            self._link.call({"op": "forget", "of": asking})
+            self._link.drop(asking)
+        if not self._error:
+            with contextlib.suppress(StreamError):  # another attempt took over, and got it again
+                self._link.call({"op": "seat", **self._who, "at": self._got})

@@ -1,0 +1,53 @@
+"""Where the broker of a run listens, and the keys that it asks for: `streams/broker.json`.
+
+Only its owner can read the file (mode 0600): whoever has the keys may take part.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from diel.streams.message import VERSION
+
+
+@dataclass(frozen=True)
+class Contact:
+    """One broker process. Keys are Z85 texts, as ZeroMQ writes CURVE keys."""
+
+    epoch: int
+    """Counts the brokers of the run."""
+    host: str
+    pid: int
+    addresses: tuple[str, ...]
+    port: int
+    key: str
+    """The broker's public key."""
+    client_key: str
+    client_secret: str
+    version: int = VERSION
+
+
+def contact_file(root: Path) -> Path:
+    return root / "broker.json"
+
+
+def write_contact(root: Path, contact: Contact) -> None:
+    """Replaces the file in one step; it can never be read by others, nor half."""
+    part = contact_file(root).with_suffix(".part")
+    part.unlink(missing_ok=True)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(asdict(contact), file)
+    os.replace(part, contact_file(root))
+
+
+def read_contact(root: Path) -> Contact | None:
+    """The broker of the run; None where none has listened yet, or it ended as it was asked to."""
+    try:
+        with open(contact_file(root), encoding="utf-8") as file:
+            found = json.load(file)
+        return Contact(**{**found, "addresses": tuple(found["addresses"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None

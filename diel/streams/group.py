@@ -1,0 +1,156 @@
+"""Who gets which item: a group of consumers, in which each item goes to exactly one member."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+
+
+class Deliveries:
+    """What one member was given, in order: delivery number → position in the channel.
+
+    Deliveries are counted from 0 over the member's whole life; those below `committed` are forgotten. Kept
+    as ranges: 16 bytes for each stretch of neighbouring positions.
+    """
+
+    def __init__(self) -> None:
+        self.committed = 0
+        self.total = 0
+        self._numbers = array("Q")
+        self._positions = array("Q")
+
+    def add(self, position: int, count: int) -> None:
+        if not self._numbers or self._positions[-1] + self.total - self._numbers[-1] != position:
+            self._numbers.append(self.total)
+            self._positions.append(position)
+        self.total += count
+
+    def undo(self, count: int) -> None:
+        """Takes the last deliveries back."""
+        self.total -= count
+        while self._numbers and self._numbers[-1] >= self.total:
+            self._numbers.pop()
+            self._positions.pop()
+
+    def stretch(self, number: int) -> tuple[int, int]:
+        """Position of a delivery, and how many from there on are neighbours."""
+        found = bisect_right(self._numbers, number) - 1
+        end = self._numbers[found + 1] if found + 1 < len(self._numbers) else self.total
+        return self._positions[found] + number - self._numbers[found], end - number
+
+    def commit(self, upto: int) -> None:
+        """Deliveries below `upto` are done with."""
+        if upto <= self.committed:
+            return
+        position = self.stretch(upto)[0] if upto < self.total else 0
+        gone = bisect_right(self._numbers, upto)
+        self._numbers = self._numbers[gone:]
+        self._positions = self._positions[gone:]
+        if upto < self.total and (not self._numbers or self._numbers[0] != upto):
+            self._numbers.insert(0, upto)
+            self._positions.insert(0, position)
+        self.committed = upto
+
+    def release(self) -> list[tuple[int, int]]:
+        """Takes all back that is not committed: positions and counts."""
+        ends = [*self._numbers[1:], self.total] if self._numbers else []
+        found = [
+            (position, end - start)
+            for position, start, end in zip(self._positions, self._numbers, ends, strict=True)
+        ]
+        self.total = self.committed
+        del self._numbers[:], self._positions[:]
+        return found
+
+    def lowest(self) -> int | None:
+        """The lowest position that is not committed."""
+        return min(self._positions, default=None)
+
+
+class Member:
+    """One consumer of a group, over all its attempts."""
+
+    def __init__(self) -> None:
+        self.attempt = 0
+        self.at = 0
+        """The delivery that this attempt gets next."""
+        self.deliveries = Deliveries()
+
+
+class Group:
+    """The members that share a channel's items; `cursor` is the position that nobody was given yet."""
+
+    def __init__(self, cursor: int = 0, holds: bool = True) -> None:
+        self.cursor = cursor
+        self.holds = holds
+        """Whether producers wait for this group; not for one that came without being asked for."""
+        self.members: dict[str, Member] = {}
+        self.unsettled: set[str] = set()
+        self.returned: deque[tuple[int, int]] = deque()
+        """Positions and counts that members gave back."""
+
+    def add(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.members:
+                self.members[name] = Member()
+                self.unsettled.add(name)
+
+    def begin(self, name: str, attempt: int) -> None:
+        """A new attempt gets again what was not committed."""
+        member = self.members[name]
+        member.attempt = attempt
+        member.at = member.deliveries.committed
+        self.unsettled.add(name)
+
+    @property
+    def settled(self) -> bool:
+        """Whether nobody of it will ask any more."""
+        return not self.unsettled and bool(self.members)
+
+    @property
+    def delivered(self) -> int:
+        return sum(member.deliveries.total for member in self.members.values())
+
+    @property
+    def committed(self) -> int:
+        return sum(member.deliveries.committed for member in self.members.values())
+
+    def available(self, end: int) -> int:
+        """Items that nobody of the group was given yet."""
+        return end - self.cursor + sum(count for _, count in self.returned)
+
+    def next_stretch(self, end: int) -> tuple[int, int]:
+        """Where the next items stand, and how many: those given back come first."""
+        return self.returned[0] if self.returned else (self.cursor, end - self.cursor)
+
+    def give(self, name: str, position: int, count: int) -> None:
+        """Counts items as delivered to a member; they stand at the beginning of `next_stretch`."""
+        if self.returned and self.returned[0][0] == position:
+            _, there = self.returned.popleft()
+            if there > count:
+                self.returned.appendleft((position + count, there - count))
+        else:
+            self.cursor = position + count
+        self.members[name].deliveries.add(position, count)
+
+    def undo(self, name: str, position: int, count: int) -> None:
+        """A delivery that never left."""
+        self.members[name].deliveries.undo(count)
+        self.returned.appendleft((position, count))
+
+    def settle(self, name: str, good: bool) -> None:
+        """A member's task ended for good: what it got is committed, the rest, or all, is the others'."""
+        member = self.members[name]
+        self.unsettled.discard(name)
+        if good:
+            member.deliveries.commit(member.at)
+        self.returned = deque(sorted([*self.returned, *member.deliveries.release()]))
+        member.at = member.deliveries.committed
+
+    def floor(self) -> int:
+        """The lowest position that somebody may still need."""
+        lowest = [self.cursor, *(position for position, _ in self.returned)]
+        found = (member.deliveries.lowest() for member in self.members.values())
+        return min(lowest + [position for position in found if position is not None])

@@ -1,0 +1,197 @@
+"""Items as bytes: one letter for the kind, then JSON, raw bytes, or arrays with their dtype and shape.
+
+    j  JSON in UTF-8: any JSON value
+    b  the bytes as they are
+    n  arrays: u32 (little endian) size of a JSON header, the header, zeros up to a multiple of 64 bytes from
+       the item's start, then the arrays' bytes in C order, each at a multiple of 64
+    r  JSON {"file", "offset", "size"}: the item stands in that file, in one of the forms above
+
+The header of `n` is {"value": …, "arrays": [{"at": […], "dtype": …, "shape": […], "offset": …}]}: the item
+as JSON with null where arrays stand; `at` is the path to that place (keys and indices, empty for the item as
+a whole), `offset` counts from the item's start. Nothing is pickled: an item can be read in any language, and
+reading one runs no code.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diel.errors import StreamError
+
+if TYPE_CHECKING:
+    import numpy
+
+Buffer = bytes | memoryview
+ALIGNED = 64
+"""Bytes: where arrays begin, for vector instructions and cache lines."""
+_SIZE = struct.Struct("<cI")
+
+
+def encode(item: Any) -> list[Buffer]:
+    """An item's bytes, in parts so that a large array is not copied.
+
+    Raises StreamError for what is no JSON, bytes or array (or a dict or list of these).
+    """
+    if isinstance(item, bytes | bytearray | memoryview):
+        return [b"b", item if isinstance(item, bytes) else memoryview(item).cast("B")]
+    arrays: list[tuple[list[Any], numpy.ndarray[Any, Any]]] = []
+    value = _parted(item, [], arrays) if "numpy" in sys.modules else item
+    if not arrays:
+        return [b"j" + _json(value).encode()]
+    return _with_arrays(value, arrays)
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StreamError(
+            f"an item of a stream cannot be {type(value).__name__} ({error}); put JSON values, bytes, "
+            "numpy arrays, or dicts and lists of them"
+        ) from error
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python's."""
+    item = getattr(value, "item", None)
+    if item is None or getattr(value, "shape", None) != ():
+        raise TypeError(f"{type(value).__name__} is no JSON")
+    return item()
+
+
+def _parted(value: Any, at: list[Any], arrays: list[tuple[list[Any], Any]]) -> Any:
+    """The value with null in the places of arrays, which are listed with their places."""
+    if isinstance(value, str | int | float | None):
+        return value
+    if isinstance(value, dict):
+        return {key: _parted(one, [*at, key], arrays) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_parted(one, [*at, index], arrays) for index, one in enumerate(value)]
+    if hasattr(value, "__array__") and getattr(value, "shape", ()) != ():
+        arrays.append((at, value))
+        return None
+    return value
+
+
+def _with_arrays(value: Any, found: list[tuple[list[Any], Any]]) -> list[Buffer]:
+    import numpy  # only where an item holds an array
+
+    entries: list[dict[str, Any]] = []
+    raws: list[Buffer] = []
+    end = 0
+    for at, given in found:
+        array = numpy.ascontiguousarray(given)
+        if array.dtype.hasobject:
+            raise StreamError(
+                f"an array of dtype {array.dtype} cannot be put: its elements are Python objects"
+            )
+        start = -(-end // ALIGNED) * ALIGNED
+        entries.append(
+            {
+                "at": at,
+                "dtype": numpy.lib.format.dtype_to_descr(array.dtype),
+                "shape": array.shape,
+                "offset": start,
+            }
+        )
+        raws += [bytes(start - end), _raw(array)]
+        end = start + array.nbytes
+    return [_header(value, entries), *raws]
+
+
+def _raw(array: numpy.ndarray[Any, Any]) -> memoryview:
+    import numpy  # as above
+
+    flat: Any = array.reshape(-1).view(numpy.uint8) if array.size else b""
+    return memoryview(flat)
+
+
+def _header(value: Any, entries: list[dict[str, Any]]) -> bytes:
+    """The header with its padding; the offsets, known from the end of the header, counted from the start."""
+    room = ALIGNED
+    while True:
+        shifted = [{**entry, "offset": entry["offset"] + room} for entry in entries]
+        text = _json({"value": value, "arrays": shifted}).encode()
+        needed = -(-(_SIZE.size + len(text)) // ALIGNED) * ALIGNED
+        if needed <= room:
+            return (_SIZE.pack(b"n", len(text)) + text).ljust(room, b"\0")
+        room = needed
+
+
+def decode(data: Buffer) -> Any:
+    """The item of these bytes; arrays are read-only views of them. Raises StreamError where they are none."""
+    kind = data[:1]
+    if kind == b"j":
+        return json.loads(str(data[1:], "utf-8"))
+    if kind == b"b":
+        return bytes(data[1:])
+    if kind == b"n":
+        return _arrays(memoryview(data).toreadonly())
+    raise StreamError(f"an item of a stream begins with {bytes(kind)!r}; expected one of j, b, n, r")
+
+
+def _arrays(data: memoryview) -> Any:
+    import numpy  # only where an item holds an array
+
+    (_, size) = _SIZE.unpack_from(data)
+    header = json.loads(bytes(data[_SIZE.size : _SIZE.size + size]))
+    whole = numpy.frombuffer(data, numpy.uint8)
+    value = header["value"]
+    for entry in header["arrays"]:
+        dtype = numpy.lib.format.descr_to_dtype(_descr(entry["dtype"]))
+        shape: Sequence[int] = tuple(entry["shape"])
+        nbytes = dtype.itemsize
+        for length in shape:
+            nbytes *= length
+        flat = whole[entry["offset"] : entry["offset"] + nbytes]
+        if flat.ctypes.data % max(1, dtype.alignment):
+            flat = flat.copy()  # small: large items lie in files, where they are aligned
+            flat.flags.writeable = False
+        value = _placed(value, entry["at"], flat.view(dtype).reshape(shape))
+    return value
+
+
+def _descr(described: Any) -> Any:
+    """A dtype's description as numpy expects it: lists of fields hold tuples."""
+    if isinstance(described, str):
+        return described
+    return [
+        tuple(
+            _descr(part)
+            if n == 1 and isinstance(part, list)
+            else tuple(part)
+            if isinstance(part, list)
+            else part
+            for n, part in enumerate(field)
+        )
+        for field in described
+    ]
+
+
+def _placed(value: Any, at: Sequence[Any], array: Any) -> Any:
+    if not at:
+        return array
+    place = value
+    for step in at[:-1]:
+        place = place[step]
+    place[at[-1]] = array
+    return value
+
+
+def read_npy(path: Path) -> Any:
+    """The array in a file of numpy's format, mapped. Raises OSError and ValueError where it holds none."""
+    import numpy  # only for arrays
+
+    return numpy.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def write_npy(path: Path, array: Any) -> None:
+    """Writes an array to a file of numpy's format."""
+    import numpy  # only for arrays
+
+    numpy.save(path, array, allow_pickle=False)

@@ -1,0 +1,138 @@
+"""Append-only files of records: a JSON header, and a block of bytes.
+
+One broker writes at a time, and each begins a file of its own: what a killed one left half written stands at
+the end of its last file, where readers stop. A record is two sizes (u32, little endian), header, block. A
+record counts once it is handed to the operating system: it survives the death of every process, not of the
+machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from diel.streams.message import Header, pack
+
+ROLL = 64 * 1024 * 1024
+"""Bytes after which another file is begun."""
+_SIZES = struct.Struct("<II")
+
+
+class Place(NamedTuple):
+    """Where a block stands: the file's number, and bytes; `record` is where its record begins."""
+
+    file: int
+    offset: int
+    size: int
+    record: int = 0
+
+
+class RecordLog:
+    """The files `NAME-000001.log`, … of one folder."""
+
+    def __init__(self, folder: Path, name: str, roll: int = ROLL) -> None:
+        self._folder = folder
+        self._name = name
+        self._roll = roll
+        self._known = self._numbers()
+        self._writer = -1
+        self._end = 0
+        self._readers: dict[int, int] = {}
+
+    @property
+    def file(self) -> int:
+        """Number of the newest file; 0 before the first record of all."""
+        return self._known[-1] if self._known else 0
+
+    def append(self, header: Header, block: bytes = b"") -> Place:
+        """Writes a record. Raises OSError where there is no room; the record is then not there."""
+        text = pack(header)
+        if self._writer < 0 or self._end >= self._roll:
+            self.roll()
+        record = self._end
+        start = record + _SIZES.size + len(text)
+        try:
+            _write_all(self._writer, _SIZES.pack(len(text), len(block)) + text, block)
+        except OSError:
+            os.close(self._writer)
+            self._writer = -1  # half a record may stand there: the next begins a file
+            raise
+        self._end = start + len(block)
+        return Place(self.file, start, len(block), record)
+
+    def roll(self) -> None:
+        """The next record begins a file."""
+        if self._writer >= 0:
+            os.close(self._writer)
+            self._writer = -1
+        number = self.file + 1
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self._writer = os.open(self._path(number), flags, 0o644)
+        self._known.append(number)
+        self._end = 0
+
+    def read(self, place: Place) -> bytes:
+        """A block. Raises OSError where its file is gone."""
+        reader = self._readers.get(place.file)
+        if reader is None:
+            while len(self._readers) >= 8:
+                os.close(self._readers.pop(next(iter(self._readers))))
+            reader = os.open(self._path(place.file), os.O_RDONLY | os.O_CLOEXEC)
+            self._readers[place.file] = reader
+        return os.pread(reader, place.size, place.offset)
+
+    def record(self, file: int, offset: int) -> tuple[Header, bytes]:
+        """The record that begins at an offset: its header and its block."""
+        text, block = _SIZES.unpack(self.read(Place(file, offset, _SIZES.size)))
+        whole = self.read(Place(file, offset + _SIZES.size, text + block))
+        return json.loads(whole[:text]), whole[text:]
+
+    def records(self) -> Iterator[tuple[Header, Place]]:
+        """All whole records, in order."""
+        for number in list(self._known):
+            with open(self._path(number), "rb") as file:
+                length, offset = os.fstat(file.fileno()).st_size, 0
+                while offset + _SIZES.size <= length:
+                    text, block = _SIZES.unpack(file.read(_SIZES.size))
+                    start = offset + _SIZES.size + text
+                    if not text or start + block > length:
+                        break
+                    yield json.loads(file.read(text)), Place(number, start, block, offset)
+                    offset = start + block
+                    file.seek(offset)
+
+    def remove(self, number: int) -> None:
+        """Removes a file other than the newest."""
+        reader = self._readers.pop(number, None)
+        if reader is not None:
+            os.close(reader)
+        self._known.remove(number)
+        self._path(number).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        for file in (*self._readers.values(), self._writer):
+            if file >= 0:
+                os.close(file)
+        self._readers.clear()
+        self._writer = -1
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{self._name}-{number:06d}.log"
+
+    def _numbers(self) -> list[int]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        found = (path.stem.rpartition("-") for path in self._folder.glob(f"{self._name}-*.log"))
+        return sorted(int(number) for name, _, number in found if name == self._name and number.isdigit())
+
+
+def _write_all(file: int, head: bytes, block: bytes) -> None:
+    size = len(head) + len(block)
+    written = os.writev(file, (head, block))
+    if written < size:
+        rest = memoryview(head + block)
+        while written < size:
+            written += os.write(file, rest[written:])

@@ -1,0 +1,218 @@
+"""The putting end of a stream."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from diel.errors import StreamError
+from diel.streams.item import encode
+from diel.streams.link import Link
+from diel.streams.message import Header
+from diel.streams.segment import LARGE, SegmentWriter
+
+LINGER = 0.001
+"""Seconds for which items gather while others are under way; the first never waits."""
+BATCH_ITEMS = 4096
+BATCH_BYTES = 256 * 1024
+AHEAD_BYTES = 8 * 1024 * 1024
+"""Bytes of items that may wait here to be sent."""
+_TURN = 0.5
+"""Seconds between looks whether the broker is there, while waiting."""
+
+
+class Producer:
+    """Puts items into a channel, as one member's attempt.
+
+    `put` returns once the item is on its way; `flush` once the broker has all of them on the disk. A new
+    attempt of a member puts the same items again from the first: those that are known are dropped, and cost
+    nothing.
+    """
+
+    def __init__(self, link: Link, channel: str, member: str, attempt: int, go_on: bool) -> None:
+        self._link = link
+        self._who: Header = {"channel": channel, "member": member, "attempt": attempt}
+        self._turn = threading.Lock()
+        self._changed = threading.Condition()
+        self._go_on = go_on
+        self._next = 0
+        self._sent = 0
+        self._known = 0
+        self._limit = 0
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._files: set[str] = set()
+        self._held = 0
+        self._sent_at = 0.0
+        self._under_way = 0
+        self._due = False
+        self._wanted = False
+        self._want_asked = False
+        self._error: StreamError | None = None
+        self._closed = False
+        answer, _ = link.call({"op": "produce", **self._who})
+        self._segments = SegmentWriter(link.root, answer["folder"])
+        self.count: int = answer["count"]
+        """Items of this member that earlier attempts put."""
+        self._known = self._sent = self.count
+        self._limit = answer["limit"]
+        if go_on:
+            self._next = answer["at"]
+
+    @property
+    def next(self) -> int:
+        """The number of the item that is put next."""
+        return self._next
+
+    def resume(self) -> int:
+        """Goes on behind what is known, for a module that takes up its checkpoint there; returns `count`."""
+        with self._turn:
+            self._next = max(self._next, self.count)
+        return self.count
+
+    def put(self, item: Any, timeout: float | None = None) -> None:
+        """Puts an item; waits while the slowest group of readers has a full buffer before it.
+
+        Raises TimeoutError after `timeout` seconds of that, and StreamError for what is no item, where the
+        stream is closed or another attempt took over, and where no broker answers.
+        """
+        with self._turn:
+            if self._next < self.count:
+                self._next += 1
+                return
+            if self._next >= self._limit or self._error or self._pending_bytes > AHEAD_BYTES or self._closed:
+                self._wait_for_room(timeout)
+            parts = encode(item)
+            size = sum(map(len, parts))
+            name = ""
+            data = b""
+            if size >= LARGE:
+                data, name = self._segments.append(parts, size)
+            else:
+                data = b"".join(parts) if len(parts) > 1 else bytes(parts[0])
+            with self._changed:
+                self._pending.append(data)
+                self._pending_bytes += len(data)
+                if name:
+                    self._files.add(name)
+                    self._held += size
+                self._next += 1
+                wake = not self._due
+                self._due = True
+            if wake:
+                self._link.due(self)
+
+    def _wait_for_room(self, timeout: float | None) -> None:
+        give_up = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while self._next >= self._limit or self._pending_bytes > AHEAD_BYTES:
+                self._refuse()
+                if self._next >= self._limit:
+                    self._want()
+                left = _TURN if give_up is None else min(_TURN, give_up - time.monotonic())
+                if left <= 0:
+                    raise TimeoutError(f"{self._who['channel']}: no room for an item in {timeout:g} s")
+                self._changed.wait(left)
+            self._refuse()
+
+    def _refuse(self) -> None:
+        if self._closed:
+            raise StreamError(f"{self._who['channel']}: this producer was closed")
+        if self._error:
+            raise self._error
+        self._link.check()
+
+    def _want(self) -> None:
+        """Asks to be told when there is room, once all that was put is out."""
+        if not self._wanted:
+            self._wanted, self._want_asked = True, False
+            if self._pending:
+                self._due = True
+                self._link.due(self)
+            else:
+                self._ask_for_room()
+
+    def _ask_for_room(self) -> None:
+        self._want_asked = True
+        self._link.ask({"op": "want", **self._who, "above": self._next}, b"", self._granted)
+
+    def _granted(self, answer: Header, block: bytes) -> None:
+        with self._changed:
+            self._wanted = False
+            self._take(answer)
+
+    def _take(self, answer: Header) -> None:
+        if "error" in answer:
+            self._error = StreamError(answer["error"])
+        else:
+            self._limit = answer["limit"]
+        self._changed.notify_all()
+
+    # --- the link's thread -------------------------------------------------------------------------
+
+    def pump(self, now: float) -> bool:
+        """Sends what gathered: at once where nothing is under way, else after the linger or a full batch."""
+        with self._changed:
+            while self._pending:
+                full = len(self._pending) >= BATCH_ITEMS or self._pending_bytes >= BATCH_BYTES
+                if self._under_way >= 8:
+                    break
+                if self._under_way and not full and now - self._sent_at < LINGER:
+                    return True
+                self._send(now)
+            self._due = bool(self._pending)
+            if self._wanted and not self._want_asked and not self._pending:
+                self._ask_for_room()
+            return False
+
+    def _send(self, now: float) -> None:
+        batch, self._pending = self._pending[:BATCH_ITEMS], self._pending[BATCH_ITEMS:]
+        header: Header = {"op": "put", **self._who, "first": self._sent, "sizes": [len(one) for one in batch]}
+        if self._files:
+            header |= {"files": sorted(self._files), "held": self._held}
+            self._files, self._held = (set(), 0) if not self._pending else (self._files, 0)
+        block = b"".join(batch)
+        self._pending_bytes -= len(block)
+        self._sent += len(batch)
+        self._sent_at = now
+        self._under_way += 1
+        self._link.ask(header, block, self._acknowledged)
+
+    def _acknowledged(self, answer: Header, block: bytes) -> None:
+        with self._changed:
+            self._under_way -= 1
+            self._known = max(self._known, answer.get("count", 0))
+            self._take(answer)
+            if self._pending:
+                self._due = True
+                self._link.due(self)
+
+    # --- the end -----------------------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Waits until all that was put is on the disk. Raises TimeoutError and StreamError."""
+        give_up = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while self._known < max(self._next, self.count):
+                if self._error:
+                    raise self._error
+                self._link.check()
+                left = _TURN if give_up is None else min(_TURN, give_up - time.monotonic())
+                if left <= 0:
+                    missing = self._next - self._known
+                    raise TimeoutError(
+                        f"{self._who['channel']}: {missing} items are not out in {timeout:g} s"
+                    )
+                self._changed.wait(left)
+
+    def close(self) -> None:
+        """Flushes, and leaves: this producer's share of the buffer is the others'."""
+        if self._closed:
+            return
+        self.flush()
+        self._closed = True
+        if self._go_on:
+            self._link.call({"op": "place", **self._who, "at": self._next})
+        self._link.call({"op": "part", **self._who})
+        self._segments.close()

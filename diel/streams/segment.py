@@ -1,0 +1,133 @@
+"""Large items in files: written once by their producer, mapped by their consumers, never through the broker.
+
+Each producer appends to files of its own. An item begins at a page, so that a consumer maps it alone: what a
+consumer holds stays valid when the file is removed, and goes when the item goes.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from diel.errors import StreamError
+from diel.streams.item import Buffer
+
+LARGE = 64 * 1024
+"""Bytes from which an item goes into a file: below, the broker is as fast (docs/decisions/022)."""
+ROLL = 256 * 1024 * 1024
+"""Bytes after which another file is begun, so that what was consumed can be removed."""
+_PAGE = max(4096, mmap.ALLOCATIONGRANULARITY)
+_AHEAD = 64 * 1024 * 1024
+"""Bytes of a file that are asked of the file system at once, at most."""
+_FAST = ("ext4", "xfs", "btrfs", "overlay")
+"""File systems that give room without writing to it: an array is then written several times as fast."""
+
+
+class SegmentWriter:
+    """The files of one producer in `folder`, which lies below `root`, the run's `streams` directory."""
+
+    def __init__(self, root: Path, folder: str) -> None:
+        self._root = root
+        self._folder = folder
+        self._token = secrets.token_hex(6)
+        self._number = 0
+        self._file = -1
+        self._end = 0
+        self._name = ""
+        self._forced = False
+        self._fast = False
+        self._room = 0
+
+    def append(self, parts: Sequence[Buffer], size: int) -> tuple[bytes, str]:
+        """Writes an item; returns what stands for it in the stream, and the file's name."""
+        if self._file < 0 or self._end >= ROLL:
+            self._roll()
+        offset = self._end
+        if self._fast and offset + size > self._room:
+            self._ask_for_room(offset + size)
+        _write_all(self._file, parts, offset, size)
+        if self._forced:
+            os.fsync(self._file)
+        self._end = -(-(offset + size) // _PAGE) * _PAGE
+        reference = {"file": self._name, "offset": offset, "size": size}
+        return b"r" + json.dumps(reference, separators=(",", ":")).encode(), self._name
+
+    def _roll(self) -> None:
+        self.close()
+        self._number += 1
+        self._name = f"{self._folder}/items-{self._token}-{self._number}.bin"
+        path = self._root / self._name
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StreamError(f"{path}: cannot be written: {error.strerror}") from error
+        kind = kind_of_file_system(path)
+        self._forced, self._fast = kind.startswith("nfs"), kind in _FAST
+        self._end = self._room = 0
+
+    def _ask_for_room(self, end: int) -> None:
+        """Twice as much as there is, so that a producer of few items takes little."""
+        more = max(end, min(2 * end, end + _AHEAD))
+        try:
+            os.posix_fallocate(self._file, self._room, more - self._room)
+        except OSError:
+            self._fast = False  # a full disk is told by whoever writes
+        self._room = more
+
+    def close(self) -> None:
+        if self._file >= 0:
+            if self._room > self._end:
+                os.ftruncate(self._file, self._end)
+            os.close(self._file)
+            self._file = -1
+
+
+def _write_all(file: int, parts: Sequence[Buffer], offset: int, size: int) -> None:
+    try:
+        written = os.pwritev(file, parts, offset)
+        if written < size:  # one call writes 2 GiB at most, and less where the disk fills up
+            rest = memoryview(b"".join(parts))
+            while written < size:
+                written += os.pwrite(file, rest[written:], offset + written)
+    except OSError as error:
+        raise StreamError(f"a large item cannot be written: {error.strerror}") from error
+
+
+def kind_of_file_system(path: Path) -> str:
+    """Its name as the system has it.
+
+    On NFS another node sees what was written only once it was forced out.
+    """
+    found = kind = ""
+    for part in psutil.disk_partitions(all=True):
+        if path.is_relative_to(part.mountpoint) and len(part.mountpoint) >= len(found):
+            found, kind = part.mountpoint, part.fstype
+    return kind
+
+
+def mapped(root: Path, reference: Buffer) -> memoryview:
+    """The bytes of an item that stands in a file, mapped read-only: nothing is copied.
+
+    Raises StreamError where the file is gone or shorter than it should be.
+    """
+    told: dict[str, Any] = json.loads(bytes(reference[1:]))
+    name, offset, size = str(told["file"]), int(told["offset"]), int(told["size"])
+    if name.startswith("/") or ".." in name.split("/"):
+        raise StreamError(f"an item of a stream points outside the run: {name}")
+    try:
+        file = os.open(root / name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return memoryview(mmap.mmap(file, size, prot=mmap.PROT_READ, offset=offset))
+        finally:
+            os.close(file)
+    except (OSError, ValueError) as error:
+        raise StreamError(
+            f"{root / name}: an item of a stream should stand there ({size} bytes at {offset}): {error}"
+        ) from error

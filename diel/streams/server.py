@@ -1,0 +1,242 @@
+"""The broker's process: its socket, its keys, and when it ends.
+
+Every connection is CurveZMQ: encrypted, the broker proven by its public key, the client by the one key pair
+that only the run's owner can read. The handshake of any other peer fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+import zmq
+import zmq.utils.z85
+
+from diel.errors import StreamError
+from diel.paths import RunPaths
+from diel.streams.broker import Broker
+from diel.streams.contact import Contact, contact_file, read_contact, write_contact
+from diel.streams.message import MAX_MESSAGE, Header, pack, unpack
+
+SILENCE = 600.0
+"""Seconds without a controller's heartbeat after which the broker ends: nobody is left to start tasks."""
+_PATIENCE = 10.0
+"""Seconds to wait for the broker before to be gone."""
+_TICK = 500
+"""Milliseconds between looks at the lease."""
+
+
+def serve(run_dir: Path, addresses: Sequence[str] = ("127.0.0.1",), silence: float = SILENCE) -> None:
+    """Serves the streams of a run until it is asked to stop.
+
+    It ends too where another broker took its place, and where `lease.json` shows no heartbeat for `silence`
+    seconds. Raises StreamError where another broker of the run lives, or no port can be had.
+    """
+    root = RunPaths(run_dir).streams
+    root.mkdir(parents=True, exist_ok=True)
+    with _alone(root), zmq.Context() as context:
+        context.set(zmq.BLOCKY, False)
+        server = _Server(context, root, addresses)
+        try:
+            server.run(RunPaths(run_dir).lease, silence)
+        finally:
+            server.close()
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Holds the lock that one broker of a run has; the system lets go of it when a broker is killed.
+
+    One that lives is asked to make room: it ends when it sees that this file was touched.
+    """
+    with open(root / "lock", "a", encoding="utf-8") as file:
+        give_up, asked = time.monotonic() + _PATIENCE, False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if not asked:
+                    os.utime(file.fileno())
+                    asked = True
+                if time.monotonic() > give_up:
+                    raise StreamError(f"{root}: another broker of this run lives") from error
+                time.sleep(0.05)
+            except OSError:
+                break  # a file system without locks: a broker ends when it sees a newer one's file
+        yield
+
+
+class _Server:
+    """The sockets of a broker."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], root: Path, addresses: Sequence[str]) -> None:
+        self._root = root
+        public, secret = zmq.curve_keypair()
+        client, client_secret = zmq.curve_keypair()
+        self._client = zmq.utils.z85.decode(client)
+        self._gate = context.socket(zmq.REP)
+        self._gate.bind("inproc://zeromq.zap.01")
+        self._router = context.socket(zmq.ROUTER)
+        _set_up(self._router, secret)
+        port = _bind(self._router, addresses)
+        self._broker = Broker(root, self._send)
+        last = read_contact(root)
+        self._contact = Contact(
+            epoch=(last.epoch if last else _last_epoch(root)) + 1,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            addresses=tuple(addresses),
+            port=port,
+            key=public.decode(),
+            client_key=client.decode(),
+            client_secret=client_secret.decode(),
+        )
+        (root / "epoch").write_text(str(self._contact.epoch))
+        write_contact(root, self._contact)
+
+    def _send(self, peer: bytes, header: Header, block: bytes) -> bool:
+        frames = (peer, pack(header), block) if block else (peer, pack(header))
+        try:
+            self._router.send_multipart(frames, zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False  # the peer is gone
+        return True
+
+    def run(self, lease: Path, silence: float) -> None:
+        """Serves until it is asked to stop, replaced, or forgotten."""
+        stopping = _stopping()
+        poller = zmq.Poller()
+        poller.register(self._router, zmq.POLLIN)
+        poller.register(self._gate, zmq.POLLIN)
+        watch = _Watch(self._root, self._contact.epoch, lease, silence)
+        while not (self._broker.stopped or stopping() or watch.over()):
+            ready = dict(poller.poll(_TICK))
+            if self._gate in ready:
+                self._admit()
+            if self._router in ready:
+                self._serve()
+
+    def _serve(self) -> None:
+        """Handles what has come; a peer that speaks otherwise is not answered."""
+        for _ in range(100):
+            try:
+                peer, header, *blocks = self._router.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            except ValueError:
+                continue
+            with contextlib.suppress(ValueError, RecursionError):
+                self._broker.handle(peer, unpack(header), blocks[0] if blocks else b"")
+
+    def _admit(self) -> None:
+        """Answers libzmq's question (ZAP, rfc.zeromq.org/spec/27) whether a peer may come in."""
+        version, request, *_, mechanism, key = self._gate.recv_multipart()
+        good = mechanism == b"CURVE" and key == self._client
+        verdict = (
+            (b"200", b"OK") if good else (b"400", b"the keys of this run are in its streams/broker.json")
+        )
+        self._gate.send_multipart((version, request, *verdict, b"", b""))
+
+    def close(self) -> None:
+        """Lets go of the port, after the last answers are out."""
+        if _is_ours(read_contact(self._root), self._contact):
+            contact_file(self._root).unlink(missing_ok=True)
+        self._broker.close()
+        self._router.close(linger=500)
+        self._gate.close(linger=0)
+
+
+def _last_epoch(root: Path) -> int:
+    try:
+        return int((root / "epoch").read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_ours(found: Contact | None, ours: Contact) -> bool:
+    return found is not None and found.epoch == ours.epoch
+
+
+def _set_up(router: zmq.Socket[bytes], secret: bytes) -> None:
+    router.curve_server = True
+    router.curve_secretkey = secret
+    router.zap_domain = b"diel"
+    router.router_mandatory = True
+    router.maxmsgsize = MAX_MESSAGE
+    router.sndhwm = 0  # an answer goes to each request, and a client has few under way
+    router.heartbeat_ivl = 10_000
+    router.heartbeat_timeout = 30_000
+
+
+def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
+    """Listens on one free port of all addresses. Raises StreamError where there is none."""
+    wrong: zmq.ZMQError | None = None
+    for _ in range(20):
+        try:
+            port = router.bind_to_random_port(f"tcp://{addresses[0]}")
+            for address in addresses[1:]:
+                router.bind(f"tcp://{address}:{port}")
+            return port
+        except zmq.ZMQError as error:
+            wrong = error
+            with contextlib.suppress(zmq.ZMQError):
+                router.unbind(str(router.get_string(zmq.LAST_ENDPOINT)))
+    raise StreamError(f"no port can be had on {', '.join(addresses)}: {wrong}")
+
+
+def _stopping() -> Callable[[], bool]:
+    """Whether SIGTERM came."""
+    asked = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)
+    return lambda: asked
+
+
+class _Watch:
+    """Whether a broker is of no more use: another took its place, or no controller's heart beats."""
+
+    def __init__(self, root: Path, epoch: int, lease: Path, silence: float) -> None:
+        self._root = root
+        self._epoch = epoch
+        self._lease = lease
+        self._silence = silence
+        self._next = time.monotonic() + _TICK / 1000
+        self._beat = 0.0
+        self._seen = time.monotonic()
+        self._touched = _stamp(root / "lock")
+
+    def over(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + _TICK / 1000
+        contact = read_contact(self._root)
+        if contact is None or contact.epoch != self._epoch or _stamp(self._root / "lock") != self._touched:
+            return True
+        beat = _stamp(self._lease)
+        if beat != self._beat:
+            self._beat, self._seen = beat, now
+        return now - self._seen > self._silence
+
+
+def _stamp(path: Path) -> float:
+    """When a file was last written; 0 where there is none. Opened, for NFS answers from memory otherwise."""
+    try:
+        with open(path, "rb") as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,163 @@
+"""Rows to learn from: columns of numbers, one of them the target.
+
+They come as lists by name, as mappings a row, or from CSV files; whatever is wrong with them is told with its
+column and row, or its file and line.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diel.tabular.arrays import Floats
+
+
+@dataclass(frozen=True)
+class Table:
+    """Features of shape (rows, features), named, and a target of shape (rows,); all of them finite."""
+
+    names: tuple[str, ...]
+    """Of the features."""
+    features: Floats
+    target: Floats
+
+    @classmethod
+    def from_columns(
+        cls, columns: Mapping[str, Sequence[float]], target: str, features: Sequence[str] | None = None
+    ) -> Table:
+        """The table of some lists by name.
+
+        target: the column to predict
+        features: the columns to predict it from; all others where absent
+
+        Raises ValueError where columns are missing, differ in length, or hold something that is not finite.
+        """
+        names = _features(list(columns), target, features)
+        lengths = {name: len(columns[name]) for name in (target, *names)}
+        if len(set(lengths.values())) != 1:
+            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise ValueError(f"the columns differ in length: {told}")
+        numbers = {name: [_number(value) for value in columns[name]] for name in (target, *names)}
+        for name, values in numbers.items():
+            for row, value in enumerate(values):
+                if not math.isfinite(value):
+                    raise ValueError(
+                        f"column '{name}' holds {columns[name][row]} in row {row}; expected a finite number"
+                    )
+        return cls(tuple(names), np.array([numbers[name] for name in names]).T, np.array(numbers[target]))
+
+    @classmethod
+    def from_rows(
+        cls, rows: Sequence[Mapping[str, float]], target: str, features: Sequence[str] | None = None
+    ) -> Table:
+        """The table of one mapping a row. Raises ValueError as `from_columns`, or if a row lacks a column."""
+        names = _features(list(rows[0]) if rows else [], target, features)
+        for number, row in enumerate(rows):
+            missing = [name for name in (target, *names) if name not in row]
+            if missing:
+                raise ValueError(f"row {number} has no '{missing[0]}'; the first row has")
+        columns = {name: [row[name] for row in rows] for name in (target, *names)}
+        return cls.from_columns(columns, target, names)
+
+    @classmethod
+    def from_files(cls, paths: Sequence[Path], target: str, features: Sequence[str] | None = None) -> Table:
+        """The table of CSV files with headers, one below the other, all with the columns of the first.
+
+        Raises ValueError where there is no file, or one cannot be read or holds something else than numbers.
+        """
+        if not paths:
+            raise ValueError("table: expected at least one file; found none")
+        values: list[list[float]] = []
+        names = features
+        for path in paths:
+            names, found = _read(path, target, names)
+            values += found
+        assert names is not None
+        array = np.array(values, dtype=float).reshape(-1, len(names) + 1)
+        return cls(tuple(names), array[:, 1:], array[:, 0])
+
+    def at_least(self, rows: int, what_for: str = "") -> Table:
+        """The same table. Raises ValueError where it has fewer rows, and says what they are needed for."""
+        if len(self) < rows:
+            needed = f"{rows} rows, {what_for}" if what_for else f"{rows} rows"
+            raise ValueError(f"expected at least {needed}; found {len(self)}")
+        return self
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> Table:
+        """Some of the rows, by their places."""
+        return Table(self.names, self.features[rows], self.target[rows])
+
+    def save_predictions(self, path: Path, predicted: Floats) -> Path:
+        """Writes a CSV file of the features, then `observed` (the target) and `predicted`; the path again."""
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*self.names, "observed", "predicted"])
+            writer.writerows(np.column_stack([self.features, self.target, predicted]).tolist())
+        return path
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+
+def _features(
+    known: Sequence[str], target: str, features: Sequence[str] | None, where: str = ""
+) -> list[str]:
+    """The features. Raises ValueError where a column is missing."""
+    names = [name for name in known if name != target] if features is None else list(features)
+    for name in (target, *names):
+        if name not in known:
+            raise ValueError(f"{where}there is no column '{name}'; the columns are {', '.join(known)}")
+    if not names or target in names:
+        raise ValueError(f"{where}expected features other than the target '{target}'; found {names}")
+    return names
+
+
+def _number(value: Any) -> float:
+    """A value as a number; not a number where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _read(path: Path, target: str, features: Sequence[str] | None) -> tuple[list[str], list[list[float]]]:
+    """The features, and for each row the target and the features."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            doubled = [name for name in header if header.count(name) > 1]
+            if doubled:
+                raise ValueError(f"table: {path.name} has the column '{doubled[0]}' twice")
+            names = _features(header, target, features, f"table: {path.name}: ")
+            places = [(name, header.index(name)) for name in (target, *names)]
+            values = []
+            for row in reader:
+                if row:
+                    where = f"table: {path.name}, line {reader.line_num}"
+                    values.append(_row(row, places, len(header), where))
+    except OSError as error:
+        raise ValueError(f"table: {path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"table: {path.name} is no CSV file in UTF-8 ({error})") from None
+    return names, values
+
+
+def _row(row: list[str], places: list[tuple[str, int]], width: int, where: str) -> list[float]:
+    """The numbers of one row at the places of their columns."""
+    if len(row) != width:
+        raise ValueError(f"{where}: expected {width} values, as the header has; found {len(row)}")
+    numbers = []
+    for name, place in places:
+        number = _number(row[place])
+        if not math.isfinite(number):
+            raise ValueError(f"{where}, column '{name}', holds {row[place]!r}; expected a finite number")
+        numbers.append(number)
+    return numbers

@@ -1,0 +1,57 @@
+"""Runs a program that ends with its parent: `python -m diel.worker.tied PROGRAM [ARG…]`.
+
+A service would outlive a worker that is killed. The kernel tells this process of its parent's end
+(PR_SET_PDEATHSIG, prctl(2)), which then ends its process group.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+PR_SET_PDEATHSIG = 1
+GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL."""
+
+
+def tie(number: int) -> bool:
+    """Has this process signalled when its parent ends; says whether the parent is there still."""
+    parent = os.getppid()
+    try:
+        import ctypes  # here, for a Python without it runs services all the same
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        return True  # no Linux: what is left over is found by its mark when the run is taken over
+    return os.getppid() == parent
+
+
+def main() -> None:
+    """Runs the program to its end, and ends as it did."""
+    parent = os.getppid()
+
+    def end(*_: object) -> None:
+        if os.getppid() == parent:
+            return  # whoever signals the group signals the program as well
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)
+        time.sleep(GRACE)
+        os.killpg(0, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
+    if not tie(signal.SIGTERM):
+        sys.exit(1)
+    try:
+        child = subprocess.Popen(sys.argv[1:])
+    except OSError as error:
+        print(f"cannot start '{sys.argv[1]}': {error.strerror}", file=sys.stderr)  # noqa: T201 - the task's
+        sys.exit(127)
+    code = child.wait()
+    sys.exit(code if code >= 0 else 128 - code)
+
+
+if __name__ == "__main__":
+    main()

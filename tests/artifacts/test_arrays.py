@@ -1,0 +1,197 @@
+"""Arrays: written once and hashed on the way, read as memory maps, handed on without a copy."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from diel.artifacts import Artifact, collect_returned, content, open_array, open_arrays
+from diel.artifacts import digest as digests
+from diel.errors import ModuleError
+from diel.spec import Output
+
+LARGE = numpy.arange(600_000, dtype=numpy.float64).reshape(200, 1000, 3)
+
+
+@pytest.fixture
+def task_dir(tmp_path: Path) -> Path:
+    path = tmp_path / "w-1" / "tasks" / "s" / "0"
+    path.mkdir(parents=True)
+    return path
+
+
+def keep(task_dir: Path, array: Any, inputs: Any = None, **promise: Any) -> dict[str, Any]:
+    promises = {"x": Output.model_validate(promise)} if promise else {}
+    return collect_returned({"x": array}, task_dir, task_dir.parents[2], promises, inputs or {})[1]["x"]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        LARGE,
+        numpy.asfortranarray(LARGE),
+        LARGE[::3, ::-1],
+        LARGE.transpose(1, 0, 2),
+        LARGE[5],
+        LARGE.astype(">f4")[::2],
+        numpy.broadcast_to(numpy.float32(3), (300, 300)),
+        numpy.array([("a", 1.5)] * 9000, dtype=[("name", "U5"), ("value", "f8")]),
+        numpy.zeros((0, 3)),
+        numpy.array(["2020-01-01"] * 20_000, dtype="datetime64[s]"),
+        numpy.arange(10_000_000, dtype=numpy.float64),
+    ],
+    ids=[
+        "c",
+        "fortran",
+        "strided",
+        "transposed",
+        "slice",
+        "bytes",
+        "broadcast",
+        "fields",
+        "none",
+        "dates",
+        "large",
+    ],
+)
+def test_an_array_is_written_as_numpy_would_and_digested_like_its_file(task_dir: Path, array: Any) -> None:
+    entry = keep(task_dir, array)
+    path = task_dir / "x.npy"
+    numpy.testing.assert_array_equal(numpy.load(path, allow_pickle=False), array)
+    assert (entry["size"], entry["digest"]) == content(path)
+    numpy.save(task_dir / "other.npy", array)
+    assert entry["size"] == (task_dir / "other.npy").stat().st_size
+
+
+def test_a_file_is_not_read_again_for_its_digest(task_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "file_content", None)
+    monkeypatch.setattr("diel.artifacts.artifact.file_content", None)
+    assert len(keep(task_dir, LARGE)["digest"]) == 32
+
+
+def test_a_tensor_is_taken_through_numpys_protocol(task_dir: Path) -> None:
+    class Tensor:
+        ndim = 1
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return numpy.ones(3)
+
+    keep(task_dir, Tensor())
+    assert numpy.load(task_dir / "x.npy").tolist() == [1, 1, 1]
+
+
+def test_python_objects_are_refused(task_dir: Path) -> None:
+    with pytest.raises(ModuleError, match="output 'x' cannot be saved as an array: it holds Python objects"):
+        keep(task_dir, numpy.array([{}], dtype=object))
+
+
+def test_an_array_is_read_as_a_map_that_nobody_can_write_to(tmp_path: Path) -> None:
+    numpy.save(tmp_path / "x.npy", LARGE)
+    array = open_array("x", str(tmp_path / "x.npy"))
+    assert isinstance(array, numpy.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 0
+    numpy.save(tmp_path / "none.npy", numpy.zeros((0, 3)))
+    assert open_array("x", str(tmp_path / "none.npy")).shape == (0, 3)
+
+
+@pytest.mark.parametrize(("name", "message"), [("x.csv", "ask for a Path"), ("x.npy", "holds no array")])
+def test_what_is_no_array_is_not_read_as_one(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / name).write_text("1,2")
+    with pytest.raises(ModuleError, match=rf"input 'x'.*{message}"):
+        open_array("x", str(tmp_path / name))
+
+
+def test_more_arrays_are_mapped_than_files_may_be_open(tmp_path: Path) -> None:
+    numpy.save(tmp_path / "x.npy", numpy.zeros(3))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 300), hard))
+    try:
+        arrays = open_arrays("x", [str(tmp_path / "x.npy")] * 500)
+        assert len(arrays) == 500
+    finally:
+        del arrays
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# --- handed on ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Artifact:
+    path = tmp_path / "w-1" / "tasks" / "up" / "0" / "x.npy"
+    path.parent.mkdir(parents=True)
+    numpy.save(path, LARGE)
+    return Artifact(str(path), "the digest of its maker")
+
+
+def test_an_input_that_is_returned_as_it_came_is_a_hard_link(task_dir: Path, source: Artifact) -> None:
+    for inputs in ({"field": source}, {"all": [Artifact("/nowhere", "n"), source]}):
+        (task_dir / "x.npy").unlink(missing_ok=True)
+        entry = keep(task_dir, open_array("field", source), inputs)
+        assert entry["path"] == "tasks/s/0/x.npy"
+        assert entry["digest"] == "the digest of its maker"
+        assert os.path.samefile(task_dir / "x.npy", source)
+
+
+@pytest.mark.parametrize("change", ["part", "order", "type", "copy"])
+def test_an_input_that_was_changed_is_written(task_dir: Path, source: Artifact, change: str) -> None:
+    array = open_array("field", source)
+    changed = {
+        "part": array[1:],
+        "order": array[::-1],
+        "type": array.view(numpy.int64),
+        "copy": numpy.array(array),
+    }[change]
+    entry = keep(task_dir, changed, {"field": source})
+    assert not os.path.samefile(task_dir / "x.npy", source)
+    numpy.testing.assert_array_equal(numpy.load(task_dir / "x.npy"), changed)
+    assert entry["digest"] == content(task_dir / "x.npy")[1]
+
+
+def test_a_map_that_may_have_been_written_to_is_no_input_any_more(task_dir: Path, source: Artifact) -> None:
+    array = numpy.load(source, mmap_mode="c")
+    array[0] = -1
+    keep(task_dir, array, {"field": source})
+    assert numpy.load(task_dir / "x.npy")[0, 0, 0] == -1
+
+
+@pytest.mark.parametrize("name", ["x.npy", "own.npy"])
+def test_an_array_that_the_module_mapped_itself_is_that_file(task_dir: Path, name: str) -> None:
+    array = numpy.lib.format.open_memmap(task_dir / name, "w+", numpy.float64, (1000, 100))
+    array[:] = 7
+    entry = keep(task_dir, array)
+    assert entry["path"] == f"tasks/s/0/{name}"
+    assert (entry["size"], entry["digest"]) == content(task_dir / name)
+    assert os.listdir(task_dir) == [name]
+
+
+def test_a_part_of_a_map_of_its_own_replaces_the_file(task_dir: Path) -> None:
+    array = numpy.lib.format.open_memmap(task_dir / "x.npy", "w+", numpy.float64, (1000, 100))
+    array[:] = 7
+    keep(task_dir, array[::2])
+    assert numpy.load(task_dir / "x.npy").shape == (500, 100)
+    assert array[999, 0] == 7
+
+
+# --- digests ------------------------------------------------------------------------------------
+
+
+def test_a_digest_by_stat_reads_nothing_and_sees_a_change(
+    task_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests.os, "read", None)
+    first = keep(task_dir, LARGE, digest="stat")["digest"]
+    assert first.startswith(f"stat-{(task_dir / 'x.npy').stat().st_size}-")
+    assert content(task_dir / "x.npy", "stat")[1] == first
+    os.utime(task_dir / "x.npy", ns=(1, 1))
+    assert content(task_dir / "x.npy", "stat")[1] != first
+    whole = content(task_dir, "stat")[1]
+    os.utime(task_dir / "x.npy", ns=(2, 2))
+    assert whole.startswith("stat-")
+    assert content(task_dir, "stat")[1] != whole

@@ -1,0 +1,263 @@
+"""Contracts: a broken promise is told with what was found, where it was found."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+from diel.artifacts import check_values, collect_files, collect_returned
+from diel.errors import ModuleError
+from diel.spec import Output
+
+TABLE = "step,temperature,label\n0,1.5,a\n1,2,b\n2,2.5,c\n"
+
+
+@pytest.fixture
+def task_dir(tmp_path: Path) -> Path:
+    path = tmp_path / "w-1" / "tasks" / "s" / "0"
+    path.mkdir(parents=True)
+    return path
+
+
+Hold = Callable[..., None]
+
+
+@pytest.fixture
+def hold(task_dir: Path) -> Hold:
+    """Writes a file, and holds it to a contract as after a command."""
+
+    def check(path: str, content: Any, **contract: Any) -> None:
+        file = task_dir / path
+        if isinstance(content, numpy.ndarray):
+            numpy.save(file, content)
+        else:
+            file.write_text(content)
+        promise = Output.model_validate({"path": path, **contract})
+        collect_files({"out": path}, task_dir, task_dir.parents[2], {"out": promise})
+
+    return check
+
+
+def broken(hold: Hold, *args: Any, **contract: Any) -> str:
+    with pytest.raises(ModuleError) as error:
+        hold(*args, **contract)
+    return str(error.value)
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        {"columns": {"step": "int", "temperature": "float"}, "rows": ">=3", "finite": True},
+        {"columns": {"label": "str"}, "rows": 3},
+        {"rows": "<4"},
+        {"finite": True},
+    ],
+)
+def test_a_table_that_keeps_its_contract_is_taken(hold: Hold, contract: dict[str, Any]) -> None:
+    hold("t.csv", TABLE, **contract)
+    hold("t.tsv", TABLE.replace(",", "\t"), **contract)
+    hold("bom.csv", "\ufeff" + TABLE, **contract)
+
+
+@pytest.mark.parametrize(
+    ("content", "contract", "message"),
+    [
+        (TABLE, {"columns": {"pressure": "float"}}, "t.csv has no column 'pressure'; it has: step, temperature, label"),
+        (TABLE, {"columns": {"label": "float"}}, "t.csv, row 1 (line 2): label is 'a'; expected float"),
+        (TABLE, {"columns": {"temperature": "int"}}, "row 1 (line 2): temperature is '1.5'; expected int"),
+        (TABLE, {"columns": {"step": "bool"}}, "row 3 (line 4): step is '2'; expected bool"),
+        (TABLE, {"rows": ">=100"}, "t.csv has 3 rows; expected >=100"),
+        (TABLE + "3,nan,d\n", {"columns": {"temperature": "float"}, "finite": True}, "row 4 (line 5): temperature is nan; expected a finite number"),
+        (TABLE + "3,-inf,d\n", {"finite": True}, "row 4 (line 5): temperature is -inf; expected a finite number"),
+        (TABLE + "3\n", {"columns": {"temperature": "float"}}, "row 4 (line 5): it has 1 cells, and none for temperature"),
+        (TABLE + "3,,d\n", {"columns": {"temperature": "float"}}, "row 4 (line 5): temperature is ''; expected float"),
+        ('a,b\n"x\ny",1\n"z",?\n', {"columns": {"b": "int"}}, "row 2 (line 4): b is '?'"),
+        ("", {"rows": 0}, "t.csv is empty; expected a header"),
+    ],
+)  # fmt: skip
+def test_a_csv_that_breaks_its_contract_is_told_with_row_and_column(
+    hold: Hold, content: str, contract: dict[str, Any], message: str
+) -> None:
+    said = broken(hold, "t.csv", content, **contract)
+    assert said.startswith("output 'out': t.csv")
+    assert message in said
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"t": 1.5}\n{"u": 2}\n', "t.jsonl, line 2: no 't'; it has: u"),
+        ('{"t": 1.5}\n\n{"t": "x"}\n', "t.jsonl, line 3: t is 'x'; expected float"),
+        ('{"t": true}\n', "line 1: t is True; expected float"),
+        ('{"t": NaN}\n', "line 1: t is nan; expected a finite number"),
+        ('{"t": 1, "more": [1, {"deep": Infinity}]}\n', "line 1: more[1].deep is inf"),
+        ("[1]\n", "line 1: list; expected a JSON object"),
+        ("{\n", "line 1: no JSON"),
+    ],
+)
+def test_json_lines_that_break_their_contract_are_told_with_the_line(
+    hold: Hold, content: str, message: str
+) -> None:
+    assert message in broken(hold, "t.jsonl", content, columns={"t": "float"}, finite=True)
+
+
+def test_a_binary_file_is_no_table(hold: Hold, task_dir: Path) -> None:
+    (task_dir / "t.csv").write_bytes(b"\xff\xfe\x00")
+    promise = Output(path="t.csv", rows=">0")
+    with pytest.raises(ModuleError, match="t.csv cannot be read as a table"):
+        collect_files({"out": "t.csv"}, task_dir, task_dir.parents[2], {"out": promise})
+
+
+# --- arrays -------------------------------------------------------------------------------------
+
+GOOD = numpy.arange(12, dtype=numpy.float32).reshape(4, 3)
+ODD = GOOD.copy()
+ODD[2, 1] = math.nan
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_array_that_keeps_its_contract_is_taken(hold: Hold, order: Any) -> None:
+    hold("x.npy", numpy.array(GOOD, order=order), dtype="float32", shape=["*", 3], rows=">=4", finite=True)
+    hold("y.npy", numpy.array(["a", "é"]), dtype="str", shape=["n"])
+    hold("z.npy", numpy.zeros((0, 3)), dtype="float64", shape=["*", 3], finite=True)
+    hold("b.npy", GOOD.astype(">f4"), dtype="float32")
+
+
+ARRAYS = [
+    ({"dtype": "float64"}, "is float32; expected float64"),
+    ({"shape": ["*", 4]}, "has shape [4, 3]; expected [*, 4]"),
+    ({"shape": ["*"]}, "has shape [4, 3]; expected [*]"),
+    ({"shape": ["n", "n"]}, "has shape [4, 3], so that n is 3; it is 4 too"),
+    ({"rows": ">4"}, "has 4 rows (shape [4, 3]); expected >4"),
+]
+
+
+@pytest.mark.parametrize(("contract", "message"), ARRAYS)
+def test_an_array_on_the_disk_that_breaks_its_contract_is_told(
+    hold: Hold, contract: dict[str, Any], message: str
+) -> None:
+    assert f"output 'out': x.npy {message}" in broken(hold, "x.npy", GOOD, **contract)
+
+
+@pytest.mark.parametrize(("contract", "message"), ARRAYS)
+def test_an_array_in_memory_that_breaks_its_contract_is_not_even_written(
+    task_dir: Path, contract: dict[str, Any], message: str
+) -> None:
+    promises = {"x": Output.model_validate(contract)}
+    with pytest.raises(ModuleError) as error:
+        collect_returned({"x": GOOD}, task_dir, task_dir.parents[2], promises)
+    assert f"output 'x': the array {message}" in str(error.value)
+    assert not list(task_dir.iterdir())
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_the_first_number_that_is_not_finite_is_told_with_its_place(
+    hold: Hold, task_dir: Path, order: Any, step: int
+) -> None:
+    array = numpy.array(ODD, order=order)
+    assert "x.npy[2, 1] is nan; expected a finite number" in broken(hold, "x.npy", array, finite=True)
+    with pytest.raises(ModuleError, match=rf"output 'x': x\[{2 // step}, 1\] is nan"):
+        collect_returned({"x": array[::step]}, task_dir, task_dir.parents[2], {"x": Output(finite=True)})
+
+
+def test_a_place_far_into_a_large_array_is_right(task_dir: Path) -> None:
+    array = numpy.zeros((3, 1000, 1000), dtype=numpy.float32)
+    array[2, 345, 678] = math.inf
+    with pytest.raises(ModuleError, match=r"x\[2, 345, 678\] is inf"):
+        collect_returned({"x": array}, task_dir, task_dir.parents[2], {"x": Output(finite=True)})
+
+
+def test_an_array_file_that_was_cut_short_is_told(hold: Hold, task_dir: Path) -> None:
+    hold("x.npy", GOOD)
+    whole = (task_dir / "x.npy").read_bytes()
+    (task_dir / "x.npy").write_bytes(whole[:-8])
+    promise = Output(path="x.npy", dtype="float32")
+    with pytest.raises(ModuleError, match="x.npy is cut short: 168 bytes of 176"):
+        collect_files({"out": "x.npy"}, task_dir, task_dir.parents[2], {"out": promise})
+
+
+def test_text_that_claims_to_be_an_array_is_told(hold: Hold) -> None:
+    assert "x.npy holds no array" in broken(hold, "x.npy", "1 2 3", dtype="float32")
+
+
+def test_a_named_size_is_the_same_in_all_outputs(task_dir: Path) -> None:
+    promises = {"a": Output(shape=("n", 3)), "b": Output(shape=("n",))}
+    run_dir = task_dir.parents[2]
+    collect_returned({"a": GOOD, "b": numpy.zeros(4)}, task_dir, run_dir, promises)
+    with pytest.raises(ModuleError, match=r"'b': the array has shape \[5\], so that n is 5; it is 4 of 'a'"):
+        collect_returned({"a": GOOD, "b": numpy.zeros(5)}, task_dir, run_dir, promises)
+
+
+# --- JSON, values, directories ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"energy": 1.0}, "has no key 'steps'; it has: energy"),
+        ({"energy": "low", "steps": 3}, "energy is 'low'; expected float"),
+        ({"energy": 1, "steps": 3.5}, "steps is 3.5; expected int"),
+        ({"energy": math.nan, "steps": 3}, "energy is nan; expected a finite number"),
+        ([1], "is [1]; expected a JSON object"),
+    ],
+)
+def test_json_that_breaks_its_contract_is_told(
+    hold: Hold, task_dir: Path, content: Any, message: str
+) -> None:
+    contract: dict[str, Any] = {"json": {"energy": "float", "steps": "int"}, "finite": True}
+    hold("good.json", '{"energy": 1, "steps": 3, "more": [1.5]}', **contract)
+    assert message in broken(hold, "a.json", json.dumps(content), **contract)
+    value = Output.model_validate({"value": "dict", **contract})
+    with pytest.raises(ModuleError) as error:
+        check_values({"a": content}, {"a": value})
+    assert message.removeprefix("has ") in str(error.value)
+
+
+def test_a_value_that_is_not_finite_is_told(task_dir: Path) -> None:
+    promises = {"loss": Output(finite=True)}
+    collect_returned({"loss": 0.5}, task_dir, task_dir.parents[2], promises)
+    with pytest.raises(ModuleError, match="output 'loss': the value is nan; expected a finite number"):
+        collect_returned({"loss": math.nan}, task_dir, task_dir.parents[2], promises)
+
+
+def test_what_is_of_another_kind_than_promised_is_told(task_dir: Path) -> None:
+    promises = {"x": Output(dtype="float32")}
+    run_dir = task_dir.parents[2]
+    with pytest.raises(ModuleError, match="output 'x': 3 is a value; expected an array"):
+        collect_returned({"x": 3}, task_dir, run_dir, promises)
+    with pytest.raises(ModuleError, match="returned no 'x', which it promises; it returned: y"):
+        collect_returned({"y": 3}, task_dir, run_dir, promises)
+    with pytest.raises(ModuleError, match="output 'x': the array is an array; expected a table"):
+        collect_returned({"x": GOOD}, task_dir, run_dir, {"x": Output(columns={"a": "float"})})
+
+
+def test_the_files_of_a_directory_and_of_a_pattern_are_counted(task_dir: Path) -> None:
+    (task_dir / "frames" / "late").mkdir(parents=True)
+    for name in ("b.xyz", "a.xyz", "late/c.xyz", ".hidden"):
+        (task_dir / "frames" / name).write_text(name)
+    run_dir = task_dir.parents[2]
+
+    def collect(pattern: str, **promise: Any) -> dict[str, Any]:
+        output = Output.model_validate(promise)
+        return collect_files({"out": pattern}, task_dir, run_dir, {"out": output})["out"]
+
+    assert collect("frames", path="frames", files=">=4")["size"] == len("b.xyza.xyzlate/c.xyz.hidden")
+    found = collect("frames/**/*.xyz", glob="frames/**/*.xyz", files=3)
+    assert [Path(file["path"]).name for file in found["files"]] == ["a.xyz", "b.xyz", "c.xyz"]
+    with pytest.raises(ModuleError, match="frames has 4 files; expected >4"):
+        collect("frames", path="frames", files=">4")
+    with pytest.raises(ModuleError, match=r"frames/\*.xyz has 2 files; expected 3"):
+        collect("frames/*.xyz", glob="frames/*.xyz", files=3)
+    with pytest.raises(ModuleError, match=r"no file matches '\*.pdb'; the task wrote frames"):
+        collect("*.pdb", glob="*.pdb")
+    assert collect("*.pdb", glob="*.pdb", files=">=0")["files"] == []

@@ -1,0 +1,235 @@
+"""Streams beside raw pyzmq: items a second, gigabytes a second, latency; a producer, a consumer, each a process.
+
+`python tests/benchmarks streams` prints it. Both ends do what a task does: objects in, objects out. Raw PUSH/PULL is
+one message an item without a broker and without a disk; plain, and with the encryption that streams have.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy
+import zmq
+
+from diel.streams.client import connect
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = 100_000
+ARRAYS = 2048
+RATE = 1000
+"""Items a second where latency is measured."""
+SECONDS = 3
+SERVER = ("Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs")
+CLIENT = ("rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6")
+"""The key pairs of ZeroMQ's documents: for speed only."""
+
+
+def small(number: int) -> dict[str, Any]:
+    return {"step": number, "energy": -1.5, "temperature": 0.7}
+
+
+def items(kind: str) -> Iterator[Any]:
+    """What is put: numbered small objects, or arrays of 1 MiB."""
+    if kind == "small":
+        yield from map(small, range(SMALL))
+        return
+    array = numpy.ones(1024 * 1024 // 8)
+    for number in range(ARRAYS):
+        array[0] = number
+        yield array
+
+
+# --- the ends, each a process ---------------------------------------------------------------------
+
+
+def put(kind: str, where: str) -> None:
+    producer = connect(Path(where)).producer(kind, "put/0", 1)
+    say("ready")
+    if kind == "paced":
+        begun = time.monotonic()
+        for number in range(RATE * SECONDS):
+            time.sleep(max(0.0, begun + number / RATE - time.monotonic()))
+            producer.put({"step": number, "at": time.monotonic()})
+    else:
+        say(time.monotonic())
+        for item in items(kind):
+            producer.put(item)
+    producer.close()
+    connect(Path(where)).close(kind)
+
+
+def get(kind: str, where: str) -> None:
+    consumer = connect(Path(where)).consumer(kind, "get", "get/0", 1)
+    say("ready")
+    if kind == "paced":
+        late = sorted(time.monotonic() - item["at"] for item in consumer)
+        say([late[len(late) // 2], late[math.ceil(0.99 * len(late)) - 1], late[-1]])
+        return
+    check(kind, iter(consumer))
+    say(time.monotonic())
+
+
+def check(kind: str, got: Iterator[Any]) -> None:
+    """Reads all items, and every number of the arrays once."""
+    for number in range(SMALL if kind == "small" else ARRAYS):
+        item = next(got)
+        found = item["step"] if kind == "small" else item[0]
+        assert found == number, (found, number)
+
+
+def raw_socket(kind: int, mode: str) -> zmq.Socket[bytes]:
+    socket = zmq.Context.instance().socket(kind)
+    if mode == "curve" and kind == zmq.PULL:
+        socket.curve_server = True
+        socket.curve_secretkey = SERVER[1].encode()
+    elif mode == "curve":
+        socket.curve_serverkey = SERVER[0].encode()
+        socket.curve_publickey, socket.curve_secretkey = CLIENT[0].encode(), CLIENT[1].encode()
+    return socket
+
+
+def raw_put(kind: str, mode: str, port: str) -> None:
+    socket = raw_socket(zmq.PUSH, mode)
+    socket.connect(f"tcp://127.0.0.1:{port}")
+    say(time.monotonic())
+    for item in items(kind):
+        if kind == "small":
+            socket.send(json.dumps(item).encode())
+        else:
+            socket.send(item)  # copied: it is sent later, and the array changes
+    socket.close()
+    zmq.Context.instance().term()  # waits until all is sent
+
+
+def raw_get(kind: str, mode: str) -> None:
+    socket = raw_socket(zmq.PULL, mode)
+    say(socket.bind_to_random_port("tcp://127.0.0.1"))
+
+    def received() -> Iterator[Any]:
+        while True:
+            if kind == "small":
+                yield json.loads(socket.recv())
+            else:
+                frame = socket.recv(copy=False)
+                yield numpy.frombuffer(frame.buffer)
+
+    check(kind, received())
+    say(time.monotonic())
+
+
+def say(what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+# --- measuring -------------------------------------------------------------------------------------
+
+
+class End:
+    """One end, and what it says."""
+
+    def __init__(self, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+
+    def hear(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+
+@contextmanager
+def broker() -> Iterator[Path]:
+    """A run's folder with a broker."""
+    folder = Path(tempfile.mkdtemp(prefix="diel-benchmark-"))
+    run = folder / "run-1"
+    run.mkdir()
+    process = subprocess.Popen([sys.executable, "-m", "diel.streams", str(run)], cwd=ROOT)
+    try:
+        yield run
+    finally:
+        process.terminate()
+        process.wait()
+        shutil.rmtree(folder)
+
+
+def seconds(kind: str) -> float:
+    """From the first put to the last item read."""
+    with broker() as run:
+        connection = connect(run)
+        connection.open(kind, groups={"get": ["get/0"]})
+        reader = End("get", kind, str(run))
+        reader.hear()
+        writer = End("put", kind, str(run))
+        writer.hear()
+        begun = writer.hear()
+        took: float = reader.hear() - begun
+        writer.process.wait()
+        reader.process.wait()
+        connection.disconnect()
+    return took
+
+
+def raw_seconds(kind: str, mode: str) -> float:
+    reader = End("raw_get", kind, mode)
+    writer = End("raw_put", kind, mode, str(reader.hear()))
+    begun = writer.hear()
+    took: float = reader.hear() - begun
+    writer.process.wait()
+    return took
+
+
+def latencies() -> list[float]:
+    """Median, 99th percentile and greatest, in seconds."""
+    with broker() as run:
+        connection = connect(run)
+        connection.open("paced", groups={"get": ["get/0"]})
+        reader = End("get", "paced", str(run))
+        reader.hear()
+        writer = End("put", "paced", str(run))
+        found: list[float] = reader.hear()
+        writer.process.wait()
+        reader.process.wait()
+        connection.disconnect()
+    return found
+
+
+def streams(runs: int, show: Callable[[str, str, str], None]) -> None:
+    """Prints the figures: the median of `runs`, each kind beside raw pyzmq in turn."""
+    for kind, what, scale, unit in (
+        ("small", f"{SMALL:,} small items through a stream", SMALL / 1e3, "thousand/s"),
+        ("arrays", f"{ARRAYS:,} arrays of 1 MiB through a stream", ARRAYS * 2**20 / 1e9, "GB/s"),
+    ):
+        found: dict[str, list[float]] = {"stream": [], "plain": [], "curve": []}
+        for _ in range(runs):
+            found["stream"].append(scale / seconds(kind))
+            for mode in ("plain", "curve"):
+                found[mode].append(scale / raw_seconds(kind, mode))
+        at = {name: statistics.median(each) for name, each in found.items()}
+        show(
+            what,
+            ">= 50 thousand/s" if kind == "small" else ">= 1 GB/s",
+            f"{at['stream']:.3g} {unit} ({min(found['stream']):.3g} to {max(found['stream']):.3g}); "
+            f"raw PUSH/PULL {at['plain']:.3g}, encrypted {at['curve']:.3g}",
+        )
+    each = [latencies() for _ in range(runs)]
+    middle, most, worst = (statistics.median(one) * 1e3 for one in zip(*each, strict=True))
+    show(
+        f"latency of a stream at {RATE:,} items/s",
+        "p99 <= 5 ms",
+        f"median {middle:.2f} ms, p99 {most:.2f} ms, greatest {worst:.1f} ms",
+    )
+
+
+if __name__ == "__main__":
+    {"put": put, "get": get, "raw_put": raw_put, "raw_get": raw_get}[sys.argv[1]](*sys.argv[2:])

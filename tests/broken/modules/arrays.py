@@ -1,0 +1,39 @@
+"""Functions over arrays and files, for the broken workflows to be wrong about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+import diel
+
+
+class Field(TypedDict):
+    """What `make` returns."""
+
+    x: NDArray[np.float32]
+    report: Path
+    loss: float
+
+
+@diel.module(kind="simulation")
+def make(n: int = 3) -> Field:
+    return {"x": np.zeros(n, dtype=np.float32), "report": Path("report.txt"), "loss": 0.0}
+
+
+@diel.module(kind="analysis")
+def mean(x: np.ndarray) -> dict:
+    return {"mean": float(x.mean())}
+
+
+@diel.module(kind="analysis")
+def count(files: list[Path]) -> dict:
+    return {"n": len(files)}
+
+
+@diel.module(kind="analysis")
+def scale(factor: float) -> dict:
+    return {"scaled": 2 * factor}

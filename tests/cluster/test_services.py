@@ -1,0 +1,61 @@
+"""Services on a cluster: replicas in blocks of their own, found by their nodes' addresses, and again after a loss."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.campaign import OnCluster
+from tests.cluster.cluster import Cluster
+from tests.test_services import MODULES, service_records
+
+FLOW = """
+    stages:
+      serve:
+        module: "tools:echo"
+        service: {ready: {http: /health}}
+        resources: {pool: small, cores_per_rank: 2}
+      ask:
+        module: "tools:until_it_moved"
+        services: [serve]
+        resources: {pool: small}
+"""
+MOVED = """
+    @diel.module(kind="analysis")
+    def until_it_moved(context: diel.Context):
+        client = context.service("serve")
+        first = client.get("/")["pid"]
+        (context.run_dir / "asked").touch()
+        end = time.time() + 100
+        while (last := client.get("/")["pid"]) == first and time.time() < end:
+            time.sleep(0.1)
+        return {"first": first, "last": last, "url": environment()["DIEL_SERVICE_SERVE_URL"]}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, cluster: Cluster) -> Iterator[OnCluster]:
+    yield OnCluster(tmp_path, cluster)
+    cluster.clear()
+
+
+@pytest.mark.campaign
+def test_a_service_whose_block_is_gone_comes_back_in_another_and_is_found(project: OnCluster) -> None:
+    project.module("tools", MODULES + MOVED).workflow(FLOW)
+    process = project.start("run", "flow.yaml", "--site", "mine", "--quiet")
+    asked = project.folder / "runs" / "flow-1" / "asked"
+    end = time.monotonic() + 90
+    while not asked.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    run = project.newest()
+    (job,) = {block["job"] for block in run.records("block") if block["shape"] == "small-2c" and block["job"]}
+    project.cluster.scancel(str(job))
+    project.end(process, seconds=200)
+    assert run.value("ask", "first") != run.value("ask", "last")
+    assert run.counts("serve") == {"done": 1}
+    assert len(service_records(run, "ready")) == 2

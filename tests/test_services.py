@@ -1,0 +1,461 @@
+"""Services as a user sees them: when they start, who finds them, what happens when they die."""
+
+from __future__ import annotations
+
+import json
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.project import Project, Run
+
+MODULES = """
+    import http.server, json, os, threading, time, urllib.error, urllib.request
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self, document, code=200):
+            body = json.dumps(document).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self):
+            if self.path == "/health":
+                if self.server.silent:
+                    time.sleep(60)
+                return self.answer("ok")
+            if self.headers.get("Authorization") != f"Bearer {self.server.token}":
+                return self.answer({"error": "no token"}, 401)
+            if self.path == "/die":
+                os._exit(9)
+            if self.path == "/silence":
+                self.server.silent = True
+            self.answer({"pid": os.getpid(), "greeting": self.server.greeting})
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.headers.get("Authorization") != f"Bearer {self.server.token}":
+                return self.answer({"error": "no token"}, 401)
+            self.server.greeting = body["greeting"]
+            self.answer("ok")
+
+        def log_message(self, *_):
+            pass
+
+    @diel.module(kind="inference")
+    def echo(context: diel.Context, greeting: str = "hello"):
+        server = http.server.ThreadingHTTPServer((context.service_host, context.service_port), Handler)
+        server.greeting, server.token, server.silent = greeting, context.service_token, False
+        print("listening", flush=True)
+        server.serve_forever()
+
+    def environment():
+        return {name: value for name, value in os.environ.items() if name.startswith("DIEL_SERVICE_")}
+
+    @diel.module(kind="analysis")
+    def ask(context: diel.Context, path: str = "/", times: int = 1, service: str = "serve"):
+        client = context.service(service)
+        said = [client.get(path) for _ in range(times)]
+        return {"pids": [one["pid"] for one in said], "greeting": said[-1]["greeting"], "began": time.time(),
+                "url": environment()[f"DIEL_SERVICE_{service.upper()}_URL"],
+                "urls": environment()[f"DIEL_SERVICE_{service.upper()}_URLS"]}
+
+    @diel.module(kind="analysis")
+    def refused(context: diel.Context):
+        try:
+            urllib.request.urlopen(environment()["DIEL_SERVICE_SERVE_URL"] + "/")
+        except urllib.error.HTTPError as error:
+            return {"code": error.code}
+
+    @diel.module(kind="analysis")
+    def hurt(context: diel.Context, path: str = "/die"):
+        client = context.service("serve")
+        first = client.get("/")["pid"]
+        client.patience = client.timeout = 0.05
+        try:
+            client.get(path)
+        except diel.errors.DielError:
+            pass
+        client.patience = client.timeout = 30.0
+        end = time.time() + 30
+        while (last := client.get("/")["pid"]) == first and time.time() < end:
+            time.sleep(0.05)
+        return {"first": first, "last": last}
+
+    @diel.module(kind="analysis")
+    def bare():
+        return {"names": list(environment())}
+"""
+
+
+def project(folder: Path, text: str) -> Project:
+    return Project(folder).module("tools", MODULES).workflow(text)
+
+
+def service_records(run: Run, state: str = "", stage: str = "serve") -> list[dict[str, Any]]:
+    found = run.records("service", stage)
+    return [record for record in found if not state or record["state"] == state]
+
+
+def status(project: Project) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(project.diel("status", "--json"))
+    return found
+
+
+# --- one run that many tests look at --------------------------------------------------------------
+
+SHARED = """
+    axes: {n: {range: 12}}
+    stages:
+      make: {command: 'echo "{\\"greeting\\": \\"moin\\"}" > "$DIEL_RESULT"', outputs: {greeting: {value: str}}}
+      late: {command: [sleep, "0.7"]}
+      serve:
+        module: "tools:echo"
+        inputs: {greeting: make.greeting}
+        service: {ready: {http: /health}, replicas: 2, shared_cores: true}
+      ask: {over: [n], after: [late], module: "tools:ask", services: [serve], params: {times: 4}}
+      refused: {after: [late], module: "tools:refused", services: [serve]}
+      shell:
+        command: >
+          python3 -c "import os, urllib.request as u; e = os.environ;
+          r = u.Request(e['DIEL_SERVICE_SERVE_URL'], headers={'Authorization': 'Bearer ' + e['DIEL_SERVICE_SERVE_TOKEN']});
+          print(u.urlopen(r).read().decode())"
+        after: [late]
+        services: [serve]
+      bare: {module: "tools:bare", after: [ask]}
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = project(tmp_path_factory.mktemp("shared"), SHARED)
+    made.run()
+    return made
+
+
+@pytest.fixture
+def shared_run(shared: Project) -> Run:
+    return shared.newest()
+
+
+def test_a_service_starts_when_all_else_that_a_consumer_needs_is_there(shared_run: Run) -> None:
+    (late,) = shared_run.results("late").values()
+    started = [record["time"] for record in service_records(shared_run, "starting")]
+    assert len(started) == 2
+    assert min(started) >= late["time"]
+
+
+def test_consumers_begin_when_every_replica_is_ready(shared_run: Run) -> None:
+    ready = [record["time"] for record in service_records(shared_run, "ready")]
+    assert len(ready) == 2
+    assert min(shared_run.values("ask", "began")) > max(ready)
+
+
+def test_consumers_of_any_language_find_it_and_it_reads_by_the_ordinary_edges(shared: Project) -> None:
+    assert json.loads(shared.diel("logs", "last", "shell"))["greeting"] == "moin"
+
+
+def test_consumers_take_turns_at_the_replicas(shared_run: Run) -> None:
+    urls = shared_run.values("ask", "url")
+    every = shared_run.values("ask", "urls")[0].split(",")
+    assert len(every) == 2
+    assert [every.index(url) for url in urls] == [n % 2 for n in range(12)]
+
+
+def test_a_client_spreads_its_requests_over_the_replicas(shared_run: Run) -> None:
+    pids = [pid for found in shared_run.values("ask", "pids") for pid in found]
+    assert len(set(pids)) == 2
+    assert pids.count(pids[0]) == len(pids) // 2
+
+
+def test_who_does_not_show_the_token_is_refused(shared_run: Run) -> None:
+    assert shared_run.value("refused", "code") == 401
+
+
+def test_the_token_is_in_one_file_that_nobody_else_may_read(shared_run: Run) -> None:
+    file = shared_run.root / "services" / "token"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    token = file.read_bytes()
+    others = [path for path in shared_run.root.rglob("*") if path.is_file() and path != file]
+    assert len(others) > 20
+    assert not [path for path in others if token in path.read_bytes()]
+
+
+def test_stages_that_ask_no_service_are_told_of_none(shared_run: Run) -> None:
+    assert shared_run.value("bare", "names") == []
+
+
+def test_a_service_ends_well_after_its_last_consumer_and_leaves_no_process(shared: Project) -> None:
+    run = shared.newest()
+    assert run.counts("serve") == {"done": 2}
+    pids = {pid for found in run.values("ask", "pids") for pid in found}
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+    last = max(record["time"] for record in run.results("ask").values())
+    assert min(record["time"] for record in service_records(run, "stopped")) >= last
+
+
+def test_status_tells_of_services(shared: Project) -> None:
+    told = status(shared)["services"]["serve"]
+    assert (told["ready"], told["restarts"], [one["state"] for one in told["replicas"]]) == (
+        0,
+        0,
+        ["stopped"] * 2,
+    )
+    assert "service serve: 2 replicas stopped" in shared.diel("status")
+
+
+def test_what_is_cached_needs_no_service(shared: Project) -> None:
+    run = shared.run()
+    assert run.counts("ask") == {"cached": 12}
+    assert run.counts("serve") == {"skipped": 2}
+    assert not service_records(run)
+
+
+def test_results_depend_on_what_the_service_has_read(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        hyperparameters: {word: {type: str, default: moin}}
+        stages:
+          serve:
+            module: "tools:echo"
+            params: {greeting: "${{ hp.word }}"}
+            service: {ready: {http: /health}, shared_cores: true}
+          ask: {module: "tools:ask", services: [serve]}
+        """,
+    )
+    assert made.run().value("ask", "greeting") == "moin"
+    run = made.run("--set", "hp.word=ahoi")
+    assert run.value("ask", "greeting") == "ahoi"
+    assert "service serve: hp.word: moin → ahoi" in made.diel("explain", "last", "ask/0")
+
+
+def test_cancelling_a_run_ends_its_services(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          serve: {module: "tools:echo", service: {ready: {http: /health}, shared_cores: true}}
+          ask: {module: "tools:ask", services: [serve]}
+          hold: {command: [sleep, "60"], after: [ask], services: [serve]}
+        """,
+    )
+    process = made.start("run", "flow.yaml")
+    end = time.monotonic() + 30
+    while not (tmp_path / "runs/flow-1/tasks/hold/0").exists():
+        assert time.monotonic() < end, process.poll()
+        time.sleep(0.05)
+    made.diel("cancel", "last")
+    made.end(process, code=3)
+    run = made.newest()
+    assert run.counts("serve") in ({"cancelled": 1}, {"done": 1}), "it may be told before that nobody asks it"
+    assert not psutil.pid_exists(run.value("ask", "pids")[0])
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_service_that_dies_is_restarted_and_found_again(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          serve:
+            module: "tools:echo"
+            service: {ready: {http: /health}, shared_cores: true}
+          hurt: {module: "tools:hurt", services: [serve]}
+        """,
+    )
+    run = made.run()
+    assert run.value("hurt", "first") != run.value("hurt", "last")
+    (why,) = [one["message"] for one in service_records(run, "restarting") if "message" in one]
+    assert why == "ended with exit code 9"
+    assert status(made)["services"]["serve"]["restarts"] == 1
+    assert run.counts("serve") == {"done": 1}
+
+
+def test_a_service_that_falls_silent_is_restarted(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          serve:
+            module: "tools:echo"
+            service: {ready: {http: /health}, silence: 500ms, stop: 100ms, shared_cores: true}
+          hurt: {module: "tools:hurt", services: [serve], params: {path: /silence}}
+        """,
+    )
+    run = made.run()
+    assert run.value("hurt", "first") != run.value("hurt", "last")
+    (why,) = [one["message"] for one in service_records(run, "restarting") if "message" in one]
+    assert why == "did not answer its ready check for 0.5 s"
+
+
+def test_consumers_of_a_service_that_never_comes_up_fail_with_it(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          serve:
+            command: "echo no such model >&2; exit 3"
+            service: {restarts: 1}
+          ask: {module: "tools:ask", services: [serve]}
+        """,
+    )
+    run = made.run(code=1)
+    assert run.counts("ask") == {"skipped": 1}
+    failure = run.failure("serve")
+    assert failure["message"] == (
+        "the service ended with exit code 3 before it was ready; it was restarted 1 times"
+    )
+    assert "no such model" in failure["stderr_tail"]
+
+
+def test_a_service_that_is_not_ready_in_time_fails(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          serve:
+            command: [sleep, "60"]
+            service: {ready: {log: ready}, restarts: 0, startup: 300ms}
+          ask: {module: "tools:ask", services: [serve]}
+        """,
+    )
+    run = made.run(code=1)
+    assert run.failure("serve")["message"] == "the service was not ready within 0.3 s"
+
+
+# --- when it is up --------------------------------------------------------------------------------
+
+
+def test_an_idle_service_is_stopped_and_started_again_on_need(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          serve:
+            module: "tools:echo"
+            service: {ready: {log: listening}, idle: 200ms, shared_cores: true}
+          first: {module: "tools:ask", services: [serve]}
+          pause: {command: [sleep, "2.5"], after: [first]}
+          second: {module: "tools:ask", services: [serve], after: [pause]}
+        """,
+    )
+    run = made.run()
+    assert run.value("first", "pids") != run.value("second", "pids")
+    assert len(service_records(run, "ready")) == 2
+    assert [one["class"] for one in run.records("fail", "serve")] == ["interrupted"]
+    assert run.counts("serve") == {"done": 1}
+    assert run.results("serve")[0]["attempt"] == 2
+
+
+def test_a_service_over_an_axis_has_one_for_each_point_also_where_not_all_fit(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        axes: {city: {values: [a, b, c]}, n: {range: 2}}
+        stages:
+          serve:
+            module: "tools:echo"
+            over: [city]
+            params: {greeting: "${{ city }}"}
+            service: {ready: {http: /health}}
+          ask: {over: [n, city], module: "tools:ask", services: [serve]}
+        """,
+    )
+    (tmp_path / "schedulers").mkdir()
+    (tmp_path / "schedulers" / "two.yaml").write_text(
+        "name: two\nscheduler: local\npools: {here: {cores: 2}}\n", encoding="utf-8"
+    )
+    run = made.run("--site", "two")
+    assert run.values("ask", "greeting") == ["a", "b", "c"] * 2
+    assert run.counts("serve") == {"done": 3}
+    up = 0
+    events = sorted((one["time"], one["state"]) for one in service_records(run))
+    for _, state in events:
+        up += (state == "starting") - (state == "stopped")
+        assert up <= 1, "two services hold both cores, and no consumer would fit"
+
+
+def test_a_service_may_ask_another(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          inner: {module: "tools:echo", params: {greeting: inner}, service: {shared_cores: true}}
+          serve: {module: "tools:echo", services: [inner], service: {shared_cores: true}}
+          ask: {module: "tools:ask", services: [serve]}
+        """,
+    )
+    run = made.run()
+    ready = {stage: service_records(run, "ready", stage)[0]["time"] for stage in ("inner", "serve")}
+    assert ready["inner"] < ready["serve"]
+    assert run.counts("inner") == {"done": 1}
+
+
+def test_newer_inputs_reach_a_running_service_round_by_round(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        axes: {round: {loop: {max: 3}}}
+        stages:
+          serve:
+            module: "tools:echo"
+            inputs: {greeting: {from: learn.name, at: {round: last}, initially: nobody}}
+            service: {ready: {http: /health}, reload: true, shared_cores: true}
+          ask: {over: [round], module: "tools:ask", services: [serve], after: [wait]}
+          wait: {over: [round], command: [sleep, "1"], inputs: {before: {from: learn.name, at: {round: previous}, initially: ""}}}
+          learn:
+            over: [round]
+            command: 'echo "{\\"name\\": \\"${{ ask.greeting }}-${{ round }}\\"}" > "$DIEL_RESULT"'
+            outputs: {name: {value: str}}
+        """,
+    )
+    run = made.run()
+    assert run.values("ask", "greeting") == ["nobody", "nobody-0", "nobody-0-1"]
+    assert len({tuple(pids) for pids in run.values("ask", "pids")}) == 1, "it stayed up"
+    assert len(service_records(run, "ready")) == 1
+
+
+def test_a_service_ends_with_its_controller_and_comes_back_with_the_next(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        axes: {n: {range: 2}}
+        stages:
+          serve: {module: "tools:echo", service: {ready: {http: /health}, shared_cores: true}}
+          ask: {module: "tools:ask", services: [serve]}
+          hold: {command: 'test -e "$DIEL_RUN_DIR/go" || sleep 60', after: [ask]}
+          again: {over: [n], module: "tools:ask", services: [serve], after: [hold]}
+        """,
+    )
+    process = made.start("run", "flow.yaml")
+    end = time.monotonic() + 30
+    while not ((tmp_path / "runs/flow-1/tasks/hold/0").exists()):
+        assert time.monotonic() < end, process.poll()
+        time.sleep(0.05)
+    run = made.newest()
+    (pid,) = run.value("ask", "pids")
+    assert psutil.pid_exists(pid)
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
+    end = time.monotonic() + 15
+    while psutil.pid_exists(pid):
+        assert time.monotonic() < end, "the service outlives its controller"
+        time.sleep(0.05)
+    (run.root / "go").touch()
+    made.diel("resume", "last")
+    assert run.counts("again") == {"done": 2}
+    assert run.values("again", "pids")[0] != [pid]

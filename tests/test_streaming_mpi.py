@@ -1,0 +1,62 @@
+"""Streams of tasks that are several MPI ranks: each rank puts and gets for itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.project import Project, Run
+
+FLOW = """
+    stages:
+      make: {module: "ends:make", resources: {ranks: 2}, outputs: {samples: {stream: {buffer: 5}}}, timeout: 40s}
+      share: {module: "ends:share", resources: {ranks: 2}, inputs: {samples: make.samples}}
+      peek: {module: "ends:peek", resources: {ranks: 1}, inputs: {samples: make.samples}}
+"""
+MODULES = """
+    from mpi4py import MPI
+
+    @diel.module(kind="simulation")
+    def make(context: diel.Context, communicator: MPI.Comm) -> dict:
+        for number in range(30):
+            context.stream("samples").put([context.rank, number])
+        return {"ranks": communicator.Get_size()}
+
+    @diel.module(kind="training")
+    def share(context: diel.Context, communicator: MPI.Comm) -> dict:
+        mine = list(context.stream("samples"))
+        return {"got": communicator.allgather(mine)}
+
+    @diel.module(kind="analysis")
+    def peek(context: diel.Context, communicator: MPI.Comm) -> dict:
+        return {"got": [context.stream("samples").get(timeout=40) for _ in range(3)]}
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    project = Project(tmp_path_factory.mktemp("mpi")).workflow(FLOW).module("ends", MODULES)
+    site = project.folder / "schedulers/five.yaml"
+    site.parent.mkdir()
+    text = 'launcher: [mpiexec, -n, "{ranks}"]\npools: {local: {cores: 5}}\n'
+    site.write_text(f"name: five\nscheduler: local\n{text}", encoding="utf-8")
+    return project.run("--site", "five")
+
+
+def test_every_rank_of_a_producer_puts_and_the_ranks_of_a_reader_share(ran: Run) -> None:
+    assert ran.value("make", "ranks") == 2
+    got = ran.value("share", "got")
+    assert len(got) == 2
+    counted = Counter(tuple(item) for mine in got for item in mine)
+    assert counted == {(rank, number): 1 for rank in range(2) for number in range(30)}
+    for mine in got:
+        for rank in range(2):  # each producer's items come in the order in which it put them
+            numbers = [number for maker, number in mine if maker == rank]
+            assert numbers == sorted(numbers)
+
+
+def test_a_task_of_one_rank_that_stops_reading_holds_nobody_up(ran: Run) -> None:
+    assert len(ran.value("peek", "got")) == 3  # and what was put is many buffers long
+    assert ran.counts("make") == {"done": 1}
+    assert ran.attempts("make") == [1]

@@ -1,0 +1,361 @@
+"""Surrogates as a user sees them: what is answered, what is simulated, what the model may learn from."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.expressions import ExpressionError, parse
+from diel.shipped import shipped
+from modules.simulation.swing import swing
+from tests.project import Project, Record, Run
+
+MODULES = """
+    import http.server, json, time
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self, document, code=200):
+            body = json.dumps(document).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self):
+            self.answer("ok")
+
+        def do_POST(self):
+            document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if self.path == "/reload":
+                self.server.known = document["known"]
+                return self.answer("ok")
+            (row,) = document["rows"]
+            if row["x"] == self.server.breaks:
+                return self.answer({"error": "it knows nothing of that"}, 400)
+            near = min(abs(row["x"] - known) for known in self.server.known)
+            self.answer({"prediction": [10.0 * row["x"]], "deviation": [near]})
+
+        def log_message(self, *_):
+            pass
+
+    @diel.module(kind="inference")
+    def serve(context: diel.Context, known: list[float], breaks: float = -1.0):
+        # Its uncertainty is how far it is to what it knows; its answers are ten times the true values.
+        server = http.server.ThreadingHTTPServer((context.service_host, context.service_port), Handler)
+        server.known, server.breaks = known, breaks
+        server.serve_forever()
+
+    @diel.module(kind="simulation")
+    def simulate(x: float, seconds: float = 0.0) -> Made:
+        time.sleep(seconds)
+        return {"y": x}
+
+    @diel.module(kind="training")
+    def learn(before: list[float], new: list[float]) -> Known:
+        return {"known": [*before, *new]}
+"""
+TYPES = """
+    from typing import TypedDict
+
+    class Made(TypedDict):
+        y: float
+
+    class Known(TypedDict):
+        known: list[float]
+"""
+SERVICE = "{ready: {http: /health}, shared_cores: true}"
+
+
+def project(folder: Path, text: str) -> Project:
+    return Project(folder).module("tools", TYPES + MODULES).workflow(text)
+
+
+def told(project: Project, stage: str = "simulate") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(project.diel("status", "--json"))["stages"][stage]["surrogate"]
+    return found
+
+
+def asked(run: Run, stage: str = "simulate") -> list[Record]:
+    """What each task's surrogate said, in order."""
+    return [record["surrogate"] for record in run.results(stage).values()]
+
+
+# --- an ensemble that was trained, and three tolerances -------------------------------------------
+
+ENSEMBLE = """
+    axes:
+      start: {zip: {amplitude: [0.2, 0.7, 1.2, 1.7, 0.2, 0.7, 1.2, 1.7], time: [0.1, 0.3, 0.2, 0.4, 1.0, 0.9, 1.1, 1.0]}}
+      member: {range: 2}
+      amplitude: {linspace: [0.2, 2.9, 6]}
+      time: {values: [0.5, 1.0]}
+    stages:
+      begin: {module: simulation.swing, over: [start], params: {steps: 1000}}
+      train:
+        module: training.small_mlp
+        over: [member]
+        params:
+          columns: {amplitude: "${{ begin.amplitude }}", time: "${{ begin.time }}", speed: "${{ begin.speed }}"}
+          target: speed
+          iterations: 40
+          seed: ${{ member }}
+      serve: {module: inference.serve, inputs: {model: train.model}, service: {ready: {http: /health}, shared_cores: true}}
+      all: {SIMULATE, surrogate: {service: serve, tolerance: .inf, outputs: [speed]}}
+      none: {SIMULATE, surrogate: {service: serve, tolerance: 1e-12, outputs: [speed]}}
+      some: {SIMULATE, surrogate: {service: serve, tolerance: 0.05, outputs: [speed]}}
+""".replace("SIMULATE", "module: simulation.swing, over: [amplitude, time], params: {steps: 1000}")
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
+    """The project after its run, and what that said."""
+    made = Project(tmp_path_factory.mktemp("ensemble")).workflow(ENSEMBLE)
+    return made, made.diel("run", "flow.yaml")
+
+
+@pytest.fixture
+def ensemble(ended: tuple[Project, str]) -> Project:
+    return ended[0]
+
+
+def test_an_endless_tolerance_needs_no_simulation_and_a_tiny_one_all(ensemble: Project) -> None:
+    run = ensemble.newest()
+    assert run.values("all", "simulated") == [False] * 12
+    assert run.values("none", "simulated") == [True] * 12
+    assert not any("angle" in record["values"] for record in run.results("all").values())
+    assert all("angle" in record["values"] for record in run.results("none").values())
+
+
+def test_a_task_is_simulated_exactly_where_its_uncertainty_is_beyond_the_tolerance(ensemble: Project) -> None:
+    run = ensemble.newest()
+    said = asked(run, "some")
+    assert 0 < sum(one["used"] for one in said) < 12
+    assert [one["used"] for one in said] == [one["uncertainty"] <= 0.05 for one in said]
+    assert [not one["used"] for one in said] == run.values("some", "simulated")
+
+
+def test_answers_are_those_of_the_model_and_simulations_those_of_the_module(ensemble: Project) -> None:
+    run = ensemble.newest()
+    speeds = {stage: run.values(stage, "speed") for stage in ("all", "none", "some")}
+    for index, simulated in enumerate(run.values("some", "simulated")):
+        source = "none" if simulated else "all"
+        assert speeds["some"][index] == pytest.approx(speeds[source][index], rel=1e-5)
+        assert speeds["all"][index] != speeds["none"][index]
+
+
+@pytest.mark.parametrize("stage", ["all", "none", "some"])
+def test_the_effective_speedup_is_what_the_journal_says(ensemble: Project, stage: str) -> None:
+    run = ensemble.newest()
+    results = list(run.results(stage).values())
+    answers = [record for record in results if record["surrogate"]["used"]]
+    rest = [record for record in results if not record["surrogate"]["used"]]
+    begin = [record["seconds"] for record in run.results("begin").values()]
+    simulations = [record["seconds"] - record["surrogate"]["asked"] for record in rest] + begin
+    n_lookup, n_train = len(answers), len(simulations)
+    t_sim = math.fsum(simulations) / n_train
+    t_learn = math.fsum(record["seconds"] for record in run.results("train").values()) / n_train
+    asking = [record["seconds"] for record in answers] + [record["surrogate"]["asked"] for record in rest]
+    t_lookup = math.fsum(asking) / n_lookup if n_lookup else 0.0
+    speedup = t_sim * (n_lookup + n_train) / (t_lookup * n_lookup + (t_sim + t_learn) * n_train)
+    found = told(ensemble, stage)
+    assert (found["n_lookup"], found["n_train"]) == (n_lookup, n_train)
+    assert found["t_sim_s"] == pytest.approx(t_sim, rel=1e-6)
+    assert found["t_learn_s"] == pytest.approx(t_learn, rel=1e-6)
+    assert (found["t_lookup_s"] or 0.0) == pytest.approx(t_lookup, rel=1e-6)
+    assert found["speedup"] == pytest.approx(speedup, rel=1e-6)
+    assert (found["training"], found["simulations"]) == (["train"], ["begin"])
+
+
+def test_status_report_and_the_runs_end_tell_the_speedup(ended: tuple[Project, str]) -> None:
+    made, end = ended
+    for said in (end, made.diel("status")):
+        assert "surrogate of all: 'serve' answered 12 of 12, 0 were simulated; effective speedup 0." in said
+        assert "N_lookup 12, N_train 8, T_sim " in said
+    assert "| stage | N_lookup | N_train | T_sim | T_lookup | T_learn |" in made.diel("report")
+    assert "'serve' was too unsure, so that it was simulated" in made.diel("explain", "none/3")
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+KEPT = """
+    axes: {x: {values: [0.0, 1.0, 2.0, 3.0]}}
+    stages:
+      serve: {module: "tools:serve", params: {known: KNOWN}, service: SERVICE}
+      simulate: {module: "tools:simulate", over: [x], surrogate: {service: serve, tolerance: TOLERANCE}}
+""".replace("SERVICE", SERVICE)
+
+
+def kept(known: list[float], tolerance: float) -> str:
+    return KEPT.replace("KNOWN", str(known)).replace("TOLERANCE", str(tolerance))
+
+
+def test_a_simulation_is_kept_for_every_model_and_an_answer_for_its_own(tmp_path: Path) -> None:
+    made = project(tmp_path, kept([0.0, 1.0], 0.5))
+    assert made.run().values("simulate", "y") == [0.0, 10.0, 2.0, 3.0]
+    speedup = told(made)["speedup"]
+
+    same = made.run()
+    assert same.counts("simulate") == {"cached": 4}
+    assert same.counts("serve") == {"skipped": 1}
+    assert same.values("simulate", "simulated") == [False, False, True, True]
+    assert told(made)["speedup"] == speedup, "results from the cache count with the time that they took"
+
+    made.workflow(kept([0.0, 1.0, 2.0, 3.0], 0.5))
+    other = made.run()
+    assert other.counts("simulate") == {"cached": 2, "done": 2}
+    assert other.values("simulate", "y") == [0.0, 10.0, 2.0, 3.0], "a simulation counts more than an answer"
+
+    made.workflow(
+        """
+        axes: {x: {values: [0.0, 1.0, 2.0, 3.0]}}
+        stages:
+          simulate: {module: "tools:simulate", over: [x]}
+        """
+    )
+    without = made.run()
+    assert without.counts("simulate") == {"cached": 2, "done": 2}
+    assert without.values("simulate", "y") == [0.0, 1.0, 2.0, 3.0], "no answer stands for a simulation"
+
+
+# --- a loop ---------------------------------------------------------------------------------------
+
+
+def test_what_is_simulated_joins_the_training_set_and_the_next_round_is_answered(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        axes: {round: {loop: {max: 3, until: "learn.known == []"}}, x: {values: [0.0, 1.0, 2.0]}}
+        stages:
+          serve:
+            module: "tools:serve"
+            inputs: {known: {from: learn.known, at: {round: last}, initially: [0.0]}}
+            service: {ready: {http: /health}, reload: true, shared_cores: true}
+          settle: {over: [round], command: [sleep, "0.7"], inputs: {known: {from: learn.known, at: {round: previous}, initially: []}}}
+          simulate:
+            module: "tools:simulate"
+            over: [round, x]
+            after: [settle]
+            surrogate: {service: serve, tolerance: 0.1}
+          learn:
+            module: "tools:learn"
+            over: [round]
+            inputs: {before: {from: learn.known, at: {round: previous}, initially: [0.0]}}
+            params: {new: "${{ where(simulate.x, simulate.simulated) }}"}
+        """,
+    )
+    run = made.run()
+    simulated = run.values("simulate", "simulated")
+    assert simulated == [False, True, True, False, False, False, False, False, False]
+    assert run.values("learn", "known") == [[0.0, 1.0, 2.0]] * 3
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+WRONG = """
+    axes: {x: {values: [0.0, 1.0, 2.0]}}
+    stages:
+      broken: {command: "exit 3", service: {restarts: 0}}
+      untrained: {module: "tools:serve", inputs: {known: train.known}, service: SERVICE}
+      train: {command: "exit 3", outputs: {known: {value: list}}}
+      serve: {module: "tools:serve", params: {known: [0.0, 2.0], breaks: 2.0}, service: SERVICE}
+
+      without: {module: "tools:simulate", over: [x], surrogate: {service: broken, tolerance: 5}}
+      never: {module: "tools:simulate", over: [x], surrogate: {service: untrained, tolerance: 5}}
+      sum: {command: [echo, "${{ sum(without.y) + sum(never.y) }}"]}
+      refused: {module: "tools:simulate", over: [x], surrogate: {service: serve, tolerance: 0.5}}
+      unsure: {module: "tools:simulate", over: [x], surrogate: {service: serve, tolerance: 0.5, relative: true}}
+      command:
+        kind: simulation
+        over: [x]
+        command: 'echo "{\\"y\\": ${{ x }}}" > "$DIEL_RESULT"; touch trajectory'
+        outputs: {y: {value: float}, trajectory: trajectory}
+        surrogate: {service: serve, tolerance: 0.5, inputs: [x]}
+""".replace("SERVICE", SERVICE)
+
+
+@pytest.fixture(scope="module")
+def wrong(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = project(tmp_path_factory.mktemp("wrong"), WRONG)
+    made.run(code=1)
+    return made
+
+
+def test_without_its_service_a_stage_is_slower_and_never_wrong(wrong: Project) -> None:
+    run = wrong.newest()
+    assert run.values("without", "y") == [0.0, 1.0, 2.0]
+    assert run.values("never", "y") == [0.0, 1.0, 2.0]
+    assert run.stdout("sum") == "6.0\n"
+    assert run.counts("untrained") == {"skipped": 1}
+    note = "3 questions without an answer, the last: the service has ended, or never came up"
+    assert wrong.diel("status").count(note) == 2
+
+
+def test_a_question_that_is_refused_is_simulated_with_a_note(wrong: Project) -> None:
+    run = wrong.newest()
+    assert run.values("refused", "simulated") == [False, True, True]
+    assert asked(run, "refused")[2]["message"].endswith("400 it knows nothing of that")
+    assert told(wrong, "refused")["unanswered"] == 1
+
+
+def test_a_relative_tolerance_is_a_fraction_of_the_answer(wrong: Project) -> None:
+    said = asked(wrong.newest(), "unsure")[:2]
+    assert [(one["used"], one["uncertainty"]) for one in said] == [(True, 0.0), (True, 0.1)]
+
+
+def test_a_command_is_answered_too_and_makes_no_files_then(wrong: Project) -> None:
+    run = wrong.newest()
+    assert run.values("command", "y") == [0.0, 1.0, 2.0]
+    assert run.values("command", "simulated") == [False, True, True]
+    assert ["artifacts" in record for record in run.results("command").values()] == [False, True, True]
+
+
+# --- the workflow that ships ----------------------------------------------------------------------
+
+
+def test_the_loop_that_ships_simulates_less_from_round_to_round(tmp_path: Path) -> None:
+    made = Project(tmp_path, "surrogate-loop")
+    made.diel("run", str(shipped("workflows") / "surrogate_loop.yaml"), "--set", "hp.steps=2000", seconds=120)
+    run = made.newest()
+    shares = run.values("share", "simulated")
+    assert len(shares) > 1
+    assert shares[0] > shares[-1]
+    assert len(run.values("join", "columns")[-1]["speed"]) == told(made)["n_train"]
+    wanted = [state for states in run.values("want", "states") for state in states]
+    wrong = [
+        abs(record["values"]["speed"] - swing(**wanted[index], steps=2000)["speed"])
+        for index, record in run.results("simulate").items()
+        if record["surrogate"]["used"]
+    ]
+    assert sum(wrong) / len(wrong) < 0.05, "the tolerance at which an answer is taken"
+
+
+# --- expressions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("${{ where([1, 2, 3], [True, False, True]) }}", [1, 3]),
+        ("${{ where([], []) }}", []),
+    ],
+)
+def test_where_keeps_what_holds(text: str, value: list[int]) -> None:
+    assert parse(text).value({}) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("${{ where([1, 2], [True]) }}", "the lists have 2 and 1 items"),
+        ("${{ where(1, [True]) }}", "expected two lists, found a whole number and a list"),
+    ],
+)
+def test_where_refuses_what_does_not_match(text: str, message: str) -> None:
+    with pytest.raises(ExpressionError, match=message):
+        parse(text).value({})

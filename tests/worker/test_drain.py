@@ -1,0 +1,140 @@
+"""Outputs written on the node's disk: copied to the run while the next task runs, committed when they are there."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.staging.local import Local
+from diel.worker.bundle import Bundle, Job, Request, Staging
+from diel.worker.drain import Drain, open_drain
+from diel.worker.process import Worker
+from tests.project import wait_for
+from tests.worker.bench import Bench, request, worker_bench
+
+JOB: dict[str, Any] = {
+    "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1,
+}  # fmt: skip
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with worker_bench(tmp_path) as made:
+        yield made
+
+
+def draining(folder: Path, *outputs: str, size: int | None = None) -> Staging:
+    return Staging(Local(str(folder / "disk"), size), (), outputs or ("out",))
+
+
+def writes(index: int, script: str, **more: Any) -> Request:
+    return request(index, "sh", "-ec", script, **{"outputs": {"out": "out.bin"}, **more})
+
+
+def test_what_a_command_writes_lies_in_the_run_once_it_is_done(bench: Bench, tmp_path: Path) -> None:
+    report = bench.run([writes(0, "echo data > out.bin; readlink out.bin")], staging=draining(tmp_path))
+    ((_, record),) = report.records
+    assert record["event"] == "done"
+    out = bench.paths.tasks / "s" / "0" / "out.bin"
+    assert not out.is_symlink()
+    assert out.read_text() == "data\n"
+    assert record["artifacts"]["out"]["size"] == 5
+    assert (bench.paths.tasks / "s" / "0" / "stdout").read_text().startswith(f"{tmp_path}/disk/diel-")
+    assert not list((tmp_path / "disk").glob("diel-*/drains/*")), "it is gone from the node's disk"
+
+
+def hold_copy(until: Callable[[], object]) -> None:
+    """Makes this process's copies wait for something."""
+    copy = Drain.copy
+
+    def held(drain: Drain) -> int:
+        wait_for(until)
+        return copy(drain)
+
+    Drain.copy = held  # type: ignore[method-assign]
+
+
+def in_a_worker(bench: Bench, requests: list[Request], staging: Staging, until: Callable[[], object]) -> int:
+    """Runs a bundle in a worker of its own whose copies wait for something; its exit code."""
+
+    def work() -> None:
+        hold_copy(until)
+        bundle = Bundle(1, str(bench.paths.root), 1, Job(**JOB, staging=staging), tuple(requests), 60)
+        Worker(str(bench.paths.root), 1).run(bundle)
+        os._exit(0)
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join(30)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def test_the_next_task_runs_while_the_outputs_of_one_are_copied(bench: Bench, tmp_path: Path) -> None:
+    requests = [writes(index, "echo data > out.bin") for index in range(3)]
+    last = bench.paths.tasks / "s" / "2"
+    assert in_a_worker(bench, requests, draining(tmp_path), last.exists) == 0
+    events = [
+        (r["event"], r.get("index")) for r in bench.records() if r["event"] in ("start", "done", "fail")
+    ]
+    assert events[:3] == [("start", 0), ("start", 1), ("start", 2)]
+    assert sorted(events[3:]) == [("done", 0), ("done", 1), ("done", 2)]
+
+
+def test_a_worker_that_is_killed_before_the_copy_is_there_has_committed_nothing(
+    bench: Bench, tmp_path: Path
+) -> None:
+    requests = [writes(0, "echo data > out.bin"), writes(1, "kill -9 $PPID")]
+    assert in_a_worker(bench, requests, draining(tmp_path), lambda: False) == -signal.SIGKILL
+    assert [record["index"] for record in bench.records("start")] == [0, 1]
+    assert not bench.records("done")
+    assert (bench.paths.tasks / "s" / "0" / "out.bin").is_symlink()
+
+
+def test_an_output_that_is_missing_fails_its_task_by_name(bench: Bench, tmp_path: Path) -> None:
+    report = bench.run([writes(0, "true")], staging=draining(tmp_path))
+    ((_, record),) = report.records
+    assert (record["event"], record["class"]) == ("fail", "app")
+    assert "output 'out': no file 'out.bin'" in record["message"]
+
+
+def test_a_command_that_fails_is_told_as_ever(bench: Bench, tmp_path: Path) -> None:
+    report = bench.run([writes(0, "echo no >&2; exit 3")], staging=draining(tmp_path))
+    ((_, record),) = report.records
+    assert (record["class"], record["exit_code"], record["stderr_tail"]) == ("app", 3, "no\n")
+    assert not list((tmp_path / "disk").glob("diel-*/drains/*"))
+
+
+def test_a_program_that_renames_its_output_into_place_is_as_good(bench: Bench, tmp_path: Path) -> None:
+    report = bench.run([writes(0, "echo data > new; mv new out.bin")], staging=draining(tmp_path))
+    ((_, record),) = report.records
+    assert record["artifacts"]["out"]["size"] == 5
+
+
+def test_a_directory_may_be_drained(bench: Bench, tmp_path: Path) -> None:
+    script = "mkdir $DIEL_DRAIN_DIR/tree; echo a > tree/a; chmod 700 tree/a"
+    report = bench.run([writes(0, script, outputs={"out": "tree"})], staging=draining(tmp_path))
+    ((_, record),) = report.records
+    assert record["artifacts"]["out"]["size"] == 2
+    assert (bench.paths.tasks / "s" / "0" / "tree" / "a").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_disk_without_room_is_told_and_the_run_is_written_to(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "disk").write_text("a file in the way")
+    report = bench.run([writes(0, "echo data > out.bin; pwd")], staging=draining(tmp_path))
+    told, done = (record for _, record in report.records)
+    assert (told["event"], done["event"]) == ("staging", "done")
+    assert told["warning"].endswith("cannot be used: Not a directory")
+
+
+def test_a_second_attempt_writes_to_the_run_itself(tmp_path: Path) -> None:
+    job = Job("s", None, {}, None, (), 1, staging=draining(tmp_path))
+    (tmp_path / "task").mkdir()
+    again = request(0, "true", attempt=2, outputs={"out": "out.bin"})
+    assert open_drain(job, again, str(tmp_path / "task"), {}, 1) is None
