@@ -74,7 +74,7 @@ class Project:
         said = out + err
         if code is not None:
             assert process.returncode == code, f"exit code {process.returncode}:\n{said}"
-        assert "Traceback" not in said
+        assert "Traceback" not in said, said
         return said
 
     def run(self, *words: str, code: int | None = 0) -> Run:

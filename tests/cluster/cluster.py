@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.cluster.configuration import GPUS, NODES, gres_conf, slurm_conf
+from tests.cluster.configuration import GPUS, MPICH, NODES, gres_conf, slurm_conf
 from tests.cluster.daemon import ClusterError, Daemon, alive, kill, wait_until
 from tests.cluster.sites import write_sites
 
@@ -68,7 +68,7 @@ class Cluster:
         """The environment of a shell that uses the cluster: this one's, without what other clusters say."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("DIEL_", "SLURM", "PBS_"))}
         path = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}:{_PATH}"
-        return {**kept, "SLURM_CONF": str(self.slurm_conf), "PATH": path}
+        return {**kept, **MPICH, "SLURM_CONF": str(self.slurm_conf), "PATH": path}
 
     def up(self) -> None:
         """Starts everything, and returns when all nodes are idle. Raises ClusterError, and leaves nothing."""

@@ -22,12 +22,18 @@ Measured with Slurm 22.05.8 (Debian 12):
   GPU_DEVICE_ORDINAL (numbers from 0 in the node), and SLURM_JOB_GPUS.
 - MPICH names its shared memory by the ids of job and step, and gives up ("Out of memory") where a file of that
   name is there: from another cluster on this machine, or left by ranks that were killed. Hence FirstJobId.
+- MPICH 5.0 on UCX exchanges long addresses, with whatever was in memory in their gaps. Slurm's mpi/pmi2 reads
+  requests of 1,024 bytes; of a longer one it takes the rest for another request, and the ranks fail in MPI_Init
+  or hang: in one directory each time, in another never. On OFI the addresses are short. Hence MPICH below.
 - Without accounting sacct has no answer. slurmctld knows an ended job for MinJobAge.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+
+MPICH = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
+"""Environment of programs that use MPICH's library under `srun --mpi=pmi2`."""
 
 NODES = ("n1", "n2", "n3", "n4")
 GPU_NODE = "n4"

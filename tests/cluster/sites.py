@@ -26,6 +26,7 @@ launcher:
   - srun
   - --mpi=pmi2
   - --overlap
+  - --kill-on-bad-exit=1
   - --nodes={{nodes}}
   - --ntasks={{ranks}}
   - --ntasks-per-node={{ranks_per_node}}

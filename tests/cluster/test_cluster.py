@@ -126,6 +126,7 @@ def test_a_process_that_made_its_own_session_survives_scancel(idle: Cluster, tmp
             "srun",
             "--mpi=pmi2",
             "--overlap",
+            "--kill-on-bad-exit=1",
             "--nodes=2",
             "--ntasks=2",
             "--ntasks-per-node=1",
