@@ -2,10 +2,14 @@
 
 diel does not use that monitoring. Where SQLAlchemy is installed, and Optuna brings it along, each process
 that loads Parsl would spend a quarter of a second on it: the controller, the interchange, two on each node.
+A line of its log that cannot be written, as on a full disk, is dropped: by default Python prints a traceback.
 """
 
 import importlib
+import logging
 import sys
+
+logging.raiseExceptions = False
 
 _UNUSED = "sqlalchemy"
 
