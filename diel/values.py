@@ -1,7 +1,8 @@
-"""Durations and sizes: text with a unit on one side, seconds and bytes on the other."""
+"""Durations and sizes: text with a unit on one side, seconds and bytes on the other; numbers as floats."""
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -13,6 +14,14 @@ _SIZE = re.compile(rf"({_NUMBER})\s*(B|[kKMGTP]i?B)")
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 MAX_DURATION = 366 * 86400.0
 MAX_SIZE = 2**60
+
+
+def as_float(number: float) -> float:
+    """A number as a float; infinity where it is a whole number beyond what a float holds."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def parse_duration(value: Any) -> float:

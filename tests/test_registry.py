@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -216,6 +217,32 @@ def test_a_file_that_cannot_be_read_is_left_alone_and_named(tmp_path: Path) -> N
     (registry_dir(tmp_path) / "notes.txt").write_text("mine", encoding="utf-8")
     changes, unreadable = read_changes(tmp_path)
     assert (len(changes), unreadable) == (1, [torn])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"time": "noon"},
+        {"time": 1e300},
+        {"time": -1e18},
+        {"values": [1]},
+        {"values": {"a": float("inf")}},
+        {"unset": [["a"]]},
+        {"origin": 5},
+        {"run": 5},
+        {"trial": "first"},
+    ],
+    ids=str,
+)
+def test_a_file_with_a_part_of_the_wrong_type_is_left_alone_and_named(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    append_change(tmp_path, Change("set", {"a": 1}))
+    (good,) = registry_dir(tmp_path).iterdir()
+    bad = good.with_name(f"{10**19}-here-1.json")
+    bad.write_text(json.dumps({**json.loads(good.read_text()), **wrong}), encoding="utf-8")
+    changes, unreadable = read_changes(tmp_path)
+    assert (len(changes), unreadable) == (1, [bad])
 
 
 def test_without_hard_links_a_change_gets_its_name_all_the_same(

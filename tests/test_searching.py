@@ -320,6 +320,8 @@ def test_a_search_without_any_score_fails_and_says_why(tmp_path: Path) -> None:
     said = project.diel("run", "flow.yaml", code=1)
     assert "no trial has a score" in said
     assert "f.value is 'high'; expected a number" in said
+    assert "diel explain flow-1  tells why it failed" in said
+    assert "diel resume" not in said, "every task is done: there is nothing to try again"
     run = project.newest()
     assert run.history().state == "failed"
     assert run.counts("best") == {"skipped": 1}

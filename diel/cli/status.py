@@ -297,7 +297,9 @@ def _next_step(status: Status, where: str) -> list[str]:
     if status.state == RunState.INTERRUPTED and "refuse" in status.trouble:
         again = f"`diel resume {run} --site {status.site or 'NAME'}{where}` reads it anew and goes on"
         return ["", f"next: correct the site file, then {again}"]
-    if status.state in (RunState.FAILED, RunState.CANCELLED, RunState.INTERRUPTED):
+    if status.state == RunState.FAILED:  # of a search or loop whose tasks are done
+        return ["", "next: correct the workflow and `diel run` it again: what is done is kept"]
+    if status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
         return ["", f"next: `diel resume {run}{where}` goes on with it"]
     return never_lines(status, where)
 

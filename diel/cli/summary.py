@@ -65,7 +65,9 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
         task = task_of(next(iter(controller.history.failures.values())))
         steps.append((f"diel explain {run} {task}{where}", "tells why it failed"))
         steps.append((f"diel logs {run} {task}{where}", "shows what it printed"))
-    if state is not RunState.SUCCEEDED:
+    elif state is RunState.FAILED:  # a search or loop failed whose tasks are done: nothing to try again
+        steps.append((f"diel explain {run}{where}", "tells why it failed"))
+    if state is not RunState.SUCCEEDED and (controller.history.failures or state is not RunState.FAILED):
         again = "tries again what failed" if state is RunState.FAILED else "goes on where it stopped"
         steps.append((f"diel resume {run}{where}", again))
     return ["", *columns([[f"  {step}", paint(why, dim=True)] for step, why in steps])]

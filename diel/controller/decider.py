@@ -14,6 +14,7 @@ from diel.controller.stage_run import StageRun
 from diel.errors import DielError
 from diel.expressions import parse_expression
 from diel.journal.axis_history import Context, Course
+from diel.requests import read_cancels
 from diel.states import TaskState
 
 Wake = Callable[[str, Mapping[str, int]], None]
@@ -122,7 +123,14 @@ class Decider(ABC):
         return found
 
     def _is_judged(self, context: Context, point: int) -> bool:
-        return all(stage.history.state(index).ended for stage, index in self._judges(context, point))
+        """Whether its judges have ended; what a cancelled run has stopped is left to whoever resumes it."""
+        states = [stage.history.state(index) for stage, index in self._judges(context, point)]
+        if not all(state.ended for state in states):
+            return False
+        return all(state.good for state in states) or not self._is_being_cancelled()
+
+    def _is_being_cancelled(self) -> bool:
+        return any(cancel.everything for cancel in read_cancels(self._ledger.paths))
 
     def _bad(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
         """The judging tasks that have no result."""

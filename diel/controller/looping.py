@@ -5,7 +5,7 @@ from __future__ import annotations
 from diel.controller.decider import Decider, Unjudged
 from diel.controller.stage_run import StageRun
 from diel.expressions import ExpressionError
-from diel.journal.axis_history import Context
+from diel.journal.axis_history import Context, Round
 
 
 class Looping(Decider):
@@ -14,7 +14,11 @@ class Looping(Decider):
     def _begin(self, context: Context) -> None:
         if context not in self.axis.history.courses:
             self._write("begin", context, seed=0, at=self._at(context))
-        self._open(context, len(self._course(context).rounds))
+        course = self._course(context)
+        if course.rounds and not course.over:
+            self._go_on(context, course.rounds[-1])
+        else:
+            self._open(context, len(course.rounds))
         self._judge(context)
 
     def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None:
@@ -41,9 +45,13 @@ class Looping(Decider):
             self._close(context, number + 1, f"`until` in round {number}: {error}", failed=True)
             return
         self._write("round", context, number=number, holds=holds, values=values)
-        if holds:
-            self._close(context, number + 1, "until")
-        elif number + 1 == self.axis.size:
-            self._close(context, number + 1, "max")
+        self._go_on(context, self._course(context).rounds[number])
+
+    def _go_on(self, context: Context, judged: Round) -> None:
+        """What follows a round: another one, or the end, which a controller may have been killed before."""
+        if judged.holds:
+            self._close(context, judged.number + 1, "until")
+        elif judged.number + 1 == self.axis.size:
+            self._close(context, judged.number + 1, "max")
         else:
-            self._open(context, number + 1)
+            self._open(context, judged.number + 1)

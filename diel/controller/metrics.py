@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+from diel.values import as_float
+
 _STEPS = ("step", "epoch", "iteration")
 """Metrics that tell how far a task is; without one, its lines are counted."""
 
@@ -42,9 +44,13 @@ def _reported(line: bytes, metric: str) -> tuple[int | None, float] | None:
     try:
         told = json.loads(line)
         value = told[metric]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(as_float(value)):
         return None
-    steps = (told[name] for name in _STEPS if isinstance(told.get(name), int) and told[name] >= 0)
-    return next(steps, None), float(value)
+    return next((told[name] for name in _STEPS if _is_step(told.get(name))), None), float(value)
+
+
+def _is_step(value: object) -> bool:
+    """Whether a pruner can take it for a step: a whole number that fits into 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

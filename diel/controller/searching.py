@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import reprlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from diel.searchers.searcher import Searcher
 from diel.searchers.space import space_of
 from diel.spec import Search, Workflow
 from diel.states import FailureClass, TaskState
+from diel.values import as_float
 
 HOUR = 3600.0
 Ended = Callable[[StageRun, int], None]
@@ -71,6 +73,8 @@ class Searching(Decider):
                 self._judge(context, trial)
             elif trial.state is TrialState.PRUNED:
                 self._stop(context, trial)
+            elif trial.state is TrialState.COMPLETE:
+                self._look_at_until(context, trial)  # a controller may have been killed before it did
         self._fail_lost(course)
         self._fill(context)
 
@@ -191,10 +195,11 @@ class Searching(Decider):
         for reference, _ in self.search.objectives:
             value = self._value(context, trial.number, tuple(reference.split(".")))
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise Unjudged(f"{reference} is {value!r}; expected a number")
-            if not math.isfinite(value):
-                raise Unjudged(f"{reference} is {value}; expected a finite number")
-            found.append(float(value))
+                raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a number")
+            score = as_float(value)
+            if not math.isfinite(score):
+                raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a finite number")
+            found.append(score)
         return found
 
     def _tell(self, context: Context, trial: Trial, state: TrialState, **content: Any) -> None:
@@ -205,7 +210,8 @@ class Searching(Decider):
         self._metrics.pop((context, trial.number), None)
 
     def _look_at_until(self, context: Context, trial: Trial) -> None:
-        if self._until is None:
+        course = self._course(context)
+        if self._until is None or course.stopped or course.over:
             return
         try:
             holds = self._holds(context, trial.number, self._read_by_until(context, trial.number))

@@ -27,6 +27,8 @@ from diel.paths import registry_dir
 _NAME = re.compile(r"(?P<stamp>[0-9]{20})-.+\.json")
 _KEPT = ("origin", "time")
 """What each file must have."""
+_END = 253_402_300_800.0 - 86_400.0
+"""The year 10000, in any time zone: later times have no date."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,24 @@ def _read(path: Path) -> Change | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         known = {name: document[name] for name in Change.__dataclass_fields__ if name in document}
-        if not all(name in known for name in _KEPT) or not isinstance(known.get("values", {}), dict):
-            return None
-        return Change(**{**known, "unset": tuple(known.get("unset", ()))})
+        change = Change(**{**known, "unset": tuple(known.get("unset", ()))})
+        return change if all(name in known for name in _KEPT) and _is_sound(change) else None
     except (OSError, ValueError, TypeError, RecursionError):
         return None
+
+
+def _is_sound(change: Change) -> bool:
+    """Whether each part is of its type. Raises ValueError where a value is no JSON: infinity."""
+    json.dumps(change.values, allow_nan=False)
+    where = (change.workflow, change.run, change.axis, change.stage)
+    texts = (change.origin, *where, change.key, change.user, *change.unset)
+    numbers = (change.trial or 0, change.task or 0, change.began or 0.0, change.time)
+    return (
+        isinstance(change.values, dict)
+        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(number, int | float) for number in numbers)
+        and 0 <= change.time < _END
+    )
 
 
 def current(changes: Iterable[Change]) -> dict[str, Held]:

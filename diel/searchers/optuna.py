@@ -52,6 +52,7 @@ class OptunaSearcher:
         self._search = search
         self._space = space
         self._seed = seed
+        self._lists = {name: self._list(given) for name, given in space.parameters.items()}
         self._grid = grid_points(space, seed) if search.sampler == "grid" else None
         self._study = self._new_study(seed)
         self._running: dict[int, optuna.Trial] = {}
@@ -96,19 +97,21 @@ class OptunaSearcher:
         return drawn
 
     def _draw_one(self, trial: optuna.Trial, name: str) -> Any:
-        given, listed = self._space.parameters[name], self._listed(name)
+        given, listed = self._space.parameters[name], self._lists[name]
+        if listed is not None and self._grid is not None:  # whose places are told to the study, not drawn
+            return listed[trial._suggest(name, IntDistribution(0, len(listed) - 1))]
         if listed is not None:
             return listed[trial._suggest(name, CategoricalDistribution(range(len(listed))))]
         return within(given, trial._suggest(name, _distribution(given)))
 
-    def _listed(self, name: str) -> tuple[Any, ...] | None:
+    def _list(self, given: Hyperparameter) -> tuple[Any, ...] | None:
         """The values of a hyperparameter of which the place in a list is drawn."""
-        given = self._space.parameters[name]
-        return given.listed if self._grid is not None or given.type in ("choice", "bool") else None
+        listed = self._search.sampler == "grid" or given.type in ("choice", "bool")
+        return given.listed if listed else None
 
     def _place(self, name: str, value: Any) -> Any:
         """A value as the study knows it."""
-        listed = self._listed(name)
+        listed = self._lists[name]
         return value if listed is None else place_of(value, listed)
 
     def report(self, number: int, step: int, value: float) -> bool:

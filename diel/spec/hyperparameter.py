@@ -11,12 +11,17 @@ from pydantic import Field, model_validator
 from diel.errors import did_you_mean
 from diel.spec.condition import Condition
 from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, found, refuse
+from diel.values import as_float
 
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
 
 MAX_LISTED = 1_000_000
 """The most values of one hyperparameter that a grid may list."""
+
+
+MAX_STEPS = 2**52
+"""Steps of a float's range: of more, neighbours are the same number."""
 
 
 class Hyperparameter(Model):
@@ -93,7 +98,7 @@ class Hyperparameter(Model):
         raise refuse(f"expected one of {listed}, found {found(value)}", hint)
 
     def _check_bounds(self, value: float) -> None:
-        if not math.isfinite(value):
+        if not math.isfinite(as_float(value)):
             raise refuse(f"expected a finite number, found {found(value)}")
         if self.low is not None and not value >= self.low:
             raise refuse(f"expected at least {self.low} (`low`), found {found(value)}")
@@ -153,9 +158,23 @@ def _range_flaws(given: Hyperparameter) -> list[Flaw]:
         flaws.append(Flaw(f"a logarithmic scale needs low > 0, found {given.low}", "", ("low",)))
     if given.log and given.step is not None:
         flaws.append(Flaw("`step` makes no sense on a logarithmic scale", "drop one of them", ("step",)))
+    if given.type == "float" and not flaws:
+        flaws += _scale_flaws(given)
     if given.step is not None and given.step <= 0:
         flaws.append(Flaw(f"expected a step above zero, found {given.step}", "", ("step",)))
     return flaws
+
+
+def _scale_flaws(given: Hyperparameter) -> list[Flaw]:
+    """Ranges that no float can be drawn from: their width, or their number of steps, is beyond one."""
+    if given.low is None or given.high is None or given.log:
+        return []
+    width = as_float(given.high) - as_float(given.low)
+    if not math.isfinite(width):
+        return [Flaw("from low to high it is farther than a float reaches", "take smaller bounds", ("high",))]
+    if given.step is not None and 0 < given.step < width / MAX_STEPS:
+        return [Flaw(f"a step of {given.step} is lost between low and high", "take a larger one", ("step",))]
+    return []
 
 
 def _stray_flaws(given: Hyperparameter) -> list[Flaw]:

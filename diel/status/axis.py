@@ -137,12 +137,13 @@ class CourseStatus:
         }
 
 
-def _strict(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values as strict JSON has them: there, infinity is null."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in values.items()
-    }
+def _strict(value: Any) -> Any:
+    """A value as strict JSON has it: there, infinity is null."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: _strict(item) for name, item in value.items()}
+    return [_strict(item) for item in value] if isinstance(value, list) else value
 
 
 def _scored(trial: Trial) -> dict[str, Any]:

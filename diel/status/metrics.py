@@ -7,6 +7,8 @@ import math
 import os
 from pathlib import Path
 
+from diel.values import as_float
+
 TAIL = 64 * 1024
 """Bytes from the end that are looked at."""
 STEPS = ("step", "epoch", "iteration")
@@ -40,9 +42,9 @@ def _told(line: bytes, metric: str) -> tuple[int | None, float] | None:
     try:
         content = json.loads(line)
         value = content[metric]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(as_float(value)):
         return None
     steps = (content[name] for name in STEPS if isinstance(content.get(name), int))
     return next(steps, None), float(value)

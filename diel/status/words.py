@@ -53,9 +53,18 @@ def _trials_text(course: CourseStatus) -> str:
     if course.state in ("over", "failed"):
         told = f"{_count(len(course.trials), 'trial')}{counts and f': {counts}'}"
         told += "" if course.reason in ("trials", "all") else f"; {course.state}: {course.why}"
+        told += _unheard(course)
     elif course.reason:
         told += f"; no further ones: {course.why}"
     return told
+
+
+def _unheard(course: CourseStatus) -> str:
+    """That a pruner has judged by something that no trial told: most likely its name is wrong."""
+    told = course.state == "failed" or any(trial.reported for trial in course.trials)
+    if told or course.facts.pruner == "none":
+        return ""
+    return f"; nothing was pruned, for no trial reported {course.facts.watched} on its way"
 
 
 def _count(number: int, word: str) -> str:

@@ -12,7 +12,7 @@ from diel.cli.columns import width_of
 from diel.status import read_status
 from tests.cli.call import call
 from tests.project import Project
-from tests.searched import MATERIALS, Searched, loop, search
+from tests.searched import MATERIALS, SEARCH, Searched, loop, search
 from tests.terminal import Terminal
 
 Capture = pytest.CaptureFixture[str]
@@ -28,6 +28,13 @@ def test_a_search_shows_counts_the_best_trial_and_a_row_a_running_one(tmp_path: 
     assert best.split() == ["best", "trial", "1", "0.25", "x=0.5"]
     assert running.split()[:3] == ["runs", "trial", "4"]
     assert running.endswith("1/3 tasks  x=1.5")
+
+
+def test_a_pruner_that_heard_nothing_is_told_when_the_search_is_over(tmp_path: Path) -> None:
+    run = Searched(tmp_path, SEARCH).about("begin", seed=1).trial(0, 1.0).score(0, 1.0)
+    assert "no trial reported" not in lines(run, 200)[0]
+    run.about("closed", points=1, reason="trials", failed=False)
+    assert lines(run, 200)[0].endswith("; nothing was pruned, for no trial reported f.loss on its way")
 
 
 def test_a_loop_shows_its_round_and_the_course_of_its_values(tmp_path: Path) -> None:
@@ -86,6 +93,17 @@ def test_status_tells_of_them_below_the_stages(tmp_path: Path, workspace: Path, 
     assert "check.error  █▄▁  0.8 → 0.4 → 0.05" in said
     assert "omitted  97  3-99" in call(capsys, "status", "check").out
     assert "6/7" in call(capsys, "list").out
+
+
+def test_a_run_that_failed_with_all_tasks_done_is_not_told_to_resume(
+    tmp_path: Path, workspace: Path, capsys: Capture
+) -> None:
+    run = Searched(tmp_path, SEARCH).about("begin", seed=1).trial(0, 1.0)
+    run.about("judged", number=0, state="failed", message="f.loss is nan; expected a finite number")
+    run.about("closed", points=1, reason="no trial has a score", failed=True).end("failed")
+    said = call(capsys, "status").out
+    assert "nothing was pruned" not in said
+    assert said.splitlines()[-1].startswith("next: correct the workflow and `diel run` it again")
 
 
 FLOW = """

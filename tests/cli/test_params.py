@@ -366,7 +366,7 @@ def test_values_that_a_workflow_of_the_project_cannot_take_are_told_when_they_ar
         (ONE, True, ("--trial", "3"), "trial 3 of w-1 is failed, and has no score: s/3 has no result"),
         (ONE, True, ("--trial", "9"), "has trials 0 to 3 alone"),
         (ONE, True, ("--axis", "trail"), "no search 'trail'\n    did you mean 'trial'?"),
-        (ONE, True, ("--at", "material=2"), "no search 'trial' at material = 2"),
+        (ONE, True, ("--at", "material=2"), "no search 'trial' at material = 2\n    it searches once"),
     ],
 )
 def test_what_cannot_be_promoted_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ class Bench:
         told: dict[str, Any] = dict.fromkeys(
             ("run", "workflow", "cwd", "site", "host", "user", "diel", "python"), ""
         )
-        run_file = RunFile(
+        self.run_file = RunFile(
             **told,
             source=str(folder / "w.yaml"),
             hyperparameters=checked.hyperparameters.plain(),
@@ -36,8 +37,26 @@ class Bench:
         )
         segment = SegmentWriter(self.paths.controller_segment(1))
         self.ledger = Ledger(self.paths, segment)
-        self.stages = Stages(self.plan, run_file, self.ledger)
+        self.stages = Stages(self.plan, self.run_file, self.ledger)
         self.stages.open()
+
+    def killed_before(self, event: str) -> None:
+        """Its controller was killed before it wrote its last `event`; another one has taken the run over."""
+        mine = self.paths.controller_segment(1)
+        lines = mine.read_text(encoding="utf-8").splitlines(keepends=True)
+        last = max(number for number, line in enumerate(lines) if json.loads(line)["event"] == event)
+        mine.write_text("".join(lines[:last]), encoding="utf-8")
+        self.ledger = Ledger(self.paths, SegmentWriter(self.paths.controller_segment(2)))
+        self.ledger.read_all()
+        self.ledger.append("controller", epoch=2, host="here", pid=1)
+        self.stages = Stages(self.plan, self.run_file, self.ledger)
+        self.stages.open()
+
+    def cancelled(self, stage: str, index: int = 0) -> None:
+        """A task was stopped because a user said so."""
+        run = self.stages.runs[stage]
+        self.ledger.verdict("cancelled", run, [[index, index]])
+        self.stages.note_end(run, index)
 
     def done(self, stage: str, index: int = 0, /, **values: Any) -> None:
         """A task gave these values; a Path among them is an artifact with the digest of its text."""

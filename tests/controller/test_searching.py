@@ -12,7 +12,7 @@ import pytest
 
 from diel.adaptive import Standing
 from diel.journal.axis_history import Course, Trial, TrialState
-from diel.requests import read_stops
+from diel.requests import ask_cancel, read_stops
 from diel.states import TaskState
 from tests.controller.bench import Bench
 
@@ -94,6 +94,17 @@ def test_an_until_that_cannot_be_worked_out_stops_the_search_and_says_why(worksp
     assert course(here).reason == "`until`: f.other is missing: f/0 made value"
 
 
+def test_a_controller_killed_between_a_score_and_what_until_says_of_it_changes_nothing(
+    workspace: Path,
+) -> None:
+    here = bench(workspace, 'parallel: 2, until: "f.value < 1"')
+    here.done("f", 1, value=0.5)
+    here.killed_before("stopped")
+    assert running(here) == [0], "and no new one"
+    here.done("f", 0, value=2.0)
+    assert (course(here).points, course(here).reason) == (2, "until")
+
+
 def test_a_search_ends_after_its_time(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = bench(workspace, "timeout: 10s")
     later = time.time() + 11
@@ -126,7 +137,9 @@ def test_each_combination_of_the_other_axes_has_a_search_of_its_own(workspace: P
     [
         ({"value": math.nan}, "f.value is nan; expected a finite number"),
         ({"value": -math.inf}, "f.value is -inf; expected a finite number"),
+        ({"value": 10**400}, "f.value is 100000000000000000...0000000000000000000; expected a finite number"),
         ({"value": "good"}, "f.value is 'good'; expected a number"),
+        ({"value": "x" * 10**6}, "f.value is 'xxxxxxxxxxxx...xxxxxxxxxxxxx'; expected a number"),
         ({"value": None}, "f.value is None; expected a number"),
         ({"value": True}, "f.value is True; expected a number"),
         ({"value": [1.0]}, "f.value is [1.0]; expected a number"),
@@ -151,6 +164,24 @@ def test_a_trial_whose_task_failed_has_failed(workspace: Path) -> None:
     assert trial.state is TrialState.FAILED
     assert trial.message == "f/0 has no result"
     assert trial.lost == [["f", 0]]
+    assert running(here) == [1]
+
+
+def test_a_trial_that_was_cancelled_with_its_run_has_not_failed(workspace: Path) -> None:
+    here = bench(workspace, "parallel: 6")
+    here.done("f", 0, value=1.0)
+    ask_cancel(here.paths)
+    for number in range(1, 6):
+        here.cancelled("f", number)
+    assert running(here) == [1, 2, 3, 4, 5]
+    assert not course(here).over, "who resumes the run goes on with them"
+
+
+def test_a_trial_of_which_one_task_was_cancelled_has_failed(workspace: Path) -> None:
+    here = bench(workspace)
+    ask_cancel(here.paths, ["f/0"])
+    here.cancelled("f", 0)
+    assert course(here).trials[0].state is TrialState.FAILED
     assert running(here) == [1]
 
 

@@ -64,6 +64,8 @@ def test_a_running_trial_tells_the_last_metric_that_its_task_wrote(tmp_path: Pat
         ('{"m": "text"}\n{"m": NaN}\n{"m": true}\nno json\n', None),
         ('{"m": 1}\n{"m": 2.5}\n', (1, 2.5)),  # lines are counted where none tells its step
         ('{"m": 1, "step": 10}\n{"n": 3}\n', (10, 1.0)),
+        (f'{{"m": 1{"0" * 400}}}\n', None),
+        ("[" * 60_000 + "\n", None),
     ],
 )
 def test_the_last_metric_of_a_file(tmp_path: Path, text: str, found: tuple[int | None, float] | None) -> None:
@@ -122,9 +124,10 @@ def test_a_loop_under_way_has_all_its_rounds_before_it(tmp_path: Path) -> None:
 
 def test_infinity_in_a_loops_values_is_null_in_json(tmp_path: Path) -> None:
     run = loop(tmp_path, over=False)
-    run.about("round", number=3, holds=False, values={"check.error": float("inf")})
+    values = {"check.error": float("inf"), "check.all": [{"one": float("nan")}, 1.0]}
+    run.about("round", number=3, holds=False, values=values)
     document = read_status(run.paths).document()["axes"]["round"]
-    assert document["course"][3]["values"] == {"check.error": None}
+    assert document["course"][3]["values"] == {"check.error": None, "check.all": [{"one": None}, 1.0]}
     json.dumps(document, allow_nan=False)
 
 

@@ -98,7 +98,8 @@ def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> Search:
         return here[0]
     known = "; ".join(pairs(course.at) for _, course in named[:5])
     if not here:
-        raise UsageError(f"no search '{named[0][0]}' at {pairs(wanted)}\n    there are: {known or 'none'}")
+        told = f"there are: {known}" if known else "it searches once, for all points: leave --at out"
+        raise UsageError(f"no search '{named[0][0]}' at {pairs(wanted)}\n    {told}")
     raise UsageError(
         f"'{named[0][0]}' has searched at each of {len(here)} points: say at which by --at NAME=VALUE\n"
         f"    there are: {known}{'; …' if len(named) > 5 else ''}"
