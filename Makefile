@@ -62,7 +62,7 @@ layers: $(TEST_READY)
 
 pytest: $(TEST_READY)
 	@echo "pytest"
-	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --cov --cov-report=term
+	@$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist worksteal --cov --cov-report=term
 
 benchmark: $(TEST_READY)  ## print how fast diel is, side by side with xargs
 	@$(BIN)/python tests/benchmarks
