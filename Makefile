@@ -11,8 +11,8 @@ PINS   := constraints.txt
 # real Slurm (tests/cluster). No service has to run; without /etc/slurm/slurm.conf none starts.
 DEBIAN_PACKAGES := graphviz slurmctld slurmd slurm-client munge slurm-wlm-torque
 
-# Much of the suite waits for processes and schedulers, so that three do well on two cores.
-TEST_PROCESSES ?= 3
+# Much of the suite waits for processes and schedulers, so that four do well on two cores.
+TEST_PROCESSES ?= 4
 
 DEMO_EXTRAS := examples
 TEST_EXTRAS := dev,examples,sample,search,serve,tables,torch

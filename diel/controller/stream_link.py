@@ -47,10 +47,10 @@ def _at(name: str, group: Group) -> str:
 
 
 def members_of(stage: StageRun, index: int) -> list[str]:
-    """Who puts or gets for a task, as `Context.member` has it: each MPI rank of a function, or the task."""
+    """Who puts or gets for a task, as `Context.member` has it: each of its MPI ranks, or the task."""
     task = f"{stage.name}/{index}"
     wanted = stage.spec.resources
-    if stage.spec.module is None or wanted.processes == 1:
+    if wanted.processes == 1:
         return [task]
     return [f"{task}.{rank}" for rank in range(wanted.processes)]
 
@@ -70,8 +70,15 @@ class StreamEnds:
         for output, link in self._puts.items():
             group = link.group_of_upstream(index)
             if group is not None:
-                yield str(output), {"role": "put", "channel": link.channel(group)}
+                yield str(output), {"role": "put", "channel": link.channel(group), **_ranks(link.up)}
         for link in self._gets:
             channel = link.channel(link.group_of_downstream(index))
             group_name = link.reading_group(index)
-            yield str(link.edge.name), {"role": "get", "channel": channel, "group": group_name}
+            end = {"role": "get", "channel": channel, "group": group_name, **_ranks(link.down)}
+            yield str(link.edge.name), end
+
+
+def _ranks(stage: StageRun) -> dict[str, str]:
+    """What `diel stream` must know to tell the ranks of a command apart."""
+    count = stage.spec.resources.processes
+    return {"ranks": str(count)} if count > 1 else {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from diel.paths import RunPaths
 from diel.streams.consumer import MOST, Consumer
+from diel.streams.contact import read_contact
 from diel.streams.link import Link
 from diel.streams.producer import Producer
 from diel.streams.space import Space
@@ -136,8 +137,19 @@ class Connection:
         return found
 
     def stop(self) -> None:
-        """Ends the broker; what is on the disk stays."""
-        self._link.call({"op": "stop"})
+        """Ends the broker; what is on the disk stays. One that is gone before it answers has ended too.
+
+        Raises StreamError where there is none.
+        """
+        ended = threading.Event()
+        number = self._link.ask({"op": "stop"}, b"", lambda header, block: ended.set())
+        known = self._link.contact
+        while not ended.wait(0.1):
+            self._link.check()
+            known = known or self._link.contact
+            if known is not None and read_contact(self._link.root) != known:
+                break
+        self._link.drop(number)
 
     def disconnect(self) -> None:
         """Lets go of the broker. Producers that were not closed lose what was not sent."""

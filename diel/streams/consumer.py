@@ -45,7 +45,8 @@ class Consumer:
         self._who: Header = {"channel": channel, "group": group, "member": member, "attempt": attempt}
         answer, _ = link.call({"op": "consume", **self._who, "replay": replay})
         self._most = min(most, answer["ahead"])
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._items: deque[bytes] = deque()
         self._got: int = answer["at"]
         self._asked_from = self._got
@@ -68,7 +69,7 @@ class Consumer:
         Raises TimeoutError after `timeout` seconds, StreamEnd where the stream is closed and all was got,
         StreamError where another attempt took over, and where no broker answers.
         """
-        with self._changed:
+        with self._lock:
             if not self._items:
                 self._wait(timeout)
             data = self._items.popleft()

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import struct
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,16 +38,20 @@ def encode(item: Any) -> list[Buffer]:
     """
     if isinstance(item, bytes | bytearray | memoryview):
         return [b"b", item if isinstance(item, bytes) else memoryview(item).cast("B")]
-    arrays: list[tuple[list[Any], numpy.ndarray[Any, Any]]] = []
-    value = _parted(item, [], arrays) if "numpy" in sys.modules else item
-    if not arrays:
-        return [b"j" + _json(value).encode()]
-    return _with_arrays(value, arrays)
+    try:
+        return [b"j" + _json(item).encode()]
+    except _HoldsArray:
+        arrays: list[tuple[list[Any], numpy.ndarray[Any, Any]]] = []
+        return _with_arrays(_parted(item, [], arrays), arrays)
+
+
+class _HoldsArray(Exception):
+    """An item is no JSON, for there is an array in it."""
 
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+        return _encoder.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise StreamError(
             f"an item of a stream cannot be {type(value).__name__} ({error}); put JSON values, bytes, "
@@ -57,11 +60,17 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A number of numpy as Python's."""
+    """A number of numpy as Python's. Raises _HoldsArray for an array, TypeError for what cannot be put."""
+    if hasattr(value, "__array__") and getattr(value, "shape", ()) != ():
+        raise _HoldsArray
     item = getattr(value, "item", None)
     if item is None or getattr(value, "shape", None) != ():
         raise TypeError(f"{type(value).__name__} is no JSON")
     return item()
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
+"""Made once: `json.dumps` with arguments makes one for each item."""
 
 
 def _parted(value: Any, at: list[Any], arrays: list[tuple[list[Any], Any]]) -> Any:

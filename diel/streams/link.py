@@ -52,7 +52,8 @@ class Link:
         self._context.set(zmq.BLOCKY, False)
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
-        self._contact: Contact | None = None
+        self.contact: Contact | None = None
+        """The broker that is asked."""
         self._poller = zmq.Poller()
         self._lock = threading.Lock()
         self._ids = 0
@@ -134,7 +135,7 @@ class Link:
         if lost is not None and time.monotonic() - lost > self.patience:
             raise StreamError(
                 f"no broker of streams answers for {self.patience:.0f} s: {contact_file(self.root)} "
-                + ("is not there" if self._contact is None else f"speaks of {_where(self._contact)}")
+                + ("is not there" if self.contact is None else f"speaks of {_where(self.contact)}")
                 + "; it is the run's controller that starts it: see `diel status`"
             )
 
@@ -246,11 +247,11 @@ class Link:
         self._look_wait = min(_LOOK_MOST, 1.5 * self._look_wait)
         self._look_at = now + self._look_wait
         found = read_contact(self.root)
-        if found is None or (self._socket is not None and found == self._contact):
+        if found is None or (self._socket is not None and found == self.contact):
             return
         if self._socket is not None:
             self._hang_up()
-        self._contact = found
+        self.contact = found
         self._call_up(found)
         with self._lock:
             again = sorted(self._open.items())

@@ -18,8 +18,11 @@ MAX_MESSAGE = 64 * 1024 * 1024
 """Bytes of one message at most; the broker cuts off a peer that sends more."""
 
 
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def pack(header: Header) -> bytes:
-    return json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    return _encoder.encode(header).encode()
 
 
 def unpack(data: bytes) -> Header:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from diel.errors import StreamError
-from diel.streams.item import encode
+from diel.streams.item import Buffer, encode
 from diel.streams.link import Link
 from diel.streams.message import Header
 from diel.streams.segment import LARGE, SegmentWriter
@@ -34,13 +34,14 @@ class Producer:
         self._link = link
         self._who: Header = {"channel": channel, "member": member, "attempt": attempt}
         self._turn = threading.Lock()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._go_on = go_on
         self._next = 0
         self._sent = 0
         self._known = 0
         self._limit = 0
-        self._pending: list[bytes] = []
+        self._pending: list[Buffer] = []
         self._pending_bytes = 0
         self._files: set[str] = set()
         self._held = 0
@@ -84,24 +85,28 @@ class Producer:
             if self._next >= self._limit or self._error or self._pending_bytes > AHEAD_BYTES or self._closed:
                 self._wait_for_room(timeout)
             parts = encode(item)
-            size = sum(map(len, parts))
-            name = ""
-            data = b""
-            if size >= LARGE:
-                data, name = self._segments.append(parts, size)
-            else:
-                data = b"".join(parts) if len(parts) > 1 else bytes(parts[0])
-            with self._changed:
+            data = parts[0] if len(parts) == 1 else b""
+            if not data or len(data) >= LARGE:
+                data = self._whole(parts)
+            with self._lock:
                 self._pending.append(data)
                 self._pending_bytes += len(data)
-                if name:
-                    self._files.add(name)
-                    self._held += size
                 self._next += 1
                 wake = not self._due
                 self._due = True
             if wake:
                 self._link.due(self)
+
+    def _whole(self, parts: list[Buffer]) -> bytes:
+        """An item of several parts as one, or what stands for it where it is large."""
+        size = sum(map(len, parts))
+        if size < LARGE:
+            return b"".join(parts)
+        data, name = self._segments.append(parts, size)
+        with self._lock:
+            self._files.add(name)
+            self._held += size
+        return data
 
     def _wait_for_room(self, timeout: float | None) -> None:
         give_up = None if timeout is None else time.monotonic() + timeout

@@ -151,7 +151,7 @@ class _Server:
         if _is_ours(read_contact(self._root), self._contact):
             contact_file(self._root).unlink(missing_ok=True)
         self._broker.close()
-        self._router.close(linger=500)
+        self._router.close(linger=5000)  # answers that are still on their way
         self._gate.close(linger=0)
 
 

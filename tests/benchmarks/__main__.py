@@ -372,20 +372,26 @@ def short_tasks(slurm: Cluster, folder: Path, runs: int) -> None:
     The block's workers are there when the tasks begin: four nodes that start on two cores would be measured
     otherwise. Its start is in the figure below.
     """
-    here, there, ratios = [], [], []
-    (folder / "local.yaml").write_text(sweep(10_000, 'command: ["true"]').replace("sweep", "local"))
+    rates: dict[str, list[float]] = {"10,000 here": [], "1,000 here": [], "block": []}
+    for name, count in (("local", 10_000), ("small", 1_000)):
+        text = sweep(count, 'command: ["true"]').replace("sweep", name)
+        (folder / f"{name}.yaml").write_text(text)
     for _ in range(runs):
-        measure([*DIEL, "run", "--no-cache", "--site", "local", "local.yaml"], folder)
-        first, last = first_and_last(newest(folder))
-        here.append(10_000 / (last - first))
+        for label, name, count in (("10,000 here", "local", 10_000), ("1,000 here", "small", 1_000)):
+            measure([*DIEL, "run", "--no-cache", "--site", "local", f"{name}.yaml"], folder)
+            first, last = first_and_last(newest(folder))
+            rates[label].append(count / (last - first))
         slurm.clear()
         measure([*DIEL, "run", "--no-cache", "--site", str(slurm.site()), "workflow.yaml"], folder)
         first, last = first_and_last(newest(folder), "work")
-        there.append(1_000 / (last - first))
-        ratios.append(there[-1] / here[-1])
-    figure = f"{median(there):,.0f} tasks/s; local {median(here):,.0f}; {median(ratios):.0%} of it"
-    figure += f" ({min(ratios):.0%} to {max(ratios):.0%})"
-    show("1,000 `true` on one 4-node block of Slurm", ">= 80 % of the local rate", figure)
+        rates["block"].append(1_000 / (last - first))
+    show("1,000 `true` on one 4-node block of Slurm", "", f"{median(rates['block']):,.0f} tasks/s")
+    for label in ("10,000 here", "1,000 here"):
+        ratios = [there / here for there, here in zip(rates["block"], rates[label], strict=True)]
+        figure = (
+            f"{median(ratios):.0%} ({min(ratios):.0%} to {max(ratios):.0%}) of {median(rates[label]):,.0f}"
+        )
+        show(f"  against {label}, without a scheduler", ">= 80 % of the local rate", figure)
 
 
 def first_task_and_recovery(slurm: Cluster, folder: Path, runs: int) -> None:

@@ -289,14 +289,15 @@ def test_a_broker_that_is_killed_in_the_middle_loses_nothing(served: Served) -> 
         producer.close()
         connection.close("x")
 
-    maker = threading.Thread(target=make)
+    maker = threading.Thread(target=make, daemon=True)
     maker.start()
     found = []
-    for item in consumer:
+    for _ in range(2000):
+        item = consumer.get(timeout=30)
         found.append(item if isinstance(item, int) else int(item[-1]))
         if len(found) in (300, 1200):
             served.kill_and_start()
-    maker.join()
+    maker.join(30)
     assert found == list(range(2000))
     connection.disconnect()
 
