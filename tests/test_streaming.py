@@ -234,3 +234,19 @@ def _pids(project: Project, stage: str) -> list[int]:
     )
     found = [int(path.read_text(encoding="utf-8") or 0) for path in files]
     return [pid for pid in found if psutil.pid_exists(pid)]
+
+
+def test_a_producer_that_failed_runs_again_on_resume_and_its_items_follow(project: Project) -> None:
+    """Reader and producer fail in the first run; the reader gets all items in the second."""
+    marker = project.folder / "again"
+    unready = f"assert seed != 1 or os.path.exists({str(marker)!r})"
+    project.module("make", MAKE.replace("for number in", f"{unready}\n        for number in"))
+    project.module(
+        "learn",
+        LEARN.replace('return {"got"', f'assert os.path.exists({str(marker)!r})\n        return {{"got"'),
+    )
+    made = run(project, FLOW.replace("retries: 5", "retries: 0").replace("0.01", "0.0"), code=1)
+    assert (made.counts("make"), made.counts("learn")) == ({"done": 2, "failed": 1}, {"failed": 1})
+    marker.touch()
+    project.diel("resume", "--quiet")
+    assert made.value("learn", "got") == ALL

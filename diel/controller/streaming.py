@@ -74,8 +74,9 @@ class Streaming:
         given = link.up.spec.outputs[str(link.edge.output)].stream
         assert given is not None
         connection = self._connect()
-        connection.open(channel, buffer=given.buffer, replay=given.replay, groups=groups)
         left = sum(1 for index in link.members(group) if not link.up.history.state(index).ended)
+        # An earlier controller may have closed it, where producers failed that run again now.
+        connection.open(channel, buffer=given.buffer, replay=given.replay, groups=groups, again=bool(left))
         self._left[(link.up.name, channel)] = left
         if not left:
             connection.close(channel)
