@@ -18,10 +18,11 @@ from typing import Any
 from diel.artifacts import Artifact
 from diel.controller.home import submit_new
 from diel.controller.results import output_of, outputs_of
-from diel.controller.start import prepare, start
+from diel.controller.start import start
 from diel.errors import UsageError, did_you_mean
 from diel.journal.segment import Record
 from diel.paths import RunPaths, runs_dir
+from diel.plan import prepare
 from diel.results import Recorded, make_table, picked_tasks
 from diel.runs import find_run
 from diel.site.detect import detect

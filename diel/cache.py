@@ -22,6 +22,7 @@ from typing import Any
 
 from diel.artifacts import files_of
 from diel.journal.segment import Record, decode, segments
+from diel.lease import driver
 from diel.paths import RunPaths
 from diel.runs import all_runs
 
@@ -84,7 +85,7 @@ class Cache:
             record = None if place is None else _read(keys.paths, *place)
             if record is not None and record.get("key") == key:
                 record.setdefault("run", keys.paths.run_id)
-                if _is_whole(record, keys.paths.root.parent):
+                if _is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
                     return record
         return None
 
@@ -108,6 +109,12 @@ def _is_whole(record: Record, runs: Path) -> bool:
         except OSError:
             return False
     return True
+
+
+def _may_go(record: Record, runs: Path) -> bool:
+    """Whether an artifact is one that need not be kept, of a run that goes on and will delete it."""
+    passing = any(entry.get("keep") is False for entry in record.get("artifacts", {}).values())
+    return passing and driver(RunPaths(runs / record["run"])) is not None
 
 
 def open_keys(paths: RunPaths) -> Keys | None:

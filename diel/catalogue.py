@@ -19,7 +19,8 @@ from typing import Any, Literal
 from diel.errors import Problem, UsageError, did_you_mean
 from diel.importing import load
 from diel.shipped import shipped
-from diel.signature import Signature, SignatureError, read_signature, read_source
+from diel.signature import Signature, read_signature
+from diel.source import SignatureError, read_source
 
 Origin = Literal["workflow", "project", "shipped", "installed"]
 

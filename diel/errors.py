@@ -51,6 +51,10 @@ class StreamError(DielError):
     """A stream or the tuple space cannot be used: no broker answers, or it refused what was asked."""
 
 
+class StreamLost(StreamError):
+    """No broker of a run's streams answers any more."""
+
+
 class StreamEnd(StreamError):
     """A stream is closed, and this consumer was given all its items; iterating over it just ends."""
 

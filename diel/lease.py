@@ -125,16 +125,22 @@ def newest_epoch(paths: RunPaths) -> int:
     return max((epoch_of(n) for n in segments(paths.journal) if n.startswith("controller")), default=0)
 
 
+def is_being_taken(paths: RunPaths) -> bool:
+    """Whether a controller has made its segment, and had no time yet to say who it is."""
+    newest = newest_epoch(paths)
+    if not newest or _first_record(paths, newest) is not None:
+        return False
+    return time_at(paths.root) - paths.controller_segment(newest).stat().st_mtime < TAKING
+
+
 def refuse_driven(paths: RunPaths) -> int:
     """Raises UsageError where a controller drives the run, or is taking it in this moment.
 
     Returns the newest epoch: whoever takes the next one knows that nobody else did.
     """
     newest = newest_epoch(paths)
-    if newest and _first_record(paths, newest) is None:
-        made = paths.controller_segment(newest).stat().st_mtime
-        if time_at(paths.root) - made < TAKING:
-            raise _just_taken(paths)
+    if is_being_taken(paths):
+        raise _just_taken(paths)
     held = driver(paths)
     if held is not None:
         raise UsageError(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from pathlib import Path
 from typing import Any, Literal
 
 from diel.adaptive import is_adaptive, may_end_early
 from diel.catalogue import Module
-from diel.check import Checked
+from diel.check import Checked, check
 from diel.check.gangs import check_gang_room
 from diel.check.services import check_room
 from diel.errors import Problem, SpecError
@@ -19,11 +20,12 @@ from diel.site import (
     Pool,
     Shape,
     Site,
-    cores_of,
     find_program,
+    find_site,
     lacks,
     launcher_words,
     nodes_that_fit,
+    rooms,
     shape_of,
 )
 from diel.spec import Resources, Workflow
@@ -119,11 +121,6 @@ class Plan:
     def modules(self) -> Mapping[str, Module]:
         return self.checked.modules
 
-    def cores_of_pool(self, name: str) -> int:
-        """The most cores of a pool that can be had at the same time."""
-        pool = self.site.pools[name]
-        return (pool.blocks * pool.block_nodes if self.site.scheduled else pool.nodes) * cores_of(pool)
-
     @property
     def extra_workers(self) -> int:
         """Workers on this machine beside those for its cores: for services that hold none."""
@@ -211,6 +208,21 @@ def _axis_plan(checked: Checked, label: str) -> AxisPlan:
     return AxisPlan(label, kind, most, parallel, context, may_end_early(axis))
 
 
+def prepare(
+    path: Path,
+    settings: Sequence[str] = (),
+    params_files: Sequence[Path] = (),
+    site: str | None = None,
+    runs: Path | None = None,
+) -> Plan:
+    """Checks a workflow file and plans it for a site, with the hyperparameters of the project of `runs`.
+
+    Raises SpecError and UsageError.
+    """
+    checked = check(path, settings, params_files, runs=runs)
+    return make_plan(checked, find_site(site, path.parent))
+
+
 def make_plan(checked: Checked, site: Site) -> Plan:
     """Places each stage in a pool. Raises SpecError where one fits none."""
     problems: list[Problem] = []
@@ -221,13 +233,12 @@ def make_plan(checked: Checked, site: Site) -> Plan:
         stages[name] = _stage_plan(checked, site, name, pool)
     if not problems:
         held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
-        problems += check_room(checked, site, held, {name: s.shape.label for name, s in stages.items()})
-        problems += check_gang_room(checked, site, held)
+        shapes = {name: stage.shape for name, stage in stages.items()}
+        problems += check_room(checked, site, held, {name: shape.label for name, shape in shapes.items()})
+        problems += check_gang_room(checked, site, held, shapes)
     if problems:
         raise SpecError(problems)
-    nodes = {name: p.blocks * p.block_nodes if site.scheduled else p.nodes for name, p in site.pools.items()}
-    capacity = sum(nodes[name] * cores_of(pool) for name, pool in site.pools.items())
-    return Plan(checked, site, stages, _executor(site, stages), capacity)
+    return Plan(checked, site, stages, _executor(site, stages), sum(rooms(site).values()))
 
 
 def _executor(site: Site, stages: Mapping[str, StagePlan]) -> Literal["threads", "htex", "blocks"]:

@@ -318,6 +318,8 @@ def _scale(unit: float, bounds: SampleRange) -> float | int:
         low, high = math.ceil(bounds.low) - 0.5, math.floor(bounds.high) + 0.5
     if bounds.log:
         value = math.exp(math.log(low) + unit * (math.log(high) - math.log(low)))
+    elif math.isinf(high - low):  # the bounds are too far apart for their distance to be a double
+        value = low * (1.0 - unit) + high * unit
     else:
         value = low + unit * (high - low)
     if bounds.type == "int":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from diel.errors import UsageError
 from diel.paths import RunPaths
@@ -49,4 +49,12 @@ def read_run_file(paths: RunPaths) -> RunFile:
     try:
         return RunFile.model_validate_json(paths.run_file.read_bytes())
     except (OSError, ValueError) as error:
-        raise UsageError(f"{paths.root} holds no run that this diel can read: {error}") from error
+        raise UsageError(f"{paths.root} holds no run that this diel can read: {reason(error)}") from error
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why a file of a run cannot be read, in a line."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])
+    return str(error)

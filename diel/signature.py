@@ -7,37 +7,18 @@ that take seconds to load, or that the machine where a workflow is written does 
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from diel.annotations import Annotations
 from diel.decorator import Kind
-from diel.errors import UsageError, did_you_mean
-from diel.parameter import Injected, Parameter, hint
+from diel.errors import did_you_mean
+from diel.meaning import injected, is_artifact, outer, takes
+from diel.parameter import Parameter, hint
+from diel.source import SignatureError, Source, read_source, top_level
 
-_CONTEXT = frozenset({"Context", "diel.Context", "diel.context.Context"})
-_COMMUNICATORS = tuple(f"MPI.{name}" for name in ("Comm", "Intracomm", "Cartcomm", "Graphcomm"))
-_DECORATORS = frozenset({"diel.module", "diel.decorator.module"})
-_FILES = frozenset({"pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath"})
-_ARRAYS = frozenset({"numpy.ndarray", "numpy.memmap", "numpy.typing.NDArray", "numpy.typing.ArrayLike"})
 _RECORDS = ("TypedDict", "NamedTuple", "BaseModel")
-
-
-__all__ = ["Parameter", "Signature", "SignatureError", "Source", "read_signature", "read_source"]
-
-
-class SignatureError(UsageError):
-    """A function whose signature cannot be used. `line` (from 1) says where in the file."""
-
-    def __init__(self, message: str, line: int = 1, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message = message
-        self.line = line
-        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -94,56 +75,6 @@ class Signature:
         return f"missing parameter '{parameter.name}'{of} of '{self.name}'", "give it in params or inputs"
 
 
-@dataclass(frozen=True)
-class Source:
-    """A parsed Python file."""
-
-    path: Path
-    tree: ast.Module = field(repr=False)
-
-    @cached_property
-    def names(self) -> Annotations:
-        return Annotations(self.tree)
-
-    @cached_property
-    def functions(self) -> dict[str, ast.FunctionDef]:
-        """The functions at the top level, by name; of two with one name the last counts."""
-        return {node.name: node for node in _top_level(self.tree.body) if isinstance(node, ast.FunctionDef)}
-
-    def decorated(self) -> list[str]:
-        """The names of the functions that are modules, in the file's order."""
-        return [name for name, node in self.functions.items() if self.mark(node) is not None]
-
-    def mark(self, function: ast.FunctionDef) -> ast.expr | None:
-        """The decorator that makes a function a module."""
-        for decorator in function.decorator_list:
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if self.names.full_name(called) in _DECORATORS:
-                return decorator
-        return None
-
-
-def read_source(path: Path) -> Source:
-    """A Python file, parsed once for each of its versions. Raises SignatureError."""
-    try:
-        status = path.stat()
-        return _read_source(path, status.st_mtime_ns, status.st_size)
-    except OSError as error:
-        raise SignatureError(f"{path} cannot be read: {error.strerror}") from None
-
-
-@lru_cache(maxsize=64)
-def _read_source(path: Path, modified: int, size: int) -> Source:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python thinks of the file's style is not our matter
-            return Source(path, ast.parse(path.read_bytes()))
-    except SyntaxError as error:
-        raise SignatureError(f"not valid Python: {error.msg}", error.lineno or 1) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise SignatureError(f"not valid Python: {error}") from None
-
-
 def read_signature(path: Path, function: str, decorated: bool = True) -> Signature:
     """The signature of a function in a Python file, which is not imported.
 
@@ -171,26 +102,13 @@ def read_signature(path: Path, function: str, decorated: bool = True) -> Signatu
         variadic=arguments.kwarg is not None,
         returns=None if returns is None else {name: ast.unparse(type_) for name, type_ in returns.items()},
         artifacts=frozenset(
-            name for name, type_ in (returns or {}).items() if _is_artifact(source.names, type_)
+            name for name, type_ in (returns or {}).items() if is_artifact(source.names, type_)
         ),
         arrays=frozenset(
-            name for name, type_ in (returns or {}).items() if "array" in _takes(source.names, type_)
+            name for name, type_ in (returns or {}).items() if "array" in takes(source.names, type_)
         ),
         line=node.lineno,
     )
-
-
-def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a file, those under `if`, `try` and `with` included."""
-    for node in body:
-        yield node
-        if isinstance(node, ast.If | ast.Try | ast.With):
-            yield from _top_level(node.body)
-            if not isinstance(node, ast.With):
-                yield from _top_level(node.orelse)
-        if isinstance(node, ast.Try):
-            for handler in node.handlers:
-                yield from _top_level(handler.body)
 
 
 def _function(source: Source, name: str) -> ast.FunctionDef:
@@ -216,7 +134,7 @@ def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
 
 def _no_function(source: Source, name: str) -> SignatureError:
     """Why a name is not a function that can be a module."""
-    for node in _top_level(source.tree.body):
+    for node in top_level(source.tree.body):
         if isinstance(node, ast.AsyncFunctionDef) and node.name == name:
             return SignatureError(f"'{name}' is an async function", node.lineno, "write def without async")
         if isinstance(node, ast.ClassDef) and node.name == name:
@@ -273,54 +191,11 @@ def _parameters(source: Source, arguments: ast.arguments) -> Iterator[Parameter]
             annotation="" if node is None else ast.unparse(source.names.unquoted(node)),
             required=default is None,
             default=None if default is None else _default(default),
-            injected=None if node is None else _injected(source.names, node),
+            injected=None if node is None else injected(source.names, node),
             node=node,
             names=source.names,
-            takes=_takes(source.names, node),
+            takes=takes(source.names, node),
         )
-
-
-_LISTS = frozenset({"list", "typing.List", "tuple", "typing.Tuple"}) | frozenset(
-    f"{module}.{name}"
-    for module in ("typing", "collections.abc")
-    for name in ("Sequence", "Iterable", "Collection")
-)
-_PLAIN = frozenset({"int", "float", "str", "bool"})
-_MAPPINGS = frozenset({"dict", "typing.Dict", "typing.Mapping", "collections.abc.Mapping"})
-
-
-def _takes(names: Annotations, node: ast.expr | None) -> frozenset[str]:
-    """What a parameter accepts, in the words of `Parameter.takes`."""
-    if node is None:
-        return frozenset({"any"})
-    found = {_taken(names, member) for member in names.members(node)}
-    return frozenset(found - {""}) or frozenset({"any"})
-
-
-def _taken(names: Annotations, node: ast.expr, depth: int = 0) -> str:
-    """The word for one member of a union; nothing for None."""
-    if isinstance(node, ast.Constant) and node.value is None:
-        return ""
-    name = names.full_name(_outer(node))
-    if name in _PLAIN:
-        return name
-    if name in _FILES:
-        return "path"
-    if name in _ARRAYS:
-        return "array"
-    if name in _MAPPINGS:
-        return "dict"
-    if name not in _LISTS or depth > 1:
-        return "any"
-    inner = node.slice if isinstance(node, ast.Subscript) else None
-    if isinstance(inner, ast.Tuple):
-        inner = inner.elts[0] if inner.elts else None
-    if inner is None:
-        return "list"
-    items = {_taken(names, member, depth + 1) for member in names.members(inner)} - {""}
-    if items == {"path"}:
-        return "paths"
-    return "arrays" if items == {"array"} else "list"
 
 
 def _default(node: ast.expr) -> Any:
@@ -330,16 +205,6 @@ def _default(node: ast.expr) -> Any:
         return f"<{ast.unparse(node)}>"
 
 
-def _injected(names: Annotations, node: ast.expr) -> Injected | None:
-    for member in names.members(node):
-        name = names.full_name(member)
-        if name in _CONTEXT:
-            return "context"
-        if name.removeprefix("mpi4py.") in _COMMUNICATORS:
-            return "communicator"
-    return None
-
-
 def _returns(source: Source, node: ast.expr | None) -> dict[str, ast.expr] | None:
     """The outputs that a return annotation names, with their types."""
     if node is None:
@@ -347,7 +212,7 @@ def _returns(source: Source, node: ast.expr | None) -> dict[str, ast.expr] | Non
     node = source.names.unquoted(node)
     if isinstance(node, ast.Constant) and node.value is None:
         return {}
-    classes = {found.name: found for found in _top_level(source.tree.body) if isinstance(found, ast.ClassDef)}
+    classes = {found.name: found for found in top_level(source.tree.body) if isinstance(found, ast.ClassDef)}
     if isinstance(node, ast.Name) and node.id in classes:
         return _fields(source, classes[node.id], classes, ())
     return None
@@ -374,18 +239,10 @@ def _fields(
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             annotation = source.names.unquoted(item.annotation)
-            if not source.names.full_name(_outer(annotation)).endswith("ClassVar"):
+            if not source.names.full_name(outer(annotation)).endswith("ClassVar"):
                 fields[item.target.id] = annotation
     return fields if record else None
 
 
 def _called_name(source: Source, node: ast.expr) -> str:
     return source.names.full_name(node.func if isinstance(node, ast.Call) else node)
-
-
-def _outer(node: ast.expr) -> ast.expr:
-    return node.value if isinstance(node, ast.Subscript) else node
-
-
-def _is_artifact(names: Annotations, node: ast.expr) -> bool:
-    return any(names.full_name(_outer(member)) in _FILES | _ARRAYS for member in names.members(node))

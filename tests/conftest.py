@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +17,24 @@ from tests.cluster import cluster as virtual
 settings.register_profile("diel", deadline=None, derandomize=True, database=None, max_examples=50)
 settings.load_profile("diel")
 
+# A shell that runs the tests in the background, or `nohup`, has them ignore these; so would every program they
+# start, and no test could interrupt one.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 _COLOUR = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES")
 
 
-LONG = ("test_workflows.py", "test_killed.py", "test_docs.py", "test_adaptive_killed.py")
+LONG = (
+    "test_workflows.py",
+    "test_docs.py",
+    "test_killed.py",
+    "test_adaptive_killed.py",
+    "test_homes.py",
+    "test_ising.py",
+)
 """Files whose tests take long."""
 
 
@@ -59,8 +75,22 @@ def cluster() -> Iterator[virtual.Cluster]:
         slurm.down()
 
 
+@pytest.hookimpl(trylast=True)  # behind what is left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins first, so that no process is left with it at the end."""
-    items.sort(
-        key=lambda item: "cluster" not in getattr(item, "fixturenames", ()) and item.path.name not in LONG
-    )
+    """What takes long begins first, spread over the processes, so that none is left with it at the end.
+
+    Each process begins with a part of the list and takes from the ends of others' parts when it has done its
+    own. The tests on the virtual cluster are the first one's: each process that has one starts a cluster.
+    """
+    cluster = [item for item in items if "cluster" in getattr(item, "fixturenames", ())]
+    long = [item for item in items if item.path.name in LONG and item not in cluster]
+    rest = iter([item for item in items if item not in cluster and item not in long])
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    begins = [cluster, *(long[number :: processes - 1] for number in range(processes - 1))]
+    if processes == 1:
+        begins = [[*cluster, *long]]
+    placed: list[pytest.Item] = []
+    for number, begin in enumerate(begins):
+        size = (len(items) - len(placed)) // (processes - number)
+        placed += [*begin, *itertools.islice(rest, max(0, size - len(begin)))]
+    items[:] = [*placed, *rest]

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from diel.journal.history import ranges
+from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.run_file import RunFile

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from diel.cache import Cache, Keys, open_keys, write_keys
 from diel.journal.segment import SegmentWriter
+from diel.lease import Lease
 from diel.paths import RunPaths
 
 FAMILY = "f" * 32
@@ -287,4 +291,21 @@ def test_a_directory_is_an_artifact_that_is_there_or_not(runs: Runs) -> None:
     paths = runs.run("w-1", {key(1): {"artifacts": {"out": artifact}}})
     assert runs.find(key(1)) is None
     (paths.root / "tasks/s/0/fields").mkdir(parents=True)
+    assert runs.find(key(1)) is not None
+
+
+def test_what_a_run_that_goes_on_will_delete_is_not_offered(runs: Runs) -> None:
+    paths = runs.run("old-1", {})
+    (paths.root / "a").write_text("x")
+    entry = {"path": "a", "size": 1, "digest": "d"}
+    runs.add(
+        paths, {key(1): {"artifacts": {"a": {**entry, "keep": False}}}, key(2): {"artifacts": {"a": entry}}}
+    )
+    process = psutil.Process()
+    lease = Lease(1, socket.gethostname(), process.pid, process.create_time())
+    paths.lease.write_text(json.dumps(asdict(lease)))
+    assert runs.find(key(1)) is None
+    assert runs.find(key(2)) is not None
+    with open(paths.controller_segment(1), "a") as file:
+        file.write('{"event":"end"}\n')
     assert runs.find(key(1)) is not None

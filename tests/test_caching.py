@@ -199,7 +199,8 @@ def test_what_a_killed_run_has_done_is_used(project: Project) -> None:
     done = len(run.records("done", "quick"))
     edit(project, "flow.yaml", "n * 100", "0 * n")
     again = project.run()
-    assert again.counts("quick")["cached"] == done
+    # what a worker went on with after the kill was there in time for the next run, or was not
+    assert 0 < done <= again.counts("quick")["cached"] <= len(run.records("done", "quick"))
     assert again.counts("slow") == {"done": 6}
     for left in run.processes():  # a worker ends the task that it is at, even without its controller
         left.kill()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
+from diel.controller.controller import STOP_SECONDS
 from tests.project import Project, Run, wait_for
 
 WORKFLOW = """
@@ -18,7 +18,6 @@ WORKFLOW = """
 """
 STEPS = """
     import subprocess
-    import time
 
     @diel.module(kind="analysis")
     def waits() -> dict:
@@ -37,15 +36,23 @@ def running(run: Run, *stages: str) -> bool:
     return begun >= set(stages)
 
 
+def seconds_to_end(run: Run) -> float:
+    """Seconds from the newest request to the end that the controller wrote down; starting `diel cancel`, which
+    takes its time on a busy machine, is none of them.
+    """
+    asked = max(int(path.name.split("-")[1], 16) for path in (run.root / "requests").glob("cancel-*.json"))
+    (end,) = run.records("end")
+    return float(end["time"]) - asked / 1e9
+
+
 def test_a_run_ends_within_three_seconds_with_all_its_processes(project: Project) -> None:
     process = project.start("run", "flow.yaml")
     wait_for(lambda: project.folder.joinpath("runs").exists() and project.runs() == 1)
     run = project.newest()
     wait_for(lambda: running(run, "command", "python"))
-    asked = time.monotonic()
     said = project.diel("cancel")
     project.end(process, 3)
-    assert time.monotonic() - asked < 5  # of which a second goes into starting `diel cancel`
+    assert seconds_to_end(run) < 5
     assert run.id in said
     assert run.history().state == "cancelled"
     for stage in ("command", "python"):
@@ -129,10 +136,9 @@ def test_a_run_that_has_hardly_begun_is_stopped_too(tmp_path: Path) -> None:
     wait_for(lambda: project.folder.joinpath("runs").exists() and project.runs() == 1)
     run = project.newest()
     wait_for(lambda: run.records("queued"))
-    asked = time.monotonic()
     project.diel("cancel", run.id)
     project.end(process, 3)
-    assert time.monotonic() - asked < 8  # the workers were still starting
+    assert seconds_to_end(run) < STOP_SECONDS, "it waited for tasks that had not begun"
     assert run.counts("slow") == {"cancelled": 300}
     assert not run.processes()
 

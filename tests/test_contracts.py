@@ -129,3 +129,25 @@ def test_a_commands_files_are_one_list_by_a_pattern_and_checked(project: Project
     run.artifact("make", "facts").unlink()
     (run.task_dir("make") / "frames" / "2.xyz").unlink()
     assert project.run(code=1).counts("make") == {"done": 1}
+
+
+def test_what_a_loop_goes_on_from_is_not_deleted_between(project: Project) -> None:
+    project.workflow(
+        """
+        axes: {r: {loop: {max: 3}}}
+        stages:
+          make:
+            over: [r]
+            inputs: {before: {from: make.state, at: {r: previous}, initially: none}}
+            command: 'test ! -e "$DIEL_RUN_DIR/../../stop" || test ${{ r }} -lt 2; cat ${{ inputs.before }} >> state || true; echo ${{ r }} >> state'
+            outputs: {state: state}
+          use: {over: [r], inputs: {state: make.state}, command: 'cat ${{ inputs.state }}'}
+        """
+    )
+    (project.folder / "stop").write_text("")
+    run = project.run(code=1)
+    assert "nothing to delete" in project.diel("clean", "--intermediate", "--yes")
+    (project.folder / "stop").unlink()
+    project.diel("resume")
+    assert run.stdout("use", 2).split() == ["0", "1", "2"]
+    assert "deleted 3 files" in project.diel("clean", "--intermediate", "--yes")

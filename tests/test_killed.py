@@ -156,9 +156,10 @@ def count_marks(project: Project) -> int:
     return project.marks.read_bytes().count(b"\n")
 
 
-def test_a_run_survives_twenty_kills(tmp_path: Path) -> None:
-    done = disturb(tmp_path, kills=20, seed=SEED)
-    assert done.total() >= 20
+def test_a_run_survives_ten_kills(tmp_path: Path) -> None:
+    """`make campaign` kills ten runs twenty times each."""
+    done = disturb(tmp_path, kills=10, seed=SEED)
+    assert done.total() >= 10
     assert set(done) == {"controller", "worker", "both"}
 
 

@@ -288,6 +288,19 @@ def test_a_range_as_narrow_as_rounding_is_kept_to(low: float, log: bool) -> None
     assert all(low <= value <= high for value in values)
 
 
+@pytest.mark.parametrize("kind", ["int", "float"])
+def test_bounds_that_are_further_apart_than_a_double_reaches_are_drawn_between(kind: str) -> None:
+    values = column(sample("uniform", 200, {"u": {"low": -1.7e308, "high": 1.7e308, "type": kind}}), "u")
+    assert 0.4 < sum(value < 0 for value in values) / 200 < 0.6
+    assert all(-1.7e308 <= value <= 1.7e308 for value in values)
+    assert len(set(values)) == 200
+
+
+def test_a_bound_that_no_double_holds_is_refused() -> None:
+    with pytest.raises(ValueError, match="beyond a double"):
+        sample("uniform", 2, {"u": {"low": 0, "high": 10**400, "type": "int"}})
+
+
 @given(METHODS, st.integers(1, 30), st.booleans(), st.floats(0.1, 9), st.floats(1, 90))
 def test_whole_numbers_are_whole_and_inside_their_bounds(
     method: str, count: int, log: bool, low: float, width: float

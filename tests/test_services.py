@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import json
 import stat
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.project import Project, Run
+from tests.project import Project, Run, wait_for
+from tests.serving import HANDLER
 
-MODULES = """
-    import http.server, json, os, threading, time, urllib.error, urllib.request
+MODULES = (
+    HANDLER
+    + """
+    import os, signal, subprocess, time, urllib.error, urllib.request
+    import psutil
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self, document, code=200):
-            body = json.dumps(document).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
+    class Handler(Answering):
         def do_GET(self):
             if self.path == "/health":
                 if self.server.silent:
@@ -41,21 +34,22 @@ MODULES = """
             self.answer({"pid": os.getpid(), "greeting": self.server.greeting})
 
         def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = self.read()
             if self.headers.get("Authorization") != f"Bearer {self.server.token}":
                 return self.answer({"error": "no token"}, 401)
             self.server.greeting = body["greeting"]
             self.answer("ok")
 
-        def log_message(self, *_):
-            pass
-
     @diel.module(kind="inference")
     def echo(context: diel.Context, greeting: str = "hello"):
-        server = http.server.ThreadingHTTPServer((context.service_host, context.service_port), Handler)
-        server.greeting, server.token, server.silent = greeting, context.service_token, False
-        print("listening", flush=True)
-        server.serve_forever()
+        serve_at(context, Handler, greeting=greeting, token=context.service_token, silent=False)
+
+    @diel.module(kind="inference")
+    def stubborn(context: diel.Context):
+        # Ignores SIGTERM, as a process does that it has put into a session of its own.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+        echo(context)
 
     def environment():
         return {name: value for name, value in os.environ.items() if name.startswith("DIEL_SERVICE_")}
@@ -91,9 +85,42 @@ MODULES = """
         return {"first": first, "last": last}
 
     @diel.module(kind="analysis")
+    def bereave(context: diel.Context):
+        client = context.service("serve")
+        psutil.Process(client.get("/")["pid"]).parent().parent().kill()
+        file = context.run_dir / "services" / "serve" / "0.json"
+        end = time.time() + 30
+        while json.loads(file.read_text())["state"] == "ready" and time.time() < end:
+            time.sleep(0.05)
+        client.patience = 0.0
+        try:
+            return {"said": str(client.get("/"))}
+        except diel.errors.DielError as error:
+            return {"said": str(error)}
+
+    def left():
+        for process in psutil.process_iter():
+            try:
+                environ = process.environ()
+            except (psutil.Error, OSError):
+                continue
+            if environ.get("DIEL_RUN_DIR") == os.environ["DIEL_RUN_DIR"] and environ.get("DIEL_STAGE") == "serve":
+                yield process
+
+    @diel.module(kind="analysis")
+    def after(context: diel.Context):
+        file = context.run_dir / "services" / "serve" / "0.json"
+        before = len(list(left()))
+        end = time.time() + 30
+        while json.loads(file.read_text())["state"] != "stopped" and time.time() < end:
+            time.sleep(0.05)
+        return {"before": before, "left": [" ".join(process.cmdline()) for process in left()]}
+
+    @diel.module(kind="analysis")
     def bare():
         return {"names": list(environment())}
 """
+)
 
 
 def project(folder: Path, text: str) -> Project:
@@ -249,10 +276,7 @@ def test_cancelling_a_run_ends_its_services(tmp_path: Path) -> None:
         """,
     )
     process = made.start("run", "flow.yaml")
-    end = time.monotonic() + 30
-    while not (tmp_path / "runs/flow-1/tasks/hold/0").exists():
-        assert time.monotonic() < end, process.poll()
-        time.sleep(0.05)
+    wait_for((tmp_path / "runs/flow-1/tasks/hold/0").exists)
     made.diel("cancel", "last")
     made.end(process, code=3)
     run = made.newest()
@@ -280,6 +304,25 @@ def test_a_service_that_dies_is_restarted_and_found_again(tmp_path: Path) -> Non
     assert why == "ended with exit code 9"
     assert status(made)["services"]["serve"]["restarts"] == 1
     assert run.counts("serve") == {"done": 1}
+
+
+def test_a_service_that_ignores_sigterm_leaves_no_process_when_it_is_stopped(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          serve:
+            module: "tools:stubborn"
+            service: {ready: {http: /health}, stop: 100ms, idle: 500ms, shared_cores: true}
+          ask: {module: "tools:ask", services: [serve]}
+          after: {module: "tools:after", after: [ask]}
+          again: {module: "tools:ask", services: [serve], after: [after]}
+        """,
+    )
+    run = made.run()
+    assert run.value("after", "before") >= 2, "it was up until then, and what it had started as well"
+    assert run.value("after", "left") == []
+    assert run.counts("again") == {"done": 1}
 
 
 def test_a_service_that_falls_silent_is_restarted(tmp_path: Path) -> None:
@@ -317,6 +360,23 @@ def test_consumers_of_a_service_that_never_comes_up_fail_with_it(tmp_path: Path)
         "the service ended with exit code 3 before it was ready; it was restarted 1 times"
     )
     assert "no such model" in failure["stderr_tail"]
+
+
+def test_a_service_whose_worker_is_lost_for_good_is_told_of_as_failed(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        stages:
+          serve:
+            module: "tools:echo"
+            service: {ready: {http: /health}, shared_cores: true}
+            on: {node: {retries: 0}}
+          bereave: {module: "tools:bereave", services: [serve]}
+        """,
+    )
+    run = made.run(code=1)
+    assert "it is failed" in run.value("bereave", "said")
+    assert status(made)["services"]["serve"]["replicas"][0]["message"] == "its worker was lost"
 
 
 def test_a_service_that_is_not_ready_in_time_fails(tmp_path: Path) -> None:
@@ -400,6 +460,9 @@ def test_a_service_may_ask_another(tmp_path: Path) -> None:
     ready = {stage: service_records(run, "ready", stage)[0]["time"] for stage in ("inner", "serve")}
     assert ready["inner"] < ready["serve"]
     assert run.counts("inner") == {"done": 1}
+    token = run.root / "services" / "token"
+    others = [path for path in run.root.rglob("*") if path.is_file() and path != token]
+    assert not [path for path in others if token.read_bytes() in path.read_bytes()]
 
 
 def test_newer_inputs_reach_a_running_service_round_by_round(tmp_path: Path) -> None:
@@ -439,22 +502,13 @@ def test_a_service_ends_with_its_controller_and_comes_back_with_the_next(tmp_pat
         """,
     )
     process = made.start("run", "flow.yaml")
-    end = time.monotonic() + 30
-    while not ((tmp_path / "runs/flow-1/tasks/hold/0").exists()):
-        assert time.monotonic() < end, process.poll()
-        time.sleep(0.05)
+    wait_for((tmp_path / "runs/flow-1/tasks/hold/0").exists)
     run = made.newest()
     (pid,) = run.value("ask", "pids")
     assert psutil.pid_exists(pid)
     process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        assert pipe is not None
-        pipe.close()
-    end = time.monotonic() + 15
-    while psutil.pid_exists(pid):
-        assert time.monotonic() < end, "the service outlives its controller"
-        time.sleep(0.05)
+    made.end(process, code=-9)
+    wait_for(lambda: not psutil.pid_exists(pid), 15)
     (run.root / "go").touch()
     made.diel("resume", "last")
     assert run.counts("again") == {"done": 2}

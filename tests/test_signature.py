@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from diel.errors import DielError
-from diel.signature import Signature, SignatureError, read_signature
+from diel.signature import Signature, read_signature
+from diel.source import SignatureError
 
 HEAD = """
 from __future__ import annotations

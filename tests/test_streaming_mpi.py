@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -84,3 +85,35 @@ def test_each_rank_of_a_command_puts_for_itself(tmp_path: Path) -> None:
     )
     made = project.run("--site", "wide")
     assert sorted(made.artifact("add", "got").read_text(encoding="utf-8").split()) == list("112233")
+
+
+def test_ranks_of_a_command_share_a_stream_and_have_tuples_of_their_own(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(
+        """
+        stages:
+          make:
+            command: 'seq 40 | diel stream put numbers'
+            outputs: {numbers: {stream: true}}
+          use:
+            command:
+              - sh
+              - -c
+              - 'diel stream get numbers > got.$PMI_RANK; diel stream space put "[1]" $PMI_RANK'
+            inputs: {numbers: {from: make.numbers, share: true}}
+            resources: {ranks: 2}
+            outputs: {got: {glob: "got.*"}}
+          both:
+            command: 'diel stream space take "[1]" > one; diel stream space take "[1]" --timeout 30s > two'
+            beside: [use]
+            outputs: {one: one, two: two}
+        """
+    )
+    (tmp_path / "schedulers").mkdir(exist_ok=True)
+    text = 'launcher: [mpiexec, -n, "{ranks}"]\npools: {local: {cores: 4}}\n'
+    (tmp_path / "schedulers" / "wide.yaml").write_text(f"name: wide\nscheduler: local\n{text}")
+    made = project.run("--site", "wide")
+    got = [path.read_text().split() for path in made.task_dir("use").glob("got.*")]
+    assert len(got) == 2
+    assert sorted(int(number) for one in got for number in one) == list(range(1, 41))
+    tuples = [json.loads(made.artifact("both", name).read_text())["value"] for name in ("one", "two")]
+    assert sorted(tuples) == [0, 1]

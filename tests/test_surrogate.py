@@ -13,26 +13,19 @@ from diel.expressions import ExpressionError, parse
 from diel.shipped import shipped
 from modules.simulation.swing import swing
 from tests.project import Project, Record, Run
+from tests.serving import HANDLER
 
-MODULES = """
-    import http.server, json, time
+MODULES = (
+    HANDLER
+    + """
+    import time
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self, document, code=200):
-            body = json.dumps(document).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
+    class Handler(Answering):
         def do_GET(self):
             self.answer("ok")
 
         def do_POST(self):
-            document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            document = self.read()
             if self.path == "/reload":
                 self.server.known = document["known"]
                 return self.answer("ok")
@@ -42,15 +35,10 @@ MODULES = """
             near = min(abs(row["x"] - known) for known in self.server.known)
             self.answer({"prediction": [10.0 * row["x"]], "deviation": [near]})
 
-        def log_message(self, *_):
-            pass
-
     @diel.module(kind="inference")
     def serve(context: diel.Context, known: list[float], breaks: float = -1.0):
         # Its uncertainty is how far it is to what it knows; its answers are ten times the true values.
-        server = http.server.ThreadingHTTPServer((context.service_host, context.service_port), Handler)
-        server.known, server.breaks = known, breaks
-        server.serve_forever()
+        serve_at(context, Handler, known=known, breaks=breaks)
 
     @diel.module(kind="simulation")
     def simulate(x: float, seconds: float = 0.0) -> Made:
@@ -61,6 +49,7 @@ MODULES = """
     def learn(before: list[float], new: list[float]) -> Known:
         return {"known": [*before, *new]}
 """
+)
 TYPES = """
     from typing import TypedDict
 

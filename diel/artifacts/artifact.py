@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,10 @@ from diel.errors import ModuleError
 Artifacts = dict[str, dict[str, Any]]
 """By output: `path` relative to the run's directory, `size` in bytes, `digest`; of a list of files
 `files`, each with these three."""
+
+
+_UNREADABLE = (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)
+"""What a task has done to its files itself; other errors are the node's or the file system's."""
 
 
 class Artifact(str):
@@ -58,12 +63,14 @@ def describe(
         status = os.lstat(whole)
     except (OSError, ValueError) as error:  # a NUL in the path
         raise _missing(name, path, task) from error
-    if stat.S_ISREG(status.st_mode):
-        size, digest = file_content(whole, way)
-    elif stat.S_ISDIR(status.st_mode):
-        size, digest = content(whole, way)
-    else:
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise _odd(name, path)
+    try:
+        size, digest = file_content(whole, way) if stat.S_ISREG(status.st_mode) else content(whole, way)
+    except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
+        raise ModuleError(f"output '{name}': {path} cannot be read: {error.strerror}") from error
     return {"path": f"{task[len(run) + 1 :]}/{inner}", "size": size, "digest": digest}
 
 

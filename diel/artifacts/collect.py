@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import glob
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from diel.artifacts.arrays import as_array, keep_array
 from diel.artifacts.artifact import Artifacts, describe, written
+from diel.artifacts.digest import Way
 from diel.artifacts.promise import Sizes, check_array, check_number, check_path, check_value
 from diel.artifacts.values import Values, check_size, plain
 from diel.errors import ModuleError
@@ -48,8 +49,9 @@ def collect_returned(
             array = as_array(name, value)
             if promise is not None:
                 check_array(name, array, promise, sizes)
-            way = "content" if promise is None else promise.digest
-            artifacts[name] = keep_array(name, array, task, run, inputs, way)
+            way: Way = "content" if promise is None else promise.digest
+            finite = promise is not None and promise.finite
+            artifacts[name] = keep_array(name, array, task, run, inputs, way, finite=finite)
         elif isinstance(value, list | tuple) and value and all(isinstance(v, os.PathLike) for v in value):
             artifacts[name] = _keep_files(name, map(os.fspath, value), task, run, promise)
         else:
@@ -57,6 +59,7 @@ def collect_returned(
             if promise is not None:
                 check_value(name, values[name], promise)
     _refuse_missing(promises, values, artifacts)
+    _mark_passing(promises, artifacts)
     check_size(values)
     return values, artifacts
 
@@ -95,7 +98,15 @@ def collect_files(
             artifacts[name] = _keep_files(name, _matching(path, task), task, run, promise, path)
         else:
             artifacts[name] = _keep_file(name, path, task, run, promise, sizes)
+    _mark_passing(promises, artifacts)
     return artifacts
+
+
+def _mark_passing(promises: Promises, artifacts: Artifacts) -> None:
+    """Says in the record what is not kept: other runs must not build on it while this one goes on."""
+    for name, promise in promises.items():
+        if not promise.keep and name in artifacts:
+            artifacts[name]["keep"] = False
 
 
 def check_values(values: Values, promises: Promises) -> None:
@@ -106,8 +117,24 @@ def check_values(values: Values, promises: Promises) -> None:
 
 
 def _matching(pattern: str, task: str) -> list[str]:
-    found = glob.glob(pattern, root_dir=task, recursive=True)
+    found = set(_expanded(pattern.split("/"), task))
     return sorted(name for name in found if not os.path.isdir(f"{task}/{name}"))
+
+
+def _expanded(parts: list[str], task: str) -> Iterator[str]:
+    """The paths that a pattern stands for. `**` goes through no links to directories, unlike Python's own:
+    one such as `latest -> .` would bring each file forty times.
+    """
+    if "**" not in parts:
+        yield from glob.iglob("/".join(parts), root_dir=task)
+        return
+    place = parts.index("**")
+    tail = parts[place + 1 :] or ["*"]
+    for head in glob.iglob("/".join(parts[:place]), root_dir=task) if place else ("",):
+        for folder, folders, _ in os.walk(f"{task}/{head}"):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            inner = os.path.relpath(folder, task).split("/")
+            yield from _expanded([*(glob.escape(name) for name in inner if name != "."), *tail], task)
 
 
 def _keep_file(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,17 +61,24 @@ def _hash_to_end(file: int) -> tuple[int, str]:
 
 
 def files_below(directory: str | Path) -> list[str]:
-    """The files of a directory and of those in it, relative to it and sorted by their parts."""
-    return sorted(_below(os.fspath(directory), ""), key=lambda name: name.split("/"))
+    """The files of a directory and of those in it, relative to it and sorted by their parts.
 
-
-def _below(directory: str, prefix: str) -> Iterator[str]:
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _below(entry.path, f"{prefix}{entry.name}/")
-            elif entry.is_file():
-                yield prefix + entry.name
+    Links to directories, and links that lead nowhere, are left out.
+    """
+    found: list[str] = []
+    todo = [""]
+    while todo:
+        prefix = todo.pop()
+        with os.scandir(os.path.join(directory, prefix)) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    if os.path.isfile(entry.path):
+                        found.append(prefix + entry.name)
+                elif entry.is_dir():
+                    todo.append(f"{prefix}{entry.name}/")
+                elif entry.is_file():
+                    found.append(prefix + entry.name)
+    return sorted(found, key=lambda name: name.split("/"))
 
 
 def digest_of(parts: Iterable[Any]) -> str:

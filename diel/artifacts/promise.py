@@ -7,13 +7,14 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts.arrays import first_not_finite, read_header
+from diel.artifacts.arrays import check_finite
 from diel.artifacts.digest import files_below
-from diel.artifacts.tables import check_table, not_finite
-from diel.artifacts.values import is_of
+from diel.artifacts.npy import read_header
+from diel.artifacts.tables import check_table
+from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import ModuleError
 from diel.spec import Output
-from diel.spec.contract import Contract, fits_count, format_of, told_count
+from diel.spec.contract import ABOUT, Contract, fits_count, format_of, shown_shape, told_count
 
 if TYPE_CHECKING:
     import numpy
@@ -42,7 +43,7 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
         case "json":
             _check_json_file(name, path, contract)
         case "table":
-            _refuse_other(name, file, contract, "columns", "a table")
+            _refuse_other(name, file, contract, "table", "a table")
             check_table(name, path, contract)
         case _:
             told = ", ".join(f"`{one}`" for one in promised if one != "units")
@@ -58,10 +59,15 @@ def _meant(contract: Contract) -> str | None:
 
 def _refuse_other(name: str, found: str, contract: Contract, fitting: str, what: str) -> None:
     """Refuses data of another kind than the contract is about."""
-    about = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
-    wanted = next((about[one] for one in contract.promises if one in about), None)
-    if wanted is not None and wanted != about[fitting]:
-        raise ModuleError(f"output '{name}': {found} is {what}; expected {_WORDS[wanted]}")
+    wanted = _other(contract, fitting)
+    if wanted is not None:
+        raise ModuleError(f"output '{name}': {found} is {what}; expected {wanted}")
+
+
+def _other(contract: Contract, fitting: str) -> str | None:
+    """What a contract is about, where that is not the fitting kind of data."""
+    wanted = next((ABOUT[one] for one in contract.promises if one in ABOUT), fitting)
+    return None if wanted == fitting else _WORDS[wanted]
 
 
 def check_number(name: str, what: str, number: int, contract: Contract) -> None:
@@ -84,29 +90,32 @@ def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> N
         header, offset = read_header(path)
     except ImportError:
         raise ModuleError(f"output '{name}': to check an array takes numpy: pip install numpy") from None
-    except (ValueError, EOFError) as error:
+    except ValueError as error:
         raise ModuleError(f"output '{name}': {file} holds no array: {error}") from error
     shape, dtype = header["shape"], header["descr"]
+    if dtype.hasobject:
+        raise ModuleError(f"output '{name}': {file} holds pickled Python objects, which no stage can read")
     _check_kind(name, file, shape, dtype, contract, sizes)
     wanted = offset + math.prod(shape) * dtype.itemsize
     size = os.path.getsize(path)
     if size < wanted:
         raise ModuleError(f"output '{name}': {file} is cut short: {size} bytes of {wanted}")
     if contract.finite and math.prod(shape):
-        _check_finite(name, file, numpy.load(path, mmap_mode="r", allow_pickle=False))
+        check_finite(name, file, numpy.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def check_array(name: str, array: numpy.ndarray[Any, Any], contract: Output, sizes: Sizes) -> None:
-    """Holds an array in memory to its contract. Raises ModuleError with what was found."""
+    """Holds the kind of an array in memory to its contract. Raises ModuleError with what was found.
+
+    Its numbers are looked at where it is written.
+    """
     _check_kind(name, "the array", array.shape, array.dtype, contract, sizes)
-    if contract.finite:
-        _check_finite(name, name, array)
 
 
 def _check_kind(
     name: str, what: str, shape: tuple[int, ...], dtype: numpy.dtype[Any], contract: Output, sizes: Sizes
 ) -> None:
-    _refuse_other(name, what, contract, "dtype", "an array")
+    _refuse_other(name, what, contract, "array", "an array")
     found = "str" if dtype.kind in "US" else dtype.name
     if contract.dtype is not None and found != contract.dtype:
         raise ModuleError(f"output '{name}': {what} is {found}; expected {contract.dtype}")
@@ -137,19 +146,6 @@ def _check_shape(
                 raise ModuleError(f"output '{name}': {what} has {told}; it is {known} {where}")
 
 
-def shown_shape(shape: tuple[int | str, ...]) -> str:
-    """A shape as the workflow writes it."""
-    return f"[{', '.join(map(str, shape))}]"
-
-
-def _check_finite(name: str, what: str, array: numpy.ndarray[Any, Any]) -> None:
-    odd = first_not_finite(array)
-    if odd is not None:
-        index, value = odd
-        place = ", ".join(map(str, index))
-        raise ModuleError(f"output '{name}': {what}[{place}] is {value}; expected a finite number")
-
-
 # --- JSON -----------------------------------------------------------------------------------------
 
 
@@ -166,20 +162,16 @@ def _check_json_file(name: str, path: str, contract: Output) -> None:
 
 def check_value(name: str, value: Any, contract: Output, what: str = "the value") -> None:
     """Holds a JSON value to its contract. Raises ModuleError with what was found."""
-    _refuse_other(name, _shown(value), contract, "json", "a value")
+    other = _other(contract, "json")
+    if other is not None:
+        raise ModuleError(f"output '{name}': {shown(value)} is a value; expected {other}")
     if contract.keys is not None:
         if not isinstance(value, dict):
-            raise ModuleError(f"output '{name}': {what} is {_shown(value)}; expected a JSON object")
+            raise ModuleError(f"output '{name}': {what} is {shown(value)}; expected a JSON object")
         for key, kind in contract.keys.items():
             if key not in value:
-                has = ", ".join(map(str, value)) or "nothing"
-                raise ModuleError(f"output '{name}': {what} has no key '{key}'; it has: {has}")
+                raise ModuleError(f"output '{name}': {what} has no key '{key}'; it has: {listed(value)}")
             if not is_of(value[key], kind):
-                raise ModuleError(f"output '{name}': {key} is {_shown(value[key])}; expected {kind}")
+                raise ModuleError(f"output '{name}': {key} is {shown(value[key])}; expected {kind}")
     if contract.finite and (odd := not_finite(value)) is not None:
         raise ModuleError(f"output '{name}': {odd}; expected a finite number")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"

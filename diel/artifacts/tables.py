@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from diel.artifacts.values import is_of
+from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import ModuleError
 from diel.spec.contract import Contract, fits_count, told_count
 
@@ -24,7 +24,7 @@ def check_table(name: str, path: str, contract: Contract) -> None:
     """Reads a table row by row. Raises ModuleError with the first thing that is not as promised."""
     file = os.path.basename(path)
     try:
-        rows = (_json_rows if path.endswith(_JSON_LINES) else _csv_rows)(path, contract)
+        rows = (_json_rows if path.lower().endswith(_JSON_LINES) else _csv_rows)(path, contract)
     except Misfit as misfit:
         raise ModuleError(f"output '{name}': {file}{misfit}") from None
     except (csv.Error, UnicodeDecodeError) as error:
@@ -39,11 +39,11 @@ def check_table(name: str, path: str, contract: Contract) -> None:
 def _csv_rows(path: str, contract: Contract) -> int:
     rows = 0
     with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter="\t" if path.endswith(".tsv") else ",")
+        reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",")
         header = next((row for row in reader if row), None)
         if header is None:
             raise Misfit(" is empty; expected a header with the columns' names")
-        checks = _checks([cell.strip() for cell in header], contract)
+        checks, width = _checks([cell.strip() for cell in header], contract), len(header)
         for row in reader:
             if not row:
                 continue
@@ -53,6 +53,9 @@ def _csv_rows(path: str, contract: Contract) -> int:
                     read(row[place])
             except (ValueError, IndexError):
                 raise Misfit(f", row {rows} (line {reader.line_num}): {_told(row, checks)}") from None
+            if len(row) > width:
+                told = f"it has {len(row)} cells, and the header {width}"
+                raise Misfit(f", row {rows} (line {reader.line_num}): {told}")
     return rows
 
 
@@ -61,20 +64,21 @@ Check = tuple[int, Callable[[str], Any], tuple[str, str]]
 
 
 def _checks(header: list[str], contract: Contract) -> list[Check]:
-    if contract.columns is None:
-        return (
-            [(place, _any_finite, (name, "")) for place, name in enumerate(header)] if contract.finite else []
-        )
-    for column in contract.columns:
-        if column not in header:
-            raise Misfit(f" has no column '{column}'; it has: {', '.join(header)}")
-    readers: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "bool": _truth, "str": str}
+    columns = contract.columns or {}
+    for column in columns:
+        if header.count(column) != 1:
+            has = f"{header.count(column)} columns" if column in header else "no column"
+            raise Misfit(f" has {has} '{column}'; it has: {listed(header)}")
+    readers: dict[str, Callable[[str], Any]] = {"int": _int, "float": _float, "bool": _truth, "str": str}
     if contract.finite:
         readers["float"] = _finite
-    wanted = (
-        (header.index(column), readers[kind], (column, kind)) for column, kind in contract.columns.items()
-    )
-    return list(wanted)
+    checks: list[Check] = [
+        (header.index(name), readers[kind], (name, kind)) for name, kind in columns.items()
+    ]
+    if contract.finite:
+        others = ((place, name) for place, name in enumerate(header) if name not in columns)
+        checks += [(place, _any_finite, (name, "")) for place, name in others]
+    return checks
 
 
 def _told(row: list[str], checks: list[Check]) -> str:
@@ -88,12 +92,25 @@ def _told(row: list[str], checks: list[Check]) -> str:
             cell = row[place]
             if kind in ("float", "") and _is_number(cell):
                 return f"{column} is {cell.strip()}; expected a finite number"
-            return f"{column} is {cell!r}; expected {kind}"
+            return f"{column} is {shown(cell)}; expected {kind}"
     raise AssertionError("a row that was refused has a flaw")
 
 
+def _int(cell: str) -> int:
+    """As other programs read it: Python alone takes `1_000`, and digits of other scripts."""
+    if "_" in cell or not cell.isascii():
+        raise ValueError(cell)
+    return int(cell)
+
+
+def _float(cell: str) -> float:
+    if "_" in cell or not cell.isascii():
+        raise ValueError(cell)
+    return float(cell)
+
+
 def _finite(cell: str) -> None:
-    if not math.isfinite(float(cell)):
+    if not math.isfinite(_float(cell)):
         raise ValueError(cell)
 
 
@@ -105,7 +122,7 @@ def _any_finite(cell: str) -> None:
 
 def _is_number(cell: str) -> bool:
     try:
-        float(cell)
+        _float(cell)
     except ValueError:
         return False
     return True
@@ -125,11 +142,9 @@ def _json_rows(path: str, contract: Contract) -> int:
         rows += 1
         for column, kind in (contract.columns or {}).items():
             if column not in row:
-                raise Misfit(
-                    f", line {number}: no '{column}'; it has: {', '.join(map(str, row)) or 'nothing'}"
-                )
+                raise Misfit(f", line {number}: no '{column}'; it has: {listed(row)}")
             if not is_of(row[column], kind):
-                raise Misfit(f", line {number}: {column} is {row[column]!r}; expected {kind}")
+                raise Misfit(f", line {number}: {column} is {shown(row[column])}; expected {kind}")
         if contract.finite and (odd := not_finite(row)) is not None:
             raise Misfit(f", line {number}: {odd}; expected a finite number")
     return rows
@@ -147,16 +162,3 @@ def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
             if not isinstance(row, dict):
                 raise Misfit(f", line {number}: {type(row).__name__}; expected a JSON object")
             yield number, row
-
-
-def not_finite(value: Any, place: str = "") -> str | None:
-    """The first number in a JSON value that is NaN or infinite, with its place; None where there is none."""
-    if isinstance(value, float):
-        return None if math.isfinite(value) else f"{place or 'the value'} is {value}"
-    if isinstance(value, dict):
-        items = ((f"{place}.{key}" if place else str(key), item) for key, item in value.items())
-    elif isinstance(value, list):
-        items = ((f"{place}[{number}]", item) for number, item in enumerate(value))
-    else:
-        return None
-    return next((odd for where, item in items if (odd := not_finite(item, where)) is not None), None)

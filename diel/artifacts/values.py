@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import reprlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from diel.errors import ModuleError
@@ -13,12 +15,49 @@ MAX_VALUES = 1024 * 1024
 
 Values = dict[str, Any]
 
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+
 _TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict}
 
 
 def is_of(value: Any, expected: str) -> bool:
     """Whether a JSON value has a type: a whole number is a float too, a truth value is no number."""
     return type(value) is _TYPES[expected] or (expected == "float" and type(value) is int)
+
+
+def not_finite(value: Any) -> str | None:
+    """A number in a JSON value that is NaN or infinite, with its place; None where there is none.
+
+    The first in their order. However deep the value is: a stack of Python's own would end before JSON's.
+    """
+    todo: list[tuple[str, Any]] = [("", value)]
+    while todo:
+        place, value = todo.pop()
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                return f"{place or 'the value'} is {value}"
+        elif isinstance(value, dict):
+            inner = [(f"{place}.{key}" if place else str(key), item) for key, item in value.items()]
+            todo += reversed(inner)
+        elif isinstance(value, list):
+            todo += reversed([(f"{place}[{number}]", item) for number, item in enumerate(value)])
+    return None
+
+
+def shown(value: Any) -> str:
+    """A value in a message: its beginning, where it is long, however deep it is."""
+    try:
+        text = _SHORT.repr(value)
+    except ValueError:  # more digits than Python writes
+        text = f"{type(value).__name__} of many digits"
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def listed(names: Iterable[Any]) -> str:
+    """Names in a message: the first of them, where they are many."""
+    text = ", ".join(map(str, names)) or "nothing"
+    return text if len(text) <= 200 else f"{text[:197]}…"
 
 
 def collect_result(path: str, types: Mapping[str, str]) -> Values:
@@ -45,7 +84,7 @@ def collect_result(path: str, types: Mapping[str, str]) -> Values:
         if name not in values:
             raise ModuleError(f"the command did not write the value '{name}' to DIEL_RESULT")
         if not is_of(values[name], expected):
-            raise ModuleError(f"value '{name}': expected {expected}, found {values[name]!r}")
+            raise ModuleError(f"value '{name}': expected {expected}, found {shown(values[name])}")
     check_size(values)
     return values
 

@@ -13,7 +13,7 @@ from diel.errors import did_you_mean
 from diel.graph import Edge, Key, StageGraph
 from diel.parameter import Parameter
 from diel.spec import Output, Stage
-from diel.spec.contract import ABOUT, Expected, format_of
+from diel.spec.contract import ABOUT, Expected, format_of, shown_shape
 from diel.spec.model import found as shown
 
 
@@ -148,16 +148,13 @@ def _columns(wanted: Mapping[str, str], made: Mapping[str, str], source: str) ->
 def _shapes(
     wanted: tuple[int | str, ...], made: tuple[int | str, ...], source: str
 ) -> Iterator[tuple[str, str]]:
-    def told(shape: tuple[int | str, ...]) -> str:
-        return f"[{', '.join(map(str, shape))}]"
-
     clash = len(wanted) != len(made) or any(
         isinstance(one, int) and isinstance(other, int) and one != other
         for one, other in zip(wanted, made, strict=True)
     )
     if clash:
-        hint = f'change one of the two ends: shape: {told(made)}; "*" takes any size'
-        yield f"{source} has shape {told(made)}; expected {told(wanted)}", hint
+        hint = f'change one of the two ends: shape: {shown_shape(made)}; "*" takes any size'
+        yield f"{source} has shape {shown_shape(made)}; expected {shown_shape(wanted)}", hint
 
 
 def _check_sizes(

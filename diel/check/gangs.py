@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import ceil, prod
 
 from diel.check.workflow import Checked
 from diel.errors import Problem
 from diel.graph import Gang, Key, gangs
-from diel.site import Site, cores_of
+from diel.site import Shape, Site, rooms
 
 
-def check_gang_room(checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]]) -> list[Problem]:
-    """What could never run. `placed` gives the pool and the cores of a task by stage."""
-    problems = []
+def check_gang_room(
+    checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, Shape]
+) -> list[Problem]:
+    """What could never run. `placed` gives the pool and the cores of a task by stage, `shapes` its shape."""
+    problems: list[Problem] = []
     for gang in gangs(checked.graph):
         counts = {name: _at_once(checked, gang, name) for name in gang.stages}
-        for pool, room in _pools(site).items():
+        for pool, room in rooms(site).items():
             here = [n for n in gang.stages if not site.scheduled or placed[n][0] == pool]
             needed = {name: (counts[name] or 1) * placed[name][1] for name in here}
             if sum(needed.values()) <= room:
@@ -32,7 +35,35 @@ def check_gang_room(checked: Checked, site: Site, placed: Mapping[str, tuple[str
                 )
             )
             break
+        else:
+            if site.scheduled:
+                problems += _too_many_blocks(checked, site, gang, counts, shapes)
     return problems
+
+
+def _too_many_blocks(
+    checked: Checked,
+    site: Site,
+    gang: Gang,
+    counts: Mapping[str, int | None],
+    shapes: Mapping[str, Shape],
+) -> Iterator[Problem]:
+    """Each resource shape has blocks of its own, and all of a gang's must be there."""
+    tasks: Counter[Shape] = Counter()
+    for name in gang.stages:
+        tasks[shapes[name]] += counts[name] or 1
+    for pool in sorted({shape.pool for shape in tasks}):
+        there = site.pools[pool]
+        here = [shape for shape in tasks if shape.pool == pool]
+        needed = sum(ceil(tasks[shape] / shape.slots(there)) for shape in here)
+        if needed > there.blocks:
+            labels = ", ".join(f"{tasks[shape]} of {shape.label}" for shape in here)
+            yield checked.document.problem(
+                _key(checked, gang),
+                f"these stages run at the same time and need {needed} blocks (tasks: {labels}), "
+                f"but pool '{pool}' of site '{site.name}' may have {there.blocks}",
+                "give them the same resources, put one into another pool, or raise the pool's `blocks`",
+            )
 
 
 def _at_once(checked: Checked, gang: Gang, name: str) -> int | None:
@@ -56,10 +87,3 @@ def _key(checked: Checked, gang: Gang) -> Key:
             if edge.stream:
                 return edge.key
     return ("stages", gang.stages[-1])
-
-
-def _pools(site: Site) -> dict[str, int]:
-    """Cores that can be had at the same time, by pool; this machine's are one pool."""
-    if site.scheduled:
-        return {name: pool.blocks * pool.block_nodes * cores_of(pool) for name, pool in site.pools.items()}
-    return {"": sum(pool.nodes * cores_of(pool) for pool in site.pools.values())}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from diel.check.conditions import reads
@@ -11,16 +11,23 @@ from diel.errors import Problem
 from diel.expressions import ExpressionError, parse_expression
 from diel.graph import Key, StageGraph, hyperparameter_reads
 from diel.graph.judge import judge_of, place_of_name
-from diel.spec import Hyperparameter, Search
+from diel.spec import Hyperparameter, Search, Workflow
 
 _PLANE = 2
 """Numbers that CMA-ES needs at least: the covariance of one alone says nothing."""
 
 
-def check_searches(found: Check, graph: StageGraph, values: Mapping[str, Any], told: list[Problem]) -> None:
+def check_searches(
+    found: Check,
+    graph: StageGraph,
+    values: Mapping[str, Any],
+    settings: Collection[str],
+    told: list[Problem],
+) -> None:
     """What searches set, and who reads it.
 
-    `values` has the hyperparameters that need no search to have a value, `told` what is known to be wrong.
+    `values` has the hyperparameters that need no search to have a value, `settings` names those that have
+    it from `--set`, `told` is what is known to be wrong.
     """
     for label, axis in found.workflow.axes.items():
         if axis.search is not None:
@@ -31,6 +38,7 @@ def check_searches(found: Check, graph: StageGraph, values: Mapping[str, Any], t
     unread = _check_unread(found, wrong)
     _check_values(found, graph, values, unread, wrong)
     _check_until_values(found, values, wrong)
+    _check_settings(found, settings)
 
 
 def _space_flaws(found: Check, search: Search) -> Iterator[tuple[Key, str, str]]:
@@ -190,3 +198,33 @@ def _check_until_values(found: Check, values: Mapping[str, Any], wrong: set[str]
                 message = f"hp.{name} has no value: no default, and no search here sets it"
                 hint = f"give it a `default`, or a value by `--set {name}=VALUE`"
                 found.add(key, message, hint, place_of_name(form.until, f"hp.{name}"))
+
+
+def _check_settings(found: Check, settings: Collection[str]) -> None:
+    """No value is given by `--set` that all who read it get from a search instead."""
+    for label, axis in found.workflow.axes.items():
+        for number, name in enumerate(axis.search.parameters if axis.search is not None else ()):
+            if name in settings and not _is_read_elsewhere(found.workflow, name):
+                message = f"the search '{label}' sets '{name}' in every trial: --set would change nothing"
+                hint = f"leave --set out, or take '{name}' out of `parameters`; `low` and `high` bound trials"
+                found.add(("axes", label, "search", "parameters", number), message, hint)
+
+
+def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
+    """Whether anything reads a hyperparameter's own value, though searches set it."""
+    if workflow.hyperparameters[name].when is not None:
+        return True  # which stands in trials that do not draw it
+    searches = {label: axis.search for label, axis in workflow.axes.items() if axis.search is not None}
+    setting = {label for label, search in searches.items() if name in search.parameters}
+    drawn = {other for label in searches.keys() - setting for other in searches[label].parameters}
+    conditions = (workflow.hyperparameters[other].when for other in drawn)
+    ends = (
+        form.until
+        for label, axis in workflow.axes.items()
+        if (form := axis.loop or axis.search) is not None
+        and not setting & {label, *judge_of(workflow, label).context}
+    )
+    return any(
+        name in hyperparameter_reads(stage, given, picked=False) and not setting & set(given.over)
+        for stage, given in workflow.stages.items()
+    ) or any(name in _read_by(text) for text in (*conditions, *ends) if text is not None)

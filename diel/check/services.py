@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from diel.errors import Problem
-from diel.site import Pool, Site, cores_of
+from diel.site import Site, rooms
 
 if TYPE_CHECKING:
     from diel.check.workflow import Checked
@@ -25,7 +25,7 @@ def check_room(
         if stage.service is not None or not stage.asks:
             continue
         needed = list(dict.fromkeys(_needed(checked, name)))
-        for pool, room in _pools(site).items():
+        for pool, room in rooms(site).items():
             held = {other: _held(checked, site, placed, other, pool) for other in needed}
             own = placed[name][1] if _pool(site, placed[name][0]) == pool else 0
             total = sum(held.values()) + own
@@ -85,14 +85,3 @@ def _held(checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], n
 
 def _pool(site: Site, name: str) -> str:
     return name if site.scheduled else ""
-
-
-def _pools(site: Site) -> dict[str, int]:
-    """Cores that can be had at the same time, by pool; this machine's are one pool."""
-    if site.scheduled:
-        return {name: pool.blocks * pool.block_nodes * cores_of(pool) for name, pool in site.pools.items()}
-    return {"": sum(_cores(pool) for pool in site.pools.values())}
-
-
-def _cores(pool: Pool) -> int:
-    return pool.nodes * cores_of(pool)

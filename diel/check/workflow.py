@@ -23,7 +23,7 @@ from diel.errors import Problem, SpecError
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
 from diel.paths import runs_dir
-from diel.registry import Hyperparameters, current, read_changes, resolve
+from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Workflow
 
 
@@ -100,7 +100,8 @@ def check(
     check_published(found, modules)
     check_staging(found, graph)
     check_surrogates(found, graph, modules, whole=not flaws)
-    check_searches(found, graph, {**dict.fromkeys(unclear), **values}, problems)
+    given = () if kept is not None else hyperparameters.settings
+    check_searches(found, graph, {**dict.fromkeys(unclear), **values}, given, problems)
     problems += found.problems
     if problems:
         raise SpecError(_once(problems))
@@ -113,7 +114,7 @@ def _resolve(
     """The values for a new run, with those of its project. Raises SpecError and UsageError."""
     if runs is None:
         return resolve(document, settings, params_files)
-    project = current(read_changes(runs)[0])
+    project = read_current(runs)[0]
     elsewhere = "" if runs.resolve() == runs_dir().resolve() else f" --runs {shlex.quote(str(runs))}"
     return resolve(document, settings, params_files, project, elsewhere)
 

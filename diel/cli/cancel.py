@@ -14,7 +14,7 @@ from diel.cli.complete import complete_target
 from diel.cli.hints import here
 from diel.cli.options import run_argument, runs_option
 from diel.errors import UsageError
-from diel.journal.history import ranges
+from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import Reader
 from diel.lease import beat, take

@@ -16,7 +16,7 @@ from diel.cli.columns import columns, paint_state
 from diel.cli.complete import complete_run
 from diel.cli.disk import size_of
 from diel.cli.hints import here
-from diel.cli.intermediate import drop, find_unneeded, offer, said
+from diel.cli.intermediate import drop, find_unneeded, offer
 from diel.cli.options import runs_option
 from diel.errors import DielError, UsageError
 from diel.paths import RunPaths, runs_dir
@@ -233,7 +233,7 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
             continue
         click.echo(offer(found))
         _ask(f"Delete {format_size(sum(one.size for one in found))} of {run.name}?", "deleted", yes=yes)
-        click.echo(f"{run.name}: {said(found, drop(run.paths, recorded, found))}")
+        click.echo(f"{run.name}: {drop(run.paths, recorded, found)}")
 
 
 # --- removing -------------------------------------------------------------------------------------

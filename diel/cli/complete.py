@@ -6,7 +6,7 @@ import click
 
 from diel.cli.options import complete_run
 from diel.errors import DielError
-from diel.journal.history import StageHistory
+from diel.journal.stage_history import StageHistory
 from diel.paths import runs_dir
 from diel.runs import find_run
 from diel.status import open_reader, stage_names

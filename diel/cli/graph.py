@@ -12,6 +12,7 @@ import click
 from diel.adaptive import may_end_early
 from diel.check import check
 from diel.cli.options import runs_option
+from diel.cli.output import output_option, put
 from diel.drawing import (
     Drawing,
     Node,
@@ -22,7 +23,6 @@ from diel.drawing import (
     draw_text,
     make_drawing,
 )
-from diel.errors import DielError
 from diel.paths import runs_dir
 from diel.results import Recorded
 from diel.runs import find_run
@@ -39,7 +39,7 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
     type=click.Choice(["text", "mermaid", "dot", "svg"]),
     help="How to draw; by the ending of -o where it is not given, else text.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it to a file.")
+@output_option
 @runs_option
 def command(target: str, form: str | None, output: Path | None, runs: Path | None) -> int:
     """Draw the stage graph of a workflow FILE, or of a RUN with how its stages stand.
@@ -51,13 +51,7 @@ def command(target: str, form: str | None, output: Path | None, runs: Path | Non
     is_file = target.endswith((".yaml", ".yml")) or path.is_file()
     drawing = of_file(path, runs_dir(runs)) if is_file else of_run(Recorded(find_run(runs_dir(runs), target)))
     text = _draw(drawing, form or _by_ending(output), output)
-    if output is None:
-        click.echo(text)
-        return 0
-    try:
-        output.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DielError(f"cannot write {output}: {error.strerror or error}") from error
+    put(text, output)
     return 0
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from diel.artifacts import files_of
 from diel.cli.columns import columns
-from diel.controller.keeping import Place, Readers, delete, ended_well, reading, told
+from diel.controller.keeping import Place, Readers, delete, ended_well, own_files, reading, told
 from diel.explain.view import View
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
@@ -40,7 +40,12 @@ def find_unneeded(run: Recorded) -> list[Unneeded]:
     What nothing reads is a result of the run, and is not among them.
     """
     view = View(run)
-    readers = Readers(link for link in reading(view.links) if link.edge.upstream != link.edge.downstream)
+    links = list(reading(view.links))
+    handed = {
+        (link.edge.upstream, link.edge.output) for link in links if link.edge.upstream != link.edge.downstream
+    }
+    # A stage that reads its own last round is a reader as well, of what it hands to others too.
+    readers = Readers(link for link in links if (link.edge.upstream, link.edge.output) in handed)
     for stage in view.stages.values():
         if readers.reads(stage.name) and stage.domain is not None:
             for index in range(stage.size):
@@ -54,9 +59,9 @@ def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[in
     name, output = place
     dropped = run.history.stage(name).dropped.get(output, ())
     for index, record in sorted(run.records(name).items()):
-        if output not in record.get("artifacts", {}) or "run" in record or index in dropped:
+        if index in dropped or not readers.done_with(place, index):
             continue
-        if readers.done_with(place, index):
+        if own_files(record, name, output, run.paths.root) is not None:
             yield index, record
 
 
@@ -69,15 +74,15 @@ def offer(found: list[Unneeded]) -> str:
     return "\n".join(columns(rows, right=(1, 2)))
 
 
-def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> int:
-    """Deletes them and writes that into the journal; returns the bytes that this freed.
+def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> str:
+    """Deletes them and writes that into the journal; says what was done.
 
     One more segment says it: nobody else writes that file. Who is killed in between has deleted files
     of which the journal does not tell; the next one finds them gone, and says it.
     """
     name = worker_segment_name(run.history.epoch, socket.gethostname(), os.getpid())
     segment = SegmentWriter(paths.journal / name)
-    whole = 0
+    whole = files = 0
     try:
         for one in found:
             freed = {index: delete(record, *one.place, paths.root) for index, record in one.records.items()}
@@ -86,12 +91,7 @@ def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> int:
                 size = sum(gone.values())
                 segment.append({"event": "dropped", **told(one.place, gone, size)})
                 whole += size
+                files += sum(len(files_of(one.records[index]["artifacts"][one.place[1]])) for index in gone)
     finally:
         segment.close()
-    return whole
-
-
-def said(found: list[Unneeded], freed: int) -> str:
-    """What was done, in a sentence."""
-    files = sum(one.files for one in found)
-    return f"deleted {files:,} file{'s' * (files != 1)}, freed {format_size(freed)}"
+    return f"deleted {files:,} file{'s' * (files != 1)}, freed {format_size(whole)}"

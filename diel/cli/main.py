@@ -129,6 +129,10 @@ def _run(words: list[str], debug: bool) -> int:
             where = f" ({error.filename})" if error.filename else ""
             click.echo(f"error: {error.strerror}{where}\n    {_ROOM}", err=True)
             return 1
+        if isinstance(error, OSError) and error.filename:
+            names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+            click.echo(f"error: {error.strerror}: {names}\n    --debug shows where that was met", err=True)
+            return 1
         message = f"diel failed in a way that it should not: {type(error).__name__}: {error}"
         click.echo(f"{message}\n    run it again with --debug for the details, and report them", err=True)
         return 1

@@ -10,7 +10,8 @@ from typing import Any
 
 from diel.cli.blocks import is_hopeless, is_live, one_line
 from diel.controller.controller import Controller
-from diel.journal.history import History, StageHistory
+from diel.journal.history import History
+from diel.journal.stage_history import StageHistory
 from diel.plan import Plan
 from diel.site import cores_of
 from diel.states import TaskState

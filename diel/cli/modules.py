@@ -16,7 +16,7 @@ from diel.catalogue import Module, ModuleNotFound, every, find, search_path
 from diel.cli.options import json_option
 from diel.errors import Problem, UsageError
 from diel.parameter import Parameter
-from diel.signature import read_source
+from diel.source import read_source
 from diel.table import Table, render, short_path
 
 WIDTH = 96

@@ -47,14 +47,3 @@ def settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="hp.NAME=VALUE",
         help="Value of a hyperparameter; beats --params and defaults.",
     )(function)
-
-
-site_option: Decorator = click.option(
-    "--site", metavar="NAME", help="Where it would run; `local` where neither this nor DIEL_SITE is given."
-)
-
-
-def plan_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """FILE, what settles its values, a site, and `--json`: for commands that look at a plan."""
-    file = click.argument("file", type=click.Path(path_type=Path))
-    return file(settings_options(site_option(json_option(function))))

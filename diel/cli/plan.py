@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from diel.check import check
-from diel.cli.options import plan_options, runs_option
+from diel.cli.options import json_option
 from diel.cli.validate import tasks_text
-from diel.paths import runs_dir
-from diel.plan import Plan, StagePlan, make_plan
-from diel.site import Pool, Shape, cores_of, find_site, missing
+from diel.cli.wanted import SITE, Wanted, workflow_options
+from diel.plan import Plan, StagePlan
+from diel.site import Pool, Shape, cores_of, missing
 from diel.submission import Home
 from diel.table import Table, render
 from diel.values import format_duration, format_size
@@ -34,37 +33,26 @@ WIDTH = 72
 
 
 @click.command("plan")
-@plan_options
+@workflow_options(SITE)
+@json_option
 @click.option(
     "--scripts", "with_scripts", is_flag=True, help="Print the job scripts that a run there would submit."
 )
-@runs_option
 @click.option(
     "--home",
     type=click.Choice(list(HOMES)),
     help="Where `diel submit --home` would put the controller, in place of what the site says.",
 )
-def command(
-    file: Path,
-    settings: tuple[str, ...],
-    params_files: tuple[Path, ...],
-    site: str | None,
-    as_json: bool,
-    with_scripts: bool,
-    runs: Path | None,
-    home: Home | None,
-) -> int:
+def command(wanted: Wanted, as_json: bool, with_scripts: bool, home: Home | None) -> int:
     """Show what would run where, and what it may cost. Nothing is run.
 
     Core-hours are a bound: every task at its longest, by `walltime` or `timeout`.
     """
-    folder = runs_dir(runs)
-    plan = make_plan(check(file, settings, params_files, runs=folder), find_site(site, file.parent))
-    plan = _at_home(plan, home)
+    plan = _at_home(wanted.plan(), home)
     if as_json:
-        click.echo(json.dumps(_document(plan, folder, with_scripts=with_scripts)))
+        click.echo(json.dumps(_document(plan, wanted.runs, with_scripts=with_scripts)))
     else:
-        click.echo("\n".join(_script_lines(plan, folder) if with_scripts else _lines(plan)))
+        click.echo("\n".join(_script_lines(plan, wanted.runs) if with_scripts else _lines(plan)))
     return 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from diel.cli.missing import find_missing, told, write_missing
 from diel.cli.options import json_option, run_argument, runs_option
 from diel.cli.progress import drive
 from diel.cli.submit import HOMES, patience, tell
@@ -18,12 +19,13 @@ from diel.controller.start import (
     refuse_unrunnable,
     take_over,
 )
-from diel.errors import UsageError
-from diel.journal.snapshot import read_run
+from diel.errors import DielError, UsageError
 from diel.lease import refuse_driven
 from diel.paths import RunPaths, runs_dir
+from diel.results import Recorded
 from diel.runs import find_run
 from diel.scheduler import scheduler_named
+from diel.status import open_reader
 from diel.submission import Home, awaited, job_name, newest_submission, withdraw
 
 
@@ -68,6 +70,7 @@ def command(
     refuse_driven(paths)
     if foreground and site is None:
         _take_back(paths, forced=in_foreground)
+        _make_again(paths)
         return drive(take_over(paths), quiet=quiet)
     anew = None if site is None else find_site_again(paths, site)
     plan = plan_again(paths, anew)
@@ -76,6 +79,7 @@ def command(
     if wanted is not None:
         refuse_homeless(plan, wanted)
     _take_back(paths, forced=in_foreground)
+    _make_again(paths)
     if anew is not None:
         keep_site(paths, anew)
     if wanted is None:
@@ -85,12 +89,28 @@ def command(
     return tell(paths, plan, made, as_json=as_json)
 
 
+def _make_again(paths: RunPaths) -> None:
+    """Has results made again whose files are gone, where a task that has yet to run reads them.
+
+    Raises UsageError where the journal is in a form that this diel cannot read.
+    """
+    run = Recorded(paths)
+    epoch = run.history.epoch
+    try:
+        missing = find_missing(run)
+    except DielError:
+        return  # whatever it is: the controller meets it as well, and tells of which task
+    if missing:
+        click.echo(f"{paths.run_id}: {told(missing)}", err=True)
+        write_missing(paths, epoch, missing)
+
+
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
     """Takes back a controller that was asked for and has not come.
 
     Raises UsageError where it is still to come and this is not `forced`.
     """
-    coming = awaited(paths, read_run(paths).history)
+    coming = awaited(paths, open_reader(paths).history)
     if coming is None:
         return
     if coming.home == "login":

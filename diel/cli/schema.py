@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from diel.errors import DielError
+from diel.cli.output import output_option, put
 from diel.schema import schema
 
 
 @click.command("schema")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it to a file.")
+@output_option
 def command(output: Path | None) -> int:
     """Print the JSON Schema of workflow files, for editors.
 
@@ -30,12 +30,8 @@ def command(output: Path | None) -> int:
     `diel validate` checks more than a schema can say.
     """
     text = json.dumps(schema(), indent=2, ensure_ascii=False)
-    if output is None:
-        click.echo(text)
-        return 0
-    try:
-        output.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise DielError(f"cannot write {output}: {error.strerror or error}") from error
-    click.echo(f"{output}: begin workflow files with `# yaml-language-server: $schema={output}`", err=True)
+    put(text, output)
+    if output is not None:
+        told = f"begin workflow files with `# yaml-language-server: $schema={output}`"
+        click.echo(f"{output}: {told}", err=True)
     return 0

@@ -6,13 +6,13 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from diel.cli.shard import RANK
+from diel.cli.shard import RANK, RANKS
 from diel.errors import DielError, StreamEnd, UsageError, did_you_mean
 from diel.values import parse_duration
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from diel.streams.space import Space
 
 End = Mapping[str, Any]
+Find = Callable[[Any, float | None], tuple[tuple[Any, ...], Any]]
 
 
 @click.group("stream")
@@ -185,33 +186,34 @@ def space() -> None:
 @space.command("put")
 @click.argument("key")
 @click.argument("value")
-def put_tuple(key: str, value: str) -> None:
+@rank_option
+def put_tuple(key: str, value: str, rank: int | None) -> None:
     """Add a tuple with a KEY ('["edge", 3]') and a VALUE (JSON, `-` for standard input)."""
     text = sys.stdin.read() if value == "-" else value
-    _space().put(_json("KEY", key), _json("VALUE", text))
+    _space(rank).put(_json("KEY", key), _json("VALUE", text))
 
 
 @space.command("read")
 @click.argument("pattern")
+@rank_option
 @timeout_option
-def read_tuple(pattern: str, timeout: float | None) -> None:
+def read_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
     """Print the oldest tuple that fits, as {"key", "value"}; wait until there is one."""
-    _print_tuple("read", pattern, timeout)
+    _print_tuple(_space(rank).read, pattern, timeout)
 
 
 @space.command("take")
 @click.argument("pattern")
+@rank_option
 @timeout_option
-def take_tuple(pattern: str, timeout: float | None) -> None:
+def take_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
     """As read, and nobody else gets the tuple any more."""
-    _print_tuple("take", pattern, timeout)
+    _print_tuple(_space(rank).take, pattern, timeout)
 
 
-def _print_tuple(what: str, pattern: str, timeout: float | None) -> None:
-    found = _space()
-    wanted = _json("PATTERN", pattern)
+def _print_tuple(find: Find, pattern: str, timeout: float | None) -> None:
     try:
-        key, value = (found.take if what == "take" else found.read)(wanted, timeout)
+        key, value = find(_json("PATTERN", pattern), timeout)
     except TimeoutError as error:
         raise DielError(str(error)) from error
     click.echo(json.dumps({"key": key, "value": _as_json(value)}, ensure_ascii=False))
@@ -224,11 +226,13 @@ def _json(what: str, text: str) -> Any:
         raise UsageError(f"{what}: expected JSON, found {text!r} ({error})") from error
 
 
-def _space() -> Space:
+def _space(rank: int | None) -> Space:
     task, attempt = os.environ.get("DIEL_TASK_ID"), os.environ.get("DIEL_ATTEMPT")
     if not task or not attempt:
         raise _outside("DIEL_TASK_ID")
-    return _connect().space(task, int(attempt))
+    ranks = next((int(told) for told in map(os.environ.get, RANKS) if told and told.isdecimal()), 1)
+    several = bool(os.environ.get("DIEL_RANKED")) and ranks > 1
+    return _connect().space(_ranked(task, rank, several), int(attempt))
 
 
 # --- the task --------------------------------------------------------------------------------------
@@ -268,8 +272,12 @@ def _end(name: str, role: str) -> End:
 
 def _member(end: End, rank: int | None) -> str:
     """Who this process is: the task, or one of its MPI ranks."""
-    member = str(end["member"])
-    if rank is None and int(end.get("ranks", 1)) > 1:
+    return _ranked(str(end["member"]), rank, int(end.get("ranks", 1)) > 1)
+
+
+def _ranked(member: str, rank: int | None, several: bool) -> str:
+    """The member that a rank is. Raises UsageError where there are several, and nobody says which this is."""
+    if rank is None and several:
         told = (os.environ[name] for name in RANK if os.environ.get(name, "").isdecimal())
         rank = int(next(told, -1))
         if rank < 0:

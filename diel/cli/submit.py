@@ -7,18 +7,19 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diel.cli.hints import here
-from diel.cli.options import json_option, runs_option, settings_options
+from diel.cli.options import json_option
+from diel.cli.wanted import Wanted, anew_options, workflow_options
 from diel.controller.home import Unanswered, has_come, submit_new
-from diel.controller.start import prepare
 from diel.errors import DielError
 from diel.lease import read_lease
-from diel.paths import RunPaths, runs_dir
+from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.site.detect import detect
 from diel.status import read_status
@@ -32,12 +33,8 @@ HOMES = ("login", "job", "inside")
 
 
 @click.command("submit")
-@click.argument("file", type=click.Path(path_type=Path))
-@settings_options
-@runs_option
-@click.option("--site", metavar="NAME", help="Where to run; DIEL_SITE, or what is found here, otherwise.")
-@click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it anew.")
-@click.option("--no-cache", is_flag=True, help="Use no result of an earlier run.")
+@workflow_options("Where to run; DIEL_SITE, or what is found here, otherwise.")
+@anew_options
 @click.option(
     "--home",
     type=click.Choice(HOMES),
@@ -45,27 +42,22 @@ HOMES = ("login", "job", "inside")
     "allocation that holds the workers as well.",
 )
 @json_option
-def command(
-    file: Path,
-    settings: tuple[str, ...],
-    params_files: tuple[Path, ...],
-    runs: Path | None,
-    site: str | None,
-    begin_at: str | None,
-    no_cache: bool,
-    home: Home | None,
-    as_json: bool,
-) -> int:
+def command(wanted: Wanted, begin_at: str | None, no_cache: bool, home: Home | None, as_json: bool) -> int:
     """Submit a workflow: it goes on when you log off.
 
     Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
-    place = runs_dir(runs)
-    plan = prepare(file, settings, params_files, site or os.environ.get("DIEL_SITE") or detect(), place)
+    plan = replace(wanted, site=wanted.site or os.environ.get("DIEL_SITE") or detect()).plan()
     with patience(plan, as_json=as_json):
         paths, made = submit_new(
-            plan, place, settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
+            plan,
+            wanted.runs,
+            wanted.settings,
+            wanted.params_files,
+            home=home,
+            use_cache=not no_cache,
+            begin_at=begin_at,
         )
     return tell(paths, plan, made, as_json=as_json)
 

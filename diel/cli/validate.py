@@ -3,61 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diel.check import check
-from diel.cli.options import plan_options, runs_option
+from diel.cli.options import json_option
+from diel.cli.wanted import SITE, Wanted, workflow_options
 from diel.errors import Problem, SpecError, UsageError
-from diel.paths import runs_dir
-from diel.plan import Plan, make_plan
-from diel.site import find_site
+from diel.plan import Plan
 
 
 @click.command("validate")
-@plan_options
-@runs_option
-def command(
-    file: Path,
-    settings: tuple[str, ...],
-    params_files: tuple[Path, ...],
-    site: str | None,
-    as_json: bool,
-    runs: Path | None,
-) -> int:
+@workflow_options(SITE)
+@json_option
+def command(wanted: Wanted, as_json: bool) -> int:
     """Check a workflow file, and tell all that is wrong with file, line and column.
 
     Nothing is run. The exit code is 0 for a good file and 2 for one that is wrong.
     """
-    make = partial(_plan, file, settings, params_files, site, runs)
     if not as_json:
-        click.echo(f"{file}: good: {_size(make())}")
+        click.echo(f"{wanted.file}: good: {_size(wanted.plan())}")
         return 0
-    document, code = _document(file, make)
+    document, code = _document(wanted)
     click.echo(json.dumps(document))
     return code
 
 
-def _plan(
-    file: Path,
-    settings: tuple[str, ...],
-    params_files: tuple[Path, ...],
-    site: str | None,
-    runs: Path | None,
-) -> Plan:
-    checked = check(file, settings, params_files, runs=runs_dir(runs))
-    return make_plan(checked, find_site(site, file.parent))
-
-
-def _document(file: Path, make: Callable[[], Plan]) -> tuple[dict[str, Any], int]:
+def _document(wanted: Wanted) -> tuple[dict[str, Any], int]:
     """What `--json` prints, and the exit code."""
+    file = wanted.file
     try:
-        plan = make()
+        plan = wanted.plan()
     except UsageError as error:
         problems = error.problems if isinstance(error, SpecError) else [_problem(file, error)]
         found = {"valid": False, "file": str(file), "problems": [asdict(problem) for problem in problems]}

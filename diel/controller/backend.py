@@ -45,6 +45,9 @@ class Backend(Protocol):
     def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
         """Whether tasks with so many cores each can run at the same time, beside what is out."""
 
+    def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        """Whether they could run at the same time once all that is out has ended, but for services."""
+
     def width(self, shape: Shape) -> int:
         """Tasks of a shape that can run side by side now: a bundle is at most a fair share of what waits."""
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING
 
 from diel.controller.adoption import adopt
@@ -57,6 +59,8 @@ class Blocks:
         self._out: dict[str, dict[int, float]] = {}
         """Bundles that are out, by shape: when each was handed out (monotonic seconds)."""
         self._where: dict[int, str] = {}
+        self._services: dict[int, Shape] = {}
+        """The shapes of services that are out, by bundle."""
         self._refused_room: set[str] = set()
         self._backlog: Mapping[str, float] = {}
         self._asking = Asking(plan, ledger.paths, scheduler)
@@ -86,28 +90,47 @@ class Blocks:
         return fits
 
     def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        """Counts the blocks that may still be asked for: what is handed out together waits for them."""
-        counts: dict[Shape, int] = {}
-        for shape, _ in tasks:
-            counts[shape] = counts.get(shape, 0) + 1
-        return all(self._most(shape) >= count for shape, count in counts.items())
+        """Counts the blocks that may still be asked for: what is handed out together waits for them.
 
-    def _most(self, shape: Shape) -> int:
-        """Tasks of a shape that could run beside those that are out, with all blocks that its pool allows."""
-        pool, usable = self._asking.pool(shape), self._usable(shape)
-        held = sum(block.live and block.shape.pool == shape.pool for block in self._blocks.values())
-        slots = sum(block.slots for block in usable) + max(0, pool.blocks - held) * shape.slots(pool)
-        return slots - len(self._out.get(shape.label, ()))
+        Those of all shapes of a pool together: each shape has blocks of its own.
+        """
+        free: dict[str, int] = {}
+        for shape, count in Counter(shape for shape, _ in tasks).items():
+            pool = self._asking.pool(shape)
+            held = sum(block.live and block.shape.pool == shape.pool for block in self._blocks.values())
+            slots = sum(block.slots for block in self._usable(shape))
+            lacking = max(0, count + len(self._out.get(shape.label, ())) - slots)
+            free.setdefault(shape.pool, max(0, pool.blocks - held))
+            free[shape.pool] -= ceil(lacking / shape.slots(pool))
+        return min(free.values(), default=0) >= 0
+
+    def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        """Counts all blocks that a pool allows, but for the places that services hold in them."""
+        counts = Counter(shape for shape, _ in tasks)
+        return all(self._without_services(shape) >= count for shape, count in counts.items())
+
+    def _without_services(self, shape: Shape) -> int:
+        """Tasks of a shape that all blocks of its pool could run beside the services that are up."""
+        pool, own, blocks = self._asking.pool(shape), 0, 0
+        for other, count in Counter(self._services.values()).items():
+            if other == shape:
+                own = count
+            elif other.pool == shape.pool:
+                blocks += ceil(count / other.slots(pool))
+        return (pool.blocks - blocks) * shape.slots(pool) - own
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         future = self._asking.submit(shape, cores, bundle)
         self._out.setdefault(shape.label, {})[bundle.number] = time.monotonic()
         self._where[bundle.number] = shape.label
+        if bundle.job.service is not None:
+            self._services[bundle.number] = shape
         if not self._usable(shape):
             self._grow(shape)
         return future
 
     def ended(self, number: int) -> None:
+        self._services.pop(number, None)
         label = self._where.pop(number, None)
         if label is not None:
             self._out[label].pop(number, None)

@@ -29,7 +29,8 @@ from diel.controller.results import Results
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.errors import DielError
-from diel.journal.history import History, ranges
+from diel.journal.history import History
+from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
 from diel.lease import HEARTBEAT, Lease, beat, still_mine
 from diel.paths import RunPaths
@@ -122,6 +123,7 @@ class Controller:
         try:
             self._backend.adopt(self._dispatcher)
             self._stages.open()
+            self._gangs.take_up()
             while not self._is_over():
                 if self._is_to_hand_over():
                     leave = self._hand_over
@@ -169,6 +171,7 @@ class Controller:
     def _let_go(self, _: RunState) -> None:
         """Leaves the run as it is: what runs in blocks goes on."""
         self._backend.detach()
+        self._stages.streaming.stop()
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
 
     def _hand_over(self, state: RunState) -> None:
@@ -230,8 +233,8 @@ class Controller:
         """
         full: set[str] = set()
         for stage in self._stages.deepest_first:
-            if (gang := self._gangs.of(stage)) is not None:
-                if stage.name == gang.stages[-1] and self._gangs.hand_out(gang, until):
+            if self._gangs.holds(stage):
+                if self._gangs.hand_out(stage, full, until):
                     return True
             elif self._finder.has_work(stage):
                 size = self._dispatcher.bundle_size(stage, self._dispatcher.shape(stage))
@@ -245,7 +248,8 @@ class Controller:
                     self._dispatcher.send(stage, shape, self._stages.recipes[stage.name].job, alike)
                     return True
                 self._finder.hold(stage, tasks)
-                full.add(self._dispatcher.line(shape))
+                if self._dispatcher.could_hold([(stage, shape)]):
+                    full.add(self._dispatcher.line(shape))
         return False
 
     def _take_finished(self) -> None:
@@ -291,7 +295,7 @@ class Controller:
         return max(0.0, min([POLL / 5, *(wake - time.monotonic() for wake in wakes)]))
 
     def _can_do_more(self, stage: StageRun) -> bool:
-        if self._gangs.of(stage) is not None:
+        if self._gangs.holds(stage):
             return stage.has_pending  # what is ready waits for room for all of its gang
         shape = self._dispatcher.shape(stage)
         return self._finder.has_work_now(stage) and self._dispatcher.has_room(stage, shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from diel.adaptive import Adaptive, Standing
@@ -15,10 +16,24 @@ from diel.errors import DielError
 from diel.expressions import parse_expression
 from diel.journal.axis_history import Context, Course
 from diel.requests import read_cancels
+from diel.spec import Workflow
 from diel.states import TaskState
 
-Wake = Callable[[str, Mapping[str, int]], None]
-"""Looks again at the tasks of all stages over an axis that agree with some coordinates."""
+
+@dataclass(frozen=True)
+class Deciding:
+    """What all searches and loops of a run share."""
+
+    stages: Mapping[str, StageRun]
+    ledger: Ledger
+    workflow: Workflow
+    hyperparameters: Mapping[str, Any]
+    wake: Callable[[str, Mapping[str, int]], None]
+    """Looks again at the tasks of all stages over an axis that agree with some coordinates."""
+    note_end: Callable[[StageRun, int], None]
+    """Is told of a task that a search takes for failed."""
+    is_used: Callable[[str, Mapping[str, int]], bool]
+    """Whether a task that picks among the points of an axis has a result, at some coordinates."""
 
 
 class Unjudged(DielError):
@@ -28,22 +43,13 @@ class Unjudged(DielError):
 class Decider(ABC):
     """Makes the points of one axis: in each of its contexts, when tasks that judge a point have ended."""
 
-    def __init__(
-        self,
-        axis: Adaptive,
-        outer: Iterable[Adaptive],
-        stages: Mapping[str, StageRun],
-        ledger: Ledger,
-        hyperparameters: Mapping[str, Any],
-        wake: Wake,
-    ) -> None:
+    def __init__(self, axis: Adaptive, outer: Iterable[Adaptive], run: Deciding) -> None:
         """`outer` has the searches and loops among the axes of its context."""
         self.axis = axis
+        self._run = run
         self._outer = tuple(outer)
-        self._stages = stages
-        self._ledger = ledger
-        self._hyperparameters = hyperparameters
-        self._wake = wake
+        self._stages = run.stages
+        self._ledger = run.ledger
         until = (axis.axis.search or axis.axis.loop).until if axis.judged else None  # type: ignore[union-attr]
         self._until = None if until is None else parse_expression(until)
         self._begun: set[Context] = set()
@@ -173,7 +179,7 @@ class Decider(ABC):
         paths = self._ledger.paths
         scope: dict[str, Any] = {
             **judge.point(index),
-            "hp": {**self._hyperparameters, **judge.searched(index)},
+            "hp": {**self._run.hyperparameters, **judge.searched(index)},
             "run": {"id": paths.run_id, "dir": str(paths.root)},
         }
         for name, value in values.items():
@@ -185,20 +191,20 @@ class Decider(ABC):
 
     def _open(self, context: Context, point: int) -> None:
         """A new point is there: its tasks may go on."""
-        self._wake(self.label, self._coordinates(context, point))
+        self._run.wake(self.label, self._coordinates(context, point))
 
     def _close(self, context: Context, points: int, reason: str, *, failed: bool = False) -> None:
         """There will be no more points: tasks beyond them never run, and what waited for the end goes on."""
         self._write("closed", context, points=points, reason=reason, failed=failed)
-        self._wake(self.label, self._coordinates(context))
+        self._run.wake(self.label, self._coordinates(context))
 
     def _write(self, event: str, context: Context, **content: Any) -> None:
         self._ledger.append(event, axis=self.label, context=list(context), **content)
 
     def _lost(self, context: Context, point: int) -> list[list[Any]]:
-        """The tasks at a point that failed, as [stage, index]."""
+        """The tasks at a point that failed or were cancelled, as [stage, index]."""
         return [
             [stage.name, index]
             for stage, index in self._tasks(context, point)
-            if stage.history.state(index) == TaskState.FAILED
+            if stage.history.state(index) in (TaskState.FAILED, TaskState.CANCELLED)
         ]

@@ -78,7 +78,18 @@ class Dispatcher:
 
     def has_room_for(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
         """Whether all of these can run at the same time, beside what runs."""
-        return self._backend.has_room_for([(shape, self._plan.stages[s.name].cores) for s, shape in tasks])
+        return self._backend.has_room_for(self._with_cores(tasks))
+
+    def could_hold(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
+        """Whether all of these could run at the same time, beside the services that are up.
+
+        If not, they wait for a service to end: to keep others waiting for them, who may need that service,
+        would be for ever.
+        """
+        return self._backend.could_hold(self._with_cores(tasks))
+
+    def _with_cores(self, tasks: Sequence[tuple[StageRun, Shape]]) -> list[tuple[Shape, int]]:
+        return [(shape, self._plan.stages[stage.name].cores) for stage, shape in tasks]
 
     def line(self, shape: Shape) -> str:
         """The line that tasks of a shape stand in."""
@@ -107,21 +118,18 @@ class Dispatcher:
         requests = tuple(resolved.request(i, before.get(i, 0) + 1) for i, resolved in tasks)
         again = any(request.attempt > 1 for request in requests)
         more: dict[str, Any] = {"attempts": [request.attempt for request in requests]} if again else {}
+        indices = [request.index for request in requests]
         if stage.escalated:
-            resources = stage.resources_of(requests[0].index)  # all have the same: their shape tells
+            resources = stage.resources_of(indices[0])  # all have the same: their shape tells
             job = job.within(resources)
             if changed := changed_resources(stage.spec, resources):
                 more["resources"] = changed
-        indices = [request.index for request in requests]
-        resources = stage.resources_of(indices[0])
-        if changed := changed_resources(stage.spec, resources):
-            more["resources"] = changed
         self._ledger.append("queued", stage=stage.name, bundle=number, tasks=indices, **more)
         for request in requests:
             self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
         self.sent[number] = Sent(stage, requests, time.monotonic())
         root = str(self._ledger.paths.root)
-        bundle = Bundle(number, root, self._epoch, job.within(resources), requests, 2 * BUNDLE_SECONDS)
+        bundle = Bundle(number, root, self._epoch, job, requests, 2 * BUNDLE_SECONDS)
         future = self._backend.submit(shape, self._plan.stages[stage.name].cores, bundle)
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 

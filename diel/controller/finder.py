@@ -14,7 +14,7 @@ from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
-from diel.journal.history import ranges
+from diel.journal.ranges import ranges
 from diel.journal.segment import Record
 from diel.requests import Cancel
 from diel.spec import SIMULATED
@@ -32,7 +32,7 @@ class Finder:
         self._cache = cache
         self._anew = anew
         """Stages that use no earlier result."""
-        self._held: dict[str, list[Task]] = {}
+        self._held: dict[str, dict[int, Resolved]] = {}
         self._skips: dict[tuple[str, str, str], list[int]] = {}
         self.cancels: list[Cancel] = []
 
@@ -48,21 +48,52 @@ class Finder:
 
     def hold(self, stage: StageRun, tasks: list[Task]) -> None:
         """Keeps tasks that are ready and find no room."""
-        self._held[stage.name] = tasks
+        self._held[stage.name] = dict(tasks)
 
     def ready_tasks(self, stage: StageRun, wanted: int, until: float) -> list[Task]:
         """Up to `wanted` tasks that must run now, looking no longer than `until` (monotonic seconds)."""
-        tasks = [task for task in self._held.pop(stage.name, []) if self._stays(stage, task[0])]
-        if len(tasks) >= wanted:
-            return tasks
+        held = self._held.pop(stage.name, {})
+        tasks = [task for task in held.items() if self._stays(stage, task[0])]
+        if len(tasks) < wanted:
+            for task in self._newly_ready(stage, until):
+                tasks.append(task)
+                if len(tasks) >= wanted:
+                    break
+        return tasks
+
+    def _newly_ready(self, stage: StageRun, until: float) -> Iterator[Task]:
+        """The tasks in line that must run now, as they are looked at."""
         for index in stage.candidates(time.monotonic()):
             resolved = self._examine(stage, index)
             if resolved is not None:
                 stage.history.set(index, TaskState.READY)  # it may stand in line twice: once for each edge
-                tasks.append((index, resolved))
-            if len(tasks) >= wanted or time.monotonic() > until:
+                yield index, resolved
+            if time.monotonic() > until:
                 break
-        return tasks
+
+    # --- tasks that wait for others to be handed out with ---------------------------------------------
+
+    def gather(self, stage: StageRun, until: float) -> Iterator[int]:
+        """Holds all tasks that must run now, and says which ones are new; looks no longer than `until`."""
+        held = self._held.setdefault(stage.name, {})
+        for index, resolved in self._newly_ready(stage, until):
+            held[index] = resolved
+            yield index
+
+    def is_held(self, stage: str, index: int) -> bool:
+        """Whether a task was ready when it was last looked at, and waits for room."""
+        return index in self._held.get(stage, ())
+
+    def is_ready(self, stage: StageRun, index: int) -> bool:
+        """Whether a task that waits for room is still ready; if not, it waits no more."""
+        if self._stays(stage, index):
+            return True
+        self._held[stage.name].pop(index, None)
+        return False
+
+    def take(self, stage: StageRun, index: int) -> Task:
+        """One that waited for room, to be handed out."""
+        return index, self._held[stage.name].pop(index)
 
     def _stays(self, stage: StageRun, index: int) -> bool:
         """Whether a task that found no room is still ready."""
@@ -81,7 +112,7 @@ class Finder:
     @property
     def held(self) -> Iterator[tuple[str, int]]:
         """Tasks that are ready and found no room."""
-        return ((name, index) for name, tasks in self._held.items() for index, _ in tasks)
+        return ((name, index) for name, tasks in self._held.items() for index in tasks)
 
     def _is_closed(self, stage: StageRun, index: int) -> bool:
         """Whether a task's point will never be, as when its trial was pruned; then it is left out."""
@@ -107,9 +138,9 @@ class Finder:
         for stage in self._stages.runs.values():
             if not any(cancel.touches(stage.name) for cancel in cancels):
                 continue
-            held = self._held.pop(stage.name, [])
-            stage.look_at([index for index, _ in held])
-            for index, _ in held:
+            held = self._held.pop(stage.name, {})
+            stage.look_at(held)
+            for index in held:
                 stage.history.set(index, TaskState.WAITING)
             waiting = (i for i in range(stage.size) if stage.history.state(i) == TaskState.WAITING)
             found = [i for i in waiting if any(cancel.covers(stage.name, i) for cancel in cancels)]
@@ -157,6 +188,8 @@ class Finder:
 
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, resolved: Resolved) -> bool:
         if self._cache is None or stage.name in self._anew or stage.spec.service is not None:
+            return False
+        if index in stage.history.gone:  # a result from the cache would count as that which lost its files
             return False
         if recipe.streams is not None:  # what others put or get meanwhile is no part of its key
             return False

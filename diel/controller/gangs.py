@@ -2,113 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from diel.controller.dispatcher import Dispatcher
-from diel.controller.finder import Finder, Task
+from diel.controller.finder import Finder
+from diel.controller.gang_line import GangLine
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.domain import Group
-from diel.graph import Gang, StageGraph, gangs
-from diel.site import Shape
+from diel.graph import StageGraph, gangs
 
-AHEAD = 100
-"""Tasks looked at of a stage of which more than one wave may come."""
+Member = tuple[StageRun, int]
+"""A task of a gang."""
 
 
 class Gangs:
     """Which tasks wait for each other's room. A gang has one place for each point of its common axes."""
 
     def __init__(self, graph: StageGraph, stages: Stages, finder: Finder, dispatcher: Dispatcher) -> None:
-        self._of = {name: gang for gang in gangs(graph) for name in gang.stages}
         self._stages = stages
         self._finder = finder
         self._dispatcher = dispatcher
-        self._begun: set[tuple[str, Group]] = set()
+        self._lines = tuple(
+            GangLine(gang, tuple(stages.runs[name] for name in reversed(gang.stages)))
+            for gang in gangs(graph)
+        )
+        self._of = {stage.name: line for line in self._lines for stage in line.stages}
+        if self._lines:
+            stages.watch_ends(self._note_end)
 
-    def of(self, stage: StageRun) -> Gang | None:
-        """The gang of a stage."""
-        return self._of.get(stage.name)
+    def holds(self, stage: StageRun) -> bool:
+        """Whether a stage is one of a gang."""
+        return stage.name in self._of
 
-    def hand_out(self, gang: Gang, until: float) -> bool:
-        """Hands out what there is room for; says whether that was anything."""
-        ready: dict[Group, dict[str, dict[int, Task]]] = {}
-        for name in gang.stages:
-            stage = self._stages.runs[name]
-            wanted = AHEAD if name in gang.in_waves else max(1, stage.size)
-            for task in self._finder.ready_tasks(stage, wanted, until):
-                assert stage.domain is not None
-                place = stage.domain.group(task[0], gang.axes)
-                ready.setdefault(place, {}).setdefault(name, {})[task[0]] = task
-        sent = False
-        for place, tasks in ready.items():
-            sent = self._hand_out_at(gang, place, tasks) or sent
-        for name in gang.stages:
-            left = [task for tasks in ready.values() for task in tasks.get(name, {}).values()]
-            if left:
-                self._finder.hold(self._stages.runs[name], left)
-        return sent
+    def take_up(self) -> None:
+        """What an earlier controller handed out runs on: it needs the broker, and its channels' ends."""
+        for name, index in self._dispatcher.in_flight:
+            if name in self._of:
+                self._stages.streaming.begin(self._stages.runs[name], index)
 
-    def _hand_out_at(self, gang: Gang, place: Group, tasks: dict[str, dict[int, Task]]) -> bool:
-        if (gang.name, place) not in self._begun:
-            together = self._together(gang, place, tasks)
-            if together is None or not self._has_room(together):
-                return False
-            self._begun.add((gang.name, place))
-            for stage, index in together:
-                self._send(stage, tasks[stage.name].pop(index))
-            return bool(together)
-        sent = False
-        for name in gang.stages:
-            stage = self._stages.runs[name]
-            for index in list(tasks.get(name, ())):
-                waiting = [(stage, index), *(one for one in self._awaited() if one != (stage, index))]
-                if self._has_room(waiting):
-                    self._send(stage, tasks[name].pop(index))
-                    sent = True
-        return sent
+    def hand_out(self, stage: StageRun, full: set[str], until: float) -> bool:
+        """Hands out tasks of a stage's gang that run together, where there is room for all of them.
 
-    def _together(
-        self, gang: Gang, place: Group, tasks: Mapping[str, Mapping[int, Task]]
-    ) -> list[tuple[StageRun, int]] | None:
-        """The tasks that must be there at the same time; None while one of them is not ready."""
-        found: list[tuple[StageRun, int]] = []
-        for name in reversed(gang.stages):  # those that get before those that put
-            stage = self._stages.runs[name]
-            here = tasks.get(name, {})
-            if name in gang.in_waves:
-                if not here and next(self._open(gang, stage, place), None) is not None:
-                    return None
-                found += [(stage, index) for index in list(here)[:1]]
+        `full` are the lines (see Backend.line) in which others stand; where it finds no room, those are
+        added in which it stands itself. A gang has its turn with the last of its stages.
+        """
+        line = self._of[stage.name]
+        if stage is not line.stages[0]:
+            return False
+        self._look(line, until)
+        while (group := line.first) is not None:
+            members = self._next(line, group)
+            if not all(self._finder.is_ready(*member) for member in members):
+                self._judge(line, group)
                 continue
-            for index in self._open(gang, stage, place):
-                if index not in here:
-                    return None
+            wanted = [*members, *(member for member in self._awaited() if member not in members)]
+            shapes = [(one, self._dispatcher.shape(one, index)) for one, index in wanted]
+            lines = {self._dispatcher.line(shape) for _, shape in shapes}
+            # What has begun goes before all others: what runs waits for it, and keeps its room meanwhile.
+            if (group in line.begun or not lines & full) and self._dispatcher.has_room_for(shapes):
+                self._send(line, group, members)
+                return True
+            if self._dispatcher.could_hold(shapes):
+                full |= lines
+            return False
+        return False
+
+    # --- what is ready ------------------------------------------------------------------------------
+
+    def _look(self, line: GangLine, until: float) -> None:
+        """Takes in which tasks have become ready, and what can be handed out by that."""
+        for stage in line.stages:
+            for index in self._finder.gather(stage, until):
+                line.add(stage, index)
+        for group in line.take_changed():
+            self._judge(line, group)
+
+    def _judge(self, line: GangLine, group: Group) -> None:
+        """Whether anything at a place can be handed out."""
+        line.mark(group, bool(self._next(line, group)))
+
+    def _next(self, line: GangLine, group: Group) -> list[Member]:
+        """What is to be handed out at a place: all that must be there, or one more where these are."""
+        if group in line.begun:
+            for stage in line.stages:
+                if (index := line.first_ready(stage, group, self._finder.is_held)) is not None:
+                    return [(stage, index)]
+            return []
+        return self._together(line, group)
+
+    def _together(self, line: GangLine, group: Group) -> list[Member]:
+        """The tasks that must be there at the same time; none while one of them is not ready."""
+        found: list[Member] = []
+        for stage in line.stages:
+            if stage.domain is None:
+                return []
+            if stage.name in line.gang.in_waves:
+                first = line.first_ready(stage, group, self._finder.is_held)
+                if first is not None:
+                    found.append((stage, first))
+                elif not self._is_there(line, stage, group):
+                    return []
+                continue
+            for index in line.open_at(stage, group):
+                if not self._finder.is_held(stage.name, index):
+                    if (stage.name, index) in self._dispatcher.in_flight:
+                        continue  # an earlier controller handed it out
+                    return []
                 found.append((stage, index))
         return found
 
-    def _open(self, gang: Gang, stage: StageRun, place: Group) -> Iterator[int]:
-        """The tasks of a stage at a place that have not ended and are not handed out."""
-        assert stage.domain is not None
-        for index in stage.domain.matching(dict(zip(gang.axes, place, strict=True))):
-            if not stage.history.state(index).ended and (stage.name, index) not in self._dispatcher.in_flight:
-                yield index
+    def _is_there(self, line: GangLine, stage: StageRun, group: Group) -> bool:
+        """Whether a stage that comes in waves has a task at a place already, or will have none."""
+        left = False
+        for index in line.open_at(stage, group):
+            if (stage.name, index) in self._dispatcher.in_flight:
+                return True
+            left = True
+        return not left
 
-    def _awaited(self) -> Iterator[tuple[StageRun, int]]:
+    def _awaited(self) -> Iterator[Member]:
         """Tasks for which others that run already wait: they run again soon, and their room is kept."""
-        for name, place in list(self._begun):
-            gang = next(gang for gang in self._of.values() if gang.name == name)
-            held = [self._stages.runs[one] for one in gang.stages if one not in gang.in_waves]
-            for stage in held:
-                yield from ((stage, index) for index in self._open(gang, stage, place))
+        for line in self._lines:
+            held = [stage for stage in line.stages if stage.name not in line.gang.in_waves]
+            for group in line.begun:
+                for stage in held:
+                    for index in line.open_at(stage, group):
+                        if (stage.name, index) not in self._dispatcher.in_flight:
+                            yield stage, index
 
-    def _has_room(self, tasks: list[tuple[StageRun, int]]) -> bool:
-        shapes: list[tuple[StageRun, Shape]] = [
-            (stage, self._dispatcher.shape(stage, index)) for stage, index in tasks
-        ]
-        return self._dispatcher.has_room_for(shapes)
+    def _note_end(self, stage: StageRun, index: int) -> None:
+        if (line := self._of.get(stage.name)) is not None:
+            line.note_end(stage, index)
 
-    def _send(self, stage: StageRun, task: Task) -> None:
-        self._stages.streaming.begin(stage, task[0])
-        shape = self._dispatcher.shape(stage, task[0])
-        self._dispatcher.send(stage, shape, self._stages.recipes[stage.name].job, [task])
+    # --- handing out --------------------------------------------------------------------------------
+
+    def _send(self, line: GangLine, group: Group, members: list[Member]) -> None:
+        line.begin(group)
+        for stage, index in members:
+            self._stages.streaming.begin(stage, index)
+            task = self._finder.take(stage, index)
+            shape = self._dispatcher.shape(stage, index)
+            self._dispatcher.send(stage, shape, self._stages.recipes[stage.name].job, [task])
+        self._judge(line, group)

@@ -12,8 +12,8 @@ from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
 from diel.controller.ledger import Ledger
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
-from diel.journal.history import Attempt
 from diel.journal.segment import Record
+from diel.journal.stage_history import Attempt
 from diel.spec import rule_of
 from diel.states import FailureClass, TaskState
 from diel.worker.bundle import Report

@@ -18,8 +18,12 @@ from diel.controller.ledger import Ledger
 from diel.controller.link import Link
 from diel.controller.stage_run import StageRun
 from diel.domain import Group
-from diel.journal.history import ranges
-from diel.journal.segment import Record
+from diel.errors import DielError
+from diel.journal.ranges import ranges
+from diel.journal.segment import Record, epoch_of
+from diel.journal.snapshot import read_run
+from diel.paths import RunPaths
+from diel.runs import all_runs
 
 Place = tuple[str, str]
 """A stage and one of its outputs."""
@@ -57,8 +61,11 @@ class Readers:
                     over.append((link, None))
                 continue
             group = link.group_of_downstream(index)
-            count = self._counts[(number, group)] = self._counts.get((number, group), 0) + 1
-            if count == _waiting(link, group):
+            waiting = _waiting(link, group)
+            if waiting > 1:  # of one reader its own state tells
+                count = self._counts[(number, group)] = self._counts.get((number, group), 0) + 1
+                waiting -= count - 1
+            if waiting == 1:
                 over.append((link, group))
         return over
 
@@ -74,7 +81,10 @@ class Readers:
         group = link.group_of_upstream(index)
         if group is None:
             return True  # it reads others
-        return self._counts.get((self._numbers[id(link)], group), 0) == _waiting(link, group)
+        waiting = _waiting(link, group)
+        if waiting == 1:
+            return all(ended_well(link.down, index) for index in link.dependents(group))
+        return self._counts.get((self._numbers[id(link)], group), 0) == waiting
 
 
 def _waiting(link: Link, group: Group) -> int:
@@ -106,8 +116,25 @@ def reading(links: Iterable[Link]) -> Iterator[Link]:
     return (link for link in found if (link.edge.upstream, link.edge.output) not in again)
 
 
+def lent(paths: RunPaths) -> bool:
+    """Whether another run has taken results of this one from the cache: it may read their files yet."""
+    others = (other for other in all_runs(paths.root.parent) if other.root != paths.root)
+    return any(_uses(other, paths.run_id) for other in others)
+
+
+def _uses(other: RunPaths, run: str) -> bool:
+    try:
+        return run in read_run(other).history.uses
+    except DielError:
+        return True  # nobody can tell
+
+
 class Keeping:
-    """Deletes the artifacts of outputs with `keep: false` once their readers have ended well."""
+    """Deletes the artifacts of outputs with `keep: false` once their readers have ended well.
+
+    While a run goes on, other runs do not take such results from the cache. What they took before it was
+    resumed stays.
+    """
 
     def __init__(self, runs: Mapping[str, StageRun], links: Iterable[Link], ledger: Ledger) -> None:
         self._runs = runs
@@ -120,6 +147,8 @@ class Keeping:
         }
         wanted = (link for link in reading(links) if (link.edge.upstream, link.edge.output) in loose)
         self._readers = Readers(wanted if loose else ())
+        self._epoch = epoch_of(ledger.segment.name)
+        self._is_lent = bool(loose) and self._epoch > 1 and lent(ledger.paths)
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: what only it still needed can go."""
@@ -150,7 +179,7 @@ class Keeping:
         for index in indices:
             if index in dropped or not stage.history.state(index).good:
                 continue
-            if self._readers.done_with(place, index):
+            if self._readers.done_with(place, index) and not self._may_be_lent(name, index):
                 size = delete(self._ledger.results.record(name, index), name, output, self._ledger.paths.root)
                 if size is not None:
                     gone.append(index)
@@ -158,40 +187,54 @@ class Keeping:
         if gone:
             self._ledger.append("dropped", **told(place, gone, freed))
 
+    def _may_be_lent(self, stage: str, index: int) -> bool:
+        """Whether another run may use a result: one that an earlier controller's workers made."""
+        return self._is_lent and epoch_of(self._ledger.results.place(stage, index)[0]) < self._epoch
+
 
 def told(place: Place, tasks: Iterable[int], freed: int) -> dict[str, Any]:
     """What a `dropped` record says: of which tasks the output is gone, and the bytes that freed."""
     return {"stage": place[0], "output": place[1], "tasks": ranges(sorted(tasks)), "bytes": freed}
 
 
-def delete(record: Record, stage: str, output: str, root: Path) -> int | None:
-    """Deletes an artifact that a task of this run made; says how many bytes that freed.
+def own_files(record: Record, stage: str, output: str, root: Path) -> dict[str, str] | None:
+    """The files of an artifact that a task of this run made, each with the place that it leads to.
 
-    None where there is nothing to delete: it is a value, it lies in another run, or another output of
-    the task is in the same place.
+    None where they must stay: it is a value, it lies in another run, or another output of the task is in
+    the same place.
     """
     artifacts = record.get("artifacts", {})
     if "run" in record or output not in artifacts:
         return None
     home = os.path.realpath(root / "tasks" / stage)
-    others = [
-        os.path.realpath(root / file["path"])
-        for name, entry in artifacts.items()
-        if name != output
-        for file in files_of(entry)
-    ]
-    freed = 0
-    for file in files_of(artifacts[output]):
-        path = root / file["path"]
-        real = os.path.realpath(path)
-        within = (
-            f"{other}/".startswith(f"{real}/") or f"{real}/".startswith(f"{other}/") for other in others
-        )
-        if not real.startswith(f"{home}/") or any(within):
+    places = {name: [f"{root}/{file['path']}" for file in files_of(made)] for name, made in artifacts.items()}
+    found = {name: {path: os.path.realpath(path) for path in paths} for name, paths in places.items()}
+    own = found.pop(output)
+    others = {real for files in found.values() for real in files.values()}
+    above = {folder for other in others for folder in _above(other, home)}
+    for real in own.values():
+        if not real.startswith(f"{home}/") or real in above or not others.isdisjoint(_above(real, home)):
             return None
+    return own
+
+
+def _above(path: str, home: str) -> Iterator[str]:
+    """A path and the directories that it lies in, below another."""
+    while path.startswith(f"{home}/"):
+        yield path
+        path = os.path.dirname(path)
+
+
+def delete(record: Record, stage: str, output: str, root: Path) -> int | None:
+    """Deletes an artifact; says how many bytes that freed, or None where it must stay (see `own_files`)."""
+    files = own_files(record, stage, output, root)
+    if files is None:
+        return None
+    freed = 0
+    for path, real in files.items():
         freed += _remove(real)
-        if path.is_symlink():
-            path.unlink()
+        if os.path.islink(path):
+            os.unlink(path)
     return freed
 
 

@@ -53,13 +53,19 @@ class Local:
         """
         if not cores:
             return True  # a service that shares the cores of those that ask it
-        capacity = self._plan.capacity - sum(self._services.values())
+        capacity = self._left_by_services
         small = cores == 1 and all(other <= 1 for other in self._out.values())
         return self._load + cores <= (2 * capacity if small else capacity)
 
     def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        capacity = self._plan.capacity - sum(self._services.values())
-        return self._load + sum(cores for _, cores in tasks) <= capacity
+        return self._load + sum(cores for _, cores in tasks) <= self._left_by_services
+
+    def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        return sum(cores for _, cores in tasks) <= self._left_by_services
+
+    @property
+    def _left_by_services(self) -> int:
+        return self._plan.capacity - sum(self._services.values())
 
     def width(self, shape: Shape) -> int:
         return self._plan.capacity

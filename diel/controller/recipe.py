@@ -7,34 +7,34 @@ computes only the names that an expression asks for.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifact, content, digest_of
+from diel.artifacts import Artifact, digest_of
 from diel.catalogue import Module
+from diel.controller.key import digest_of_values, family_parts
 from diel.controller.link import Link
 from diel.controller.results import Results, output_of, outputs_of
 from diel.controller.scope import Scope
 from diel.controller.service_link import ServiceLink
+from diel.controller.sharing import Sharing, keyed
 from diel.controller.stage_run import StageRun
+from diel.controller.staging import copies
 from diel.domain import Group
 from diel.errors import DielError, ModuleError
 from diel.expressions import ExpressionError, Template, Tree, parse, parse_expression, parse_tree
 from diel.graph import Key, Published
 from diel.graph.surrogates import answered
 from diel.paths import RunPaths
-from diel.spec import Flaws, Output, Stage, Surrogate
+from diel.spec import Flaws, Stage, Surrogate
 from diel.spec.model import refuse
 from diel.spec.output import path_flaw
-from diel.staging.item import Item, at_node, item_of
-from diel.staging.shard import Shard, flat
+from diel.staging.item import Item
+from diel.staging.shard import Shard
 from diel.worker.bundle import Job, Question, Request, Staged, Staging
 
-APART = {"stream", "units", "digest", "keep", "drain"}
-"""Keys of an output that are no part of a key: they say nothing of what is made."""
 SHELL = ("/bin/sh", "-e", "-c")
 
 
@@ -141,15 +141,14 @@ class Recipe:
             if given.source.startswith("hp.") and name not in self.inputs
         }
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
-        self._shared_out = tuple(name for name, given in stage.inputs.items() if given.shard is not None)
-        self._parts_of: dict[Key, tuple[Group, dict[int, int]]] = {}
+        self._sharing = Sharing(stage, self.inputs)
         services = [link for link in links if isinstance(link, ServiceLink)]
         self._services = [link for link in services if not link.edge.optional]
         surrogate = "" if stage.surrogate is None else stage.surrogate.service
         self._surrogate = next((link for link in services if link.up.name == surrogate), None)
         self.initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
         self.references = tuple(sorted(self._references()))
-        self.family_parts = self._family_parts(stage)
+        self.family_parts = family_parts(stage, module, self.files)
         self.family = digest_of([self.family_parts])
         self._gathered: dict[Key, tuple[Group, list[Any]]] = {}
         self._accepted = None if module is None else {p.name for p in module.signature.parameters}
@@ -196,20 +195,6 @@ class Recipe:
             and chain[:2] != ("task", "attempt")
         }
 
-    def _family_parts(self, stage: Stage) -> dict[str, str]:
-        """Digests of what all tasks of the stage share: the parts of the cache key but two."""
-        module = "" if self.module is None else f"{self.module.reference}:{self.module.function}"
-        digest = "" if self.module is None else self.module.digest
-        outputs = {name: _made(output) for name, output in stage.outputs.items()}
-        command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
-        return {
-            "module": digest_of([module, digest])[:16],
-            "command": digest_of([command, outputs])[:16],
-            "params": digest_of([dict(stage.params)])[:16],
-            "files": digest_of([[name, content(Path(path))[1]] for name, path in self.files.items()])[:16],
-            "env": digest_of([dict(stage.env)])[:16],
-        }
-
     def is_wanted(self, index: int) -> bool:
         """Whether `when` holds for a task. Raises ExpressionError and MissingInput."""
         if self.when is None:
@@ -235,8 +220,8 @@ class Recipe:
         for name, text in env.items():
             if "\0" in text:
                 raise ModuleError(f"env '{name}': a variable cannot hold a NUL character")
-        shards = self._shards(index, inputs) if self._shared_out else None
-        key, parts = self._key(scope, {**point, **_told(shards)}, inputs)
+        shards = self._sharing.shards(index, inputs) if self._sharing else None
+        key, parts = self._key(scope, {**point, **keyed(shards)} if shards else point, inputs)
         resolved = Resolved(params, inputs, self._command(scope), outputs, env, key, parts, None, shards)
         if self.streams is not None:
             resolved = replace(resolved, streams=self.streams(index))
@@ -274,7 +259,7 @@ class Recipe:
         shards = resolved.shards or {}
         names = [name for name in self._at_node if name not in shards or not shards[name].stage]
         inputs = {
-            name: _copies(value, items) if name in names else value for name, value in resolved.inputs.items()
+            name: copies(value, items) if name in names else value for name, value in resolved.inputs.items()
         }
         if not items:
             return None
@@ -283,33 +268,11 @@ class Recipe:
         env = {name: template.text_value(scope) for name, template in self.env.items()}
         return Staged(tuple(items.values()), params, inputs, self._command(scope), env)
 
-    def _shards(self, index: int, inputs: Mapping[str, Any]) -> dict[str, Shard]:
-        """How inputs are shared out, and which part is this task's."""
-        found = {}
-        for name in self._shared_out:
-            given = self.run.spec.inputs[name].shard
-            assert given is not None
-            value = inputs[name]
-            listed = flat(value) if isinstance(value, list) else [value]
-            digests = tuple(item.digest if type(item) is Artifact else "" for item in listed)
-            # An array is shared out by its rows, so that each task needs it whole: it is brought before.
-            late = name in self._at_node and (isinstance(value, list) or os.path.isdir(str(value)))
-            part, parts = self._part(self.inputs[name], index) if given.by == "task" else (0, 1)
-            found[name] = Shard(given.by, given.seed, part, parts, digests if any(digests) else (), late)
-        return found
-
     def told_shards(self, index: int) -> dict[str, Any]:
         """How a task's inputs are shared out, as it enters its key."""
-        return _told(self._shards(index, Scope(self, index)["inputs"])) if self._shared_out else {}
-
-    def _part(self, link: Link, index: int) -> tuple[int, int]:
-        """Which of the tasks that read the same this one is, and how many they are."""
-        group = link.group_of_downstream(index)
-        known = self._parts_of.get(link.edge.key)
-        if known is None or known[0] != group:
-            known = group, {task: place for place, task in enumerate(link.dependents(group))}
-            self._parts_of[link.edge.key] = known
-        return known[1][index], len(known[1])
+        if not self._sharing:
+            return {}
+        return keyed(self._sharing.shards(index, Scope(self, index)["inputs"]))
 
     def _command(self, scope: Scope) -> tuple[str, ...] | None:
         if self.shell is not None:
@@ -331,8 +294,8 @@ class Recipe:
                 own[name] = scope.read(chain)
         for link in self._services:  # what a service answers depends on what it reads
             taken[f"service {link.up.name}"] = link.key(link.group_of_downstream(scope.index))
-        params = _digest(own)
-        read = _digest(taken) if taken else ""
+        params = digest_of_values(own)
+        read = digest_of_values(taken) if taken else ""
         return digest_of([self.family, params, read]), (params[:16], read[:16])
 
     def read(self, link: Link, index: int) -> Any:
@@ -397,55 +360,13 @@ def _condition(when: str | bool | None) -> Template | bool | None:
     return parse_expression(when) if isinstance(when, str) else when
 
 
-def _copies(value: Any, items: dict[str, Item]) -> Any:
-    """A value with what stands for its copies in the place of artifacts; these are added to `items`."""
-    if type(value) is Artifact:
-        item = item_of(value, value.digest)
-        items[item.key] = item
-        return Artifact(at_node(item), value.digest)
-    return [_copies(one, items) for one in value] if isinstance(value, list) else value
-
-
-def _told(shards: Mapping[str, Shard] | None) -> dict[str, Any]:
-    """Shards as they enter a key: another part, or another order, is another task."""
-    if not shards:
-        return {}
-    return {
-        f"shard of {name}": (f"task {shard.part} of {shard.parts}" if shard.by == "task" else "by rank")
-        + f", seed {shard.seed}"
-        for name, shard in shards.items()
-    }
-
-
 def _words(stage: Stage) -> list[Template]:
     if not isinstance(stage.command, tuple):
         return []
     return [parse(word if isinstance(word, str) else json.dumps(word)) for word in stage.command]
 
 
-def _made(output: Output) -> list[Any]:
-    """An output as it enters a key: what it is and promises; not how long it is kept, nor its units."""
-    plain: list[Any] = [output.path, output.value]
-    promised = output.model_dump(exclude={"path", "value", *APART}, exclude_defaults=True)
-    return [*plain, promised] if promised else plain
-
-
 def _check_inside(name: str, path: str) -> None:
     flaw = path_flaw(path)
     if flaw:
         raise ModuleError(f"output '{name}': {flaw}: {path!r}")
-
-
-def _digest(values: Mapping[str, Any]) -> str:
-    return digest_of([_keyed(values)])
-
-
-def _keyed(value: Any) -> Any:
-    """A value as it enters a key: artifacts by their content, not by where they lie."""
-    if type(value) is Artifact:
-        return {"artifact": value.digest}
-    if isinstance(value, dict):
-        return {key: _keyed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_keyed(item) for item in value]
-    return value

@@ -6,13 +6,12 @@ import math
 import random
 import reprlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from diel.adaptive import Adaptive
-from diel.controller.decider import Decider, Unjudged, Wake
-from diel.controller.ledger import Ledger
+from diel.controller.decider import Decider, Deciding, Unjudged
 from diel.controller.metrics import Metrics
 from diel.controller.stage_run import StageRun
 from diel.expressions import ExpressionError
@@ -21,34 +20,22 @@ from diel.paths import RunPaths
 from diel.requests import ask_stop
 from diel.searchers.searcher import Searcher
 from diel.searchers.space import space_of
-from diel.spec import Search, Workflow
+from diel.spec import Search
 from diel.states import FailureClass, TaskState
 from diel.values import as_float
 
 HOUR = 3600.0
-Ended = Callable[[StageRun, int], None]
 
 
 class Searching(Decider):
     """Asks for trials while there is room, and tells what became of them."""
 
-    def __init__(
-        self,
-        axis: Adaptive,
-        outer: Iterable[Adaptive],
-        stages: Mapping[str, StageRun],
-        ledger: Ledger,
-        hyperparameters: Mapping[str, Any],
-        wake: Wake,
-        workflow: Workflow,
-        ended: Ended,
-    ) -> None:
-        """`ended` is told of a task that a search takes for failed."""
-        super().__init__(axis, outer, stages, ledger, hyperparameters, wake)
-        self._ended = ended
+    def __init__(self, axis: Adaptive, outer: Iterable[Adaptive], run: Deciding) -> None:
+        super().__init__(axis, outer, run)
         assert axis.axis.search is not None
         self.search: Search = axis.axis.search
-        self._space = space_of(self.search.parameters, workflow.hyperparameters, hyperparameters)
+        known = run.workflow.hyperparameters
+        self._space = space_of(self.search.parameters, known, run.hyperparameters)
         self._searchers: dict[Context, Searcher] = {}
         self._live: dict[Context, set[int]] = {}
         """The trials that have not ended, by number."""
@@ -65,6 +52,9 @@ class Searching(Decider):
             seed = self._seed(len(self.axis.history.courses))
             self._write("begin", context, seed=seed, at=self._at(context))
         course = self._course(context)
+        lost = any(trial.lost for trial in course.trials)
+        if lost and course.over and not self._run.is_used(self.label, self._coordinates(context)):
+            self._write("reopened", context)
         live = {trial.number for trial in course.trials if trial.state is TrialState.RUNNING}
         self._live[context], self._stopping[context] = live, {}
         for trial in course.trials:
@@ -80,17 +70,17 @@ class Searching(Decider):
         self._fill(context)
 
     def _fail_lost(self, course: Course) -> None:
-        """What failed stays failed in this run where others went on without it: see Course.reopen."""
+        """What has no result stays so in this run where others went on without it."""
         for trial in course.trials:
             for name, index in trial.lost:
                 stage = self._stages[name]
                 if not stage.history.state(index).ended:
                     message = (
-                        "it had failed when the search went on without it, which holds for the whole run; "
-                        "`diel run` tries it again, and takes what is done from the cache"
+                        "it had no result when others went on with what the search found, which holds for "
+                        "the whole run; `diel run` tries it again, and takes what is done from the cache"
                     )
                     self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": message})
-                    self._ended(stage, index)
+                    self._run.note_end(stage, index)
 
     def _seed(self, place: int) -> int:
         """The file's seed for the first context; others draw from other random numbers."""

@@ -12,19 +12,19 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 from diel.controller.ledger import Ledger
 from diel.controller.link import Link
 from diel.controller.recipe import MissingInput, Recipe
 from diel.controller.service_link import ServiceLink
+from diel.controller.service_room import Room
 from diel.controller.stage_run import StageRun
 from diel.domain import Group
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.plan import Plan
-from diel.services.endpoint import make_token, read_endpoint
+from diel.services.endpoint import make_token, read_endpoint, write_endpoint
 from diel.states import TaskState
 
 PATIENCE = 10.0
@@ -62,7 +62,6 @@ class Serving:
         into: Mapping[str, list[Link]],
         recipes: Mapping[str, Recipe],
     ) -> None:
-        self._plan = plan
         self._ledger = ledger
         self._runs = runs
         self._recipes = recipes
@@ -75,6 +74,7 @@ class Serving:
                     link.key_of = _key_of(recipes[link.up.name])
                     self._asks.setdefault(name, []).append(link)
                     self._asked.setdefault(link.up.name, []).append(link)
+        self._room = Room(plan, runs, self._asked)
         self._up: dict[Point, _Up] = {}
         self._offered: set[Point] = set()
         self._turned_away: set[Point] = set()
@@ -120,6 +120,16 @@ class Serving:
             point = link.up.name, link.note_end(index)
             if self._is_over(point):
                 self._finish(point)
+        if stage.name in self._asked:
+            self._write_off(stage, index)
+
+    def _write_off(self, service: StageRun, index: int) -> None:
+        """Says that a replica is gone whose worker was lost, and so cannot."""
+        path = self._ledger.paths.service(service.name, index)
+        endpoint = read_endpoint(path)
+        if endpoint is not None and not endpoint.is_over:
+            with contextlib.suppress(OSError):
+                write_endpoint(path, replace(endpoint, state="failed", message="its worker was lost"))
 
     def note_renewal(self, link: Link, index: int) -> None:
         """An upstream task made what may be newer inputs of a service."""
@@ -195,7 +205,7 @@ class Serving:
         missing = [point for point in points if point not in self._up]
         if not missing:
             return
-        if self._up and not self._fits(stage, missing):
+        if self._up and not self._room.fits(stage.name, (name for name, _ in (*self._up, *missing))):
             self._turned_away.update(missing)
             return
         make_token(self._ledger.paths)
@@ -203,39 +213,6 @@ class Serving:
             self._up[point] = _Up(now)
             service = self._runs[point[0]]
             service.look_at(self._replicas(point))
-
-    # --- room ---------------------------------------------------------------------------------------
-
-    def _fits(self, stage: StageRun, points: Iterable[Point]) -> bool:
-        """Whether the widest consumer still has room beside these points and those that are up."""
-        held: dict[str, int] = {}
-        widest: dict[str, int] = {}
-        every = [*self._up, *points]
-        for name, _ in every:
-            pool, cores, replicas = self._room_of(name)
-            held[pool] = held.get(pool, 0) + cores * replicas
-            if not cores:
-                held[_WORKERS] = held.get(_WORKERS, 0) + replicas
-        consumers = {link.down.name for name, _ in every for link in self._asked[name]} | {stage.name}
-        for name in consumers:
-            pool, cores, _ = self._room_of(name)
-            widest[pool] = max(widest.get(pool, 0), cores)
-        return all(many + widest.get(pool, 0) <= self._room[pool] for pool, many in held.items())
-
-    def _room_of(self, name: str) -> tuple[str, int, int]:
-        """The pool of a stage, the cores of one task, and how many tasks come up together."""
-        planned = self._plan.stages[name]
-        service = self._runs[name].spec.service
-        pool = planned.pool if self._plan.site.scheduled else ""
-        return pool, planned.cores, 1 if service is None else service.replicas
-
-    @cached_property
-    def _room(self) -> dict[str, int]:
-        """Cores by pool; on one machine, all of them, and the workers for services without cores."""
-        plan = self._plan
-        if plan.site.scheduled:
-            return {name: plan.cores_of_pool(name) for name in plan.site.pools} | {_WORKERS: 0}
-        return {"": plan.capacity, _WORKERS: plan.extra_workers}
 
     # --- now and then -------------------------------------------------------------------------------
 
@@ -342,10 +319,6 @@ class Serving:
         for link in self._asked[point[0]]:
             if link.down.domain is not None:
                 link.down.look_at(link.dependents(point[1]))
-
-
-_WORKERS = "workers"
-"""What services without cores of their own share, beside the pools."""
 
 
 def _key_of(recipe: Recipe) -> Callable[[int], str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from diel.adaptive import Adaptive, Standing
 from diel.domain import Domain
-from diel.journal.history import StageHistory
+from diel.journal.stage_history import StageHistory
 from diel.points import Points
 from diel.spec import Resources, Stage, resources_with
 from diel.states import TaskState

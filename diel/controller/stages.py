@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from diel.adaptive import Adaptive, Standing, adaptive_axes, facts_of
 from diel.controller.axes import Axes, maker_of
 from diel.controller.choosing import link_of
-from diel.controller.decider import Decider
+from diel.controller.decider import Decider, Deciding
 from diel.controller.keeping import Keeping
 from diel.controller.ledger import Ledger
 from diel.controller.link import Link
@@ -39,6 +39,7 @@ class Stages:
     def __init__(self, plan: Plan, run_file: RunFile, ledger: Ledger) -> None:
         self._plan = plan
         self._ledger = ledger
+        self._watching_ends: list[Callable[[StageRun, int], None]] = []
         self._axes = Axes(plan.workflow, run_file.folder, ledger.paths)
         self.runs: dict[str, StageRun] = {
             name: StageRun(
@@ -82,8 +83,17 @@ class Stages:
         """What keeps services up while others ask them."""
         self._publishing = Publishing(plan.workflow, run_file, ledger)
         self._keeping = Keeping(self.runs, [link for links in self.into.values() for link in links], ledger)
+        deciding = Deciding(
+            self.runs,
+            ledger,
+            plan.workflow,
+            run_file.hyperparameters,
+            self._wake,
+            self.note_end,
+            self._is_used,
+        )
         self.deciders: dict[str, Decider] = {
-            label: self._decider(axis, run_file) for label, axis in self._adaptive.items() if axis.judged
+            label: self._decider(axis, deciding) for label, axis in self._adaptive.items() if axis.judged
         }
         """What makes the points of searches and loops."""
         self.deepest_first = sorted(
@@ -92,12 +102,9 @@ class Stages:
         """So that samples flow through, instead of piling up behind the first stage; services are not kept
         waiting by what does not need them."""
 
-    def _decider(self, axis: Adaptive, run_file: RunFile) -> Decider:
+    def _decider(self, axis: Adaptive, run: Deciding) -> Decider:
         outer = [self._adaptive[label] for label in axis.judge.context if label in self._adaptive]
-        given = axis, outer, self.runs, self._ledger, run_file.hyperparameters, self._wake
-        if axis.axis.loop is not None:
-            return Looping(*given)
-        return Searching(*given, self._plan.workflow, self.note_end)
+        return (Searching if axis.axis.loop is None else Looping)(axis, outer, run)
 
     def _makers(self, name: str) -> list[str]:
         """The stages that make the derived axes of a stage."""
@@ -147,9 +154,26 @@ class Stages:
             if label in decider.axis.judge.context:
                 decider.begin()
 
+    def _is_used(self, label: str, coordinates: Mapping[str, int]) -> bool:
+        """Whether a task that picks among the points of an axis has a result, at some coordinates."""
+        for links in self.into.values():
+            for link in links:
+                domain, history = link.down.domain, link.down.history
+                if label in link.edge.chosen and domain is not None:
+                    here = {axis: place for axis, place in coordinates.items() if axis in domain.axes}
+                    if any(history.state(index).good for index in domain.matching(here)):
+                        return True
+        return False
+
+    def watch_ends(self, tell: Callable[[StageRun, int], None]) -> None:
+        """Has someone told of each task that ends for good."""
+        self._watching_ends.append(tell)
+
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: those that wait for it may go on, or never."""
         stage.ended += 1
+        for tell in self._watching_ends:
+            tell(stage, index)
         self._publishing.note_end(stage, index)
         self._keeping.note_end(stage, index)
         self.streaming.note_end(stage, index)
@@ -270,6 +294,8 @@ class Stages:
         longer stand at their points.
         """
         for index in range(stage.size):
+            if index in stage.history.gone:
+                continue  # it had a result then: the same one is made again
             open_ = stage.standing(index) is Standing.OPEN
             if open_ and not stage.history.state(index).ended and self._is_wanted(stage, index):
                 message = (

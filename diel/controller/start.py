@@ -23,7 +23,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
 from diel.registry import kept_values
 from diel.requests import set_aside
-from diel.run_file import RunFile, read_run_file
+from diel.run_file import RunFile, read_run_file, reason
 from diel.runs import create_run
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import END
@@ -33,21 +33,6 @@ from diel.scheduler.scheduler import SchedulerRefused
 from diel.searchers.installed import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
 from diel.worker.reaper import kill_marked
-
-
-def prepare(
-    path: Path,
-    settings: Sequence[str] = (),
-    params_files: Sequence[Path] = (),
-    site: str | None = None,
-    runs: Path | None = None,
-) -> Plan:
-    """Checks a workflow file and plans it for a site, with the hyperparameters of the project of `runs`.
-
-    Raises SpecError and UsageError.
-    """
-    checked = check(path, settings, params_files, runs=runs)
-    return make_plan(checked, find_site(site, path.parent))
 
 
 def start(
@@ -219,14 +204,15 @@ def read_kept_site(paths: RunPaths) -> Site:
     try:
         return Site.model_validate_json(paths.site.read_bytes())
     except (OSError, ValueError) as error:
-        raise UsageError(f"{paths.run_id}: its site cannot be read: {error}") from error
+        raise UsageError(f"{paths.run_id}: its site cannot be read: {reason(error)}") from error
 
 
 def _text(paths: RunPaths) -> str:
     try:
         return paths.workflow.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DielError(f"{paths.run_id}: its workflow cannot be read: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise DielError(f"{paths.run_id}: its workflow cannot be read: {why}") from error
 
 
 def refuse_unreachable(site: Site) -> None:

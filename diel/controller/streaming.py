@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from diel.controller.keeper import Keeper
 from diel.controller.ledger import Ledger
@@ -47,6 +47,8 @@ class Streaming:
         self._keeper: Keeper | None = None
         self._connection: Connection | None = None
         self._looked = 0.0
+        self._asked = False
+        """Whether the broker was asked how the channels stand, and has not answered yet."""
 
     def begin(self, stage: StageRun, index: int) -> None:
         """A task is about to be handed out: the broker runs, and the task's channels are open.
@@ -67,24 +69,22 @@ class Streaming:
         if channel in self._opened:
             return
         self._opened.add(channel)
-        groups: dict[str, list[str]] = {}
-        for other in self._out_of[link.up.name]:
-            if other.edge.output == link.edge.output:
-                groups.update(other.readers(group))
+        alike = [other for other in self._out_of[link.up.name] if other.edge.output == link.edge.output]
+        groups = {name: members for other in alike for name, members in other.readers(group).items()}
         given = link.up.spec.outputs[str(link.edge.output)].stream
         assert given is not None
         connection = self._connect()
         left = sum(1 for index in link.members(group) if not link.up.history.state(index).ended)
         # An earlier controller may have closed it, where producers failed that run again now.
         connection.open(channel, buffer=given.buffer, replay=given.replay, groups=groups, again=bool(left))
-        self._left[(link.up.name, channel)] = left
-        if not left:
+        if left:
+            self._left[(link.up.name, channel)] = left
+        else:
             connection.close(channel)
-        for other in self._out_of[link.up.name]:
-            if other.edge.output == link.edge.output:
-                for index in other.dependents(group):
-                    if other.down.history.state(index).ended:
-                        self._settle(other, index)
+        for other in alike:
+            for index in other.dependents(group):
+                if other.down.history.state(index).ended:
+                    self._settle(other, index)
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended for good: it puts no more, and what it got is settled."""
@@ -103,6 +103,7 @@ class Streaming:
         if place in self._left:
             self._left[place] -= 1
             if not self._left[place]:
+                del self._left[place]
                 self._connect().close(place[1])
 
     def _settle(self, link: StreamLink, index: int) -> None:
@@ -133,26 +134,28 @@ class Streaming:
         self._keeper = Keeper(tuple(words), self._ledger.paths.broker_log)
 
     def tend(self) -> None:
-        """Writes down how the channels stand, now and then."""
+        """Has it written down how the channels stand, now and then; waits for nothing."""
         now = time.monotonic()
-        if self._opened and now - self._looked > LOOK_EVERY:
-            self._looked = now
-            self._write_facts()
+        if self._connection is not None and not self._asked and now - self._looked > LOOK_EVERY:
+            self._looked, self._asked = now, True
+            self._connection.tell_facts(self._write_facts)
 
-    def _write_facts(self) -> None:
-        with contextlib.suppress(StreamError, OSError):
-            path = self._ledger.paths.stream_facts
-            part = path.with_suffix(".part")
-            part.write_text(json.dumps(self._connect().facts()), encoding="utf-8")
+    def _write_facts(self, facts: dict[str, Any]) -> None:
+        """In the connection's thread, or when nothing else is asked any more."""
+        path = self._ledger.paths.stream_facts
+        part = path.with_suffix(".part")
+        with contextlib.suppress(OSError):
+            part.write_text(json.dumps(facts), encoding="utf-8")
             os.replace(part, path)
+        self._asked = False
 
     def stop(self) -> None:
         """Ends the broker; what was put stays on the disk."""
         if self._keeper is None:
             return
-        if self._opened:
-            self._write_facts()
         if self._connection is not None:
+            with contextlib.suppress(StreamError):
+                self._write_facts(self._connection.facts())
             self._connection.disconnect()
         self._keeper.stop()
         self._keeper = None

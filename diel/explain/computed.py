@@ -136,6 +136,9 @@ def _unusable(run: Recorded, old: Recorded, record: Record, old_record: Record) 
             return f"{name} has the same result, but its '{output}' is gone: {path}"
         if not path.is_dir() and path.stat().st_size != artifact["size"]:
             return f"{name} has the same result, but its '{output}' was changed since: {path}"
+    passing = next((output for output, entry in made.items() if entry.get("keep") is False), None)
+    if passing is not None and not old.history.state.ended:
+        return f"{name} has the same result, but goes on, and deletes its '{passing}' after its use"
     if old_record["time"] > record["time"] - record.get("seconds", 0.0):
         return f"{name} has the same result, but had not finished it yet"
     return f"{name} has the same result, but could not be read then"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
-from diel.controller.recipe import APART
+from diel.controller.key import APART
 from diel.explain.change import Change, mapping_changes, plain
 from diel.explain.view import View
 from diel.table import shown

@@ -11,11 +11,13 @@ from typing import Any
 from diel.explain.advice import next_step
 from diel.explain.axis import explain_axes, point_never_came, points_awaited, pruned_trials
 from diel.explain.computed import why_computed
+from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.place import awaited_text, is_live, place_of, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
-from diel.journal.history import Attempt, spread
+from diel.journal.ranges import spread
 from diel.journal.segment import Record
+from diel.journal.stage_history import Attempt
 from diel.results import Recorded
 from diel.states import RunState, TaskState
 from diel.status import blocks_of
@@ -156,22 +158,27 @@ def _waiting(view: View, stage: str) -> dict[str, Any] | None:
         "count": waiting if known else None,
         "axes": axes,
         "for": [asdict(wait) for wait in waits],
-        "text": "; ".join(points) or _waiting_text(run, axes, waits, block),
+        "text": "; ".join(points) or _waiting_text(view, stage, axes, waits, block),
         "next": "" if axes or waits or block is None else block["next"],
     }
 
 
 def _points_awaited(view: View, stage: str) -> list[str]:
-    """Why the first task of a stage that waits is not there yet, where its trial or round is not."""
+    """Why the first task of a stage that waits is not there yet: its trial or round, or its gang, is not."""
     history = view.run.history.stage(stage)
     waiting = (i for i in range(history.total) if history.state(i) == TaskState.WAITING)
     first = next(waiting, None)
-    return [] if first is None else points_awaited(view, stage, first)
+    return [] if first is None else points_awaited(view, stage, first) or partners_awaited(view, stage, first)
 
 
 def _waiting_text(
-    run: Recorded, axes: list[dict[str, str]], waits: list[Wait], block: Mapping[str, Any] | None
+    view: View,
+    stage: str,
+    axes: list[dict[str, str]],
+    waits: list[Wait],
+    block: Mapping[str, Any] | None,
 ) -> str:
+    run = view.run
     if axes:
         return "; ".join(f"axis '{a['axis']}' is known when '{a['stage']}' is done" for a in axes)
     if waits:
@@ -184,7 +191,7 @@ def _waiting_text(
         return "was not tried before the run ended"
     if block is not None:
         return str(block["text"])
-    return "waits for a free worker"
+    return room_awaited(view, stage) or "waits for a free worker"
 
 
 def _blocks(run: Recorded) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from diel.explain.advice import next_step
 from diel.explain.attempts import attempts_of
 from diel.explain.axis import picks, point_never_came, points_awaited
 from diel.explain.computed import resolve, why_computed
+from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.place import awaited_text, block_end, place_of, place_text, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
@@ -179,8 +180,10 @@ def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]])
     if awaited := points_awaited(view, stage, index):
         return {"why": awaited}
     waits = waits_of_task(view, stage, index)
-    if waits:
-        return {"why": [f"waits for {wait}" for wait in waits], "waits_for": [asdict(wait) for wait in waits]}
+    partners = partners_awaited(view, stage, index)
+    if waits or partners:
+        why = [*(f"waits for {wait}" for wait in waits), *partners]
+        return {"why": why, "waits_for": [asdict(wait) for wait in waits]}
     run = view.run
     if run.state == RunState.PENDING and (coming := awaited_text(run)):
         return {"why": [f"the run {coming}"]}
@@ -192,7 +195,8 @@ def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]])
             "why": [under_way or "nothing hinders it, but its controller is gone"],
             "next": f"`diel resume {run.paths.run_id}` goes on",
         }
-    wait = wait_for_block(run, stage, index) or {"text": "waits for a free worker", "next": ""}
+    free = room_awaited(view, stage) or "waits for a free worker"
+    wait = wait_for_block(run, stage, index) or {"text": free, "next": ""}
     if attempts and attempts[-1]["state"] == "failed":
         last = attempts[-1]
         again = f"attempt {last['attempt']} failed ({last['message']}); it will be tried again"

@@ -60,6 +60,8 @@ def rule_of(link: Link) -> str:
     broadcast = [axis for axis in link.down.spec.over if axis not in apart]
     if broadcast:
         words.append(f"same for every {', '.join(broadcast)}")
+    if edge.stream:
+        words.append("reads the stream")
     if edge.service:
         words.append("asks the service")
     elif edge.output is None and edge.hyperparameter is None:
@@ -72,8 +74,8 @@ def waits_of_stage(view: View, stage: str) -> list[Wait]:
     found: dict[str, Wait] = {}
     for link in view.into(stage):
         up = link.up
-        if link.edge.follows:
-            continue  # it waits for itself, or for what comes after it
+        if link.edge.follows or link.edge.stream:
+            continue  # it waits for itself, or for what comes after it; a stream is read as it is made
         if up.domain is None:
             found[up.name] = Wait(up.name, rule_of(link), None, None, {}, ())
             continue
@@ -87,6 +89,8 @@ def waits_of_task(view: View, stage: str, index: int) -> list[Wait]:
     """The upstream tasks that one task still waits for."""
     found: dict[tuple[str, str], Wait] = {}
     for link in view.into(stage):
+        if link.edge.stream:
+            continue  # it is read as it is made
         if link.up.domain is None:
             found[(link.up.name, "")] = Wait(link.up.name, rule_of(link), None, None, {}, ())
             continue

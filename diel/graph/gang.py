@@ -79,6 +79,7 @@ def check_gangs(graph: StageGraph) -> list[Flaw]:
     flaws = [*_unread(graph), *_split(graph)]
     for gang in gangs(graph):
         flaws += _waits(graph, gang)
+        flaws += _come_late(graph.workflow, gang)
     return flaws
 
 
@@ -102,6 +103,25 @@ def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
                     "hand this on through the stream as well, or drop the stream or `beside`",
                 )
                 break
+
+
+def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
+    """Trials and rounds come as earlier ones end: they are never there all at the same time."""
+    for name in gang.stages:
+        stage = workflow.stages[name]
+        if name in gang.in_waves:
+            continue
+        for number, label in enumerate(stage.over):
+            axis = workflow.axes.get(label)
+            if label in gang.axes or axis is None or (axis.search is None and axis.loop is None):
+                continue
+            other = next(other for other in gang.stages if label not in workflow.stages[other].over)
+            yield Flaw(
+                ("stages", name, "over", number),
+                f"'{name}' runs at the same time as '{other}', which has no axis '{label}': "
+                "its points come one after the other, and are never all there",
+                f"run '{other}' over '{label}' as well",
+            )
 
 
 def _split(graph: StageGraph) -> Iterator[Flaw]:

@@ -34,7 +34,7 @@ class Trial:
     message: str = ""
     """Why it has none."""
     lost: list[list[Any]] = field(default_factory=list)
-    """The tasks that failed, as [stage, index]."""
+    """The tasks that failed or were cancelled, as [stage, index]."""
     ended: float | None = None
     reported: dict[int, float] = field(default_factory=dict)
     """What was told of it while it ran, by step."""
@@ -83,6 +83,14 @@ class Course:
     @property
     def over(self) -> bool:
         return self.points is not None
+
+    def reopen(self) -> None:
+        """Goes on; trials that lost tasks are tried again."""
+        self.points, self.reason, self.failed = None, "", False
+        for trial in self.trials:
+            if trial.lost:
+                trial.state, trial.message, trial.lost = TrialState.RUNNING, "", []
+                self.told.remove([trial.number, -1])
 
 
 @dataclass(slots=True)
@@ -171,15 +179,15 @@ class AxisHistory:
         self.course(record).stopped = record["message"] or "until"
 
     def reopen(self) -> None:
-        """A new controller tries again what its predecessor gave up, unless others went on without it."""
+        """A new controller tries again what its predecessor gave up, unless others may have gone on
+        without it: `reopened` says where they have not."""
         for course in self.courses.values():
-            if course.over and not course.failed:
-                continue
-            course.points, course.reason, course.failed = None, "", False
-            for trial in course.trials:
-                if trial.lost:
-                    trial.state, trial.message, trial.lost = TrialState.RUNNING, "", []
-                    course.told.remove([trial.number, -1])
+            if not course.over or course.failed:
+                course.reopen()
+
+    def reopened(self, record: dict[str, Any]) -> None:
+        """A search was over, and nobody has gone on with what it found."""
+        self.course(record).reopen()
 
     def closed(self, record: dict[str, Any]) -> None:
         """No more points."""

@@ -7,115 +7,17 @@ controller takes over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from diel.journal.axis_history import AxisHistory
+from diel.journal.ranges import spread
 from diel.journal.segment import Record, epoch_of
+from diel.journal.stage_history import Attempt, StageHistory
 from diel.journal.surrogate_history import SurrogateHistory
 from diel.states import RunState, TaskState
 
-_STATES = tuple(TaskState)
 MAX_FAILURES = 1000
 """How many failures are kept with their messages; the rest are counted."""
-LEFT_BY_WHEN = 1
-"""A task's own `when`, or that of one which it reads, left it out; or it is a service that nobody needed."""
-LEFT_BY_AXIS = 2
-"""Its point never came: the loop or search ended before it, or its trial was pruned."""
-_LEFT = {"when": LEFT_BY_WHEN, "axis": LEFT_BY_AXIS, "service": LEFT_BY_WHEN}
-
-
-@dataclass(slots=True)
-class Attempt:
-    """A task that was handed out and has not ended: how far its latest attempt is known to be."""
-
-    number: int
-    state: TaskState
-    time: float = 0.0
-    worker: str = ""
-    bundle: int = 0
-
-
-@dataclass(slots=True)
-class StageHistory:
-    """What is known of one stage's tasks: a byte each, and more only for those under way."""
-
-    kind: str
-    total: int
-    states: bytearray
-    parts: dict[str, str] = field(default_factory=dict)
-    void: str = ""
-    """Why its tasks will never be known; empty where they are, or may be."""
-    under_way: dict[int, Attempt] = field(default_factory=dict)
-    attempts: dict[int, int] = field(default_factory=dict)
-    """The latest attempt of the tasks that were handed out and have no result, or needed several."""
-    resources: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """What the latest attempt of a task asked for beyond its stage, for those that have no result."""
-    seconds: float = 0.0
-    """Time of all committed attempts together."""
-    timed: int = 0
-    cached_seconds: float = 0.0
-    """Time that the results took which came from the cache, when they were made."""
-    surrogate: SurrogateHistory | None = None
-    """What was answered and what simulated, where its tasks ask a surrogate."""
-    factors: list[dict[str, Any]] = field(default_factory=list)
-    """The factors of its domain, where it runs over a search or loop: axes, count, rows (see diel.domain)."""
-    dropped: dict[str, set[int]] = field(default_factory=dict)
-    """By output, the tasks whose artifact was deleted after its use."""
-    left_out: bytearray = field(default_factory=bytearray)
-    """Why a skipped task is nobody's failure, a byte each: LEFT_BY_WHEN, LEFT_BY_AXIS, or 0; short or empty
-    where the rest is 0."""
-
-    @property
-    def never(self) -> int:
-        """Tasks at points that never came: a loop ended before its last round, a trial was pruned."""
-        return self.left_out.count(LEFT_BY_AXIS)
-
-    @property
-    def expected(self) -> int:
-        """Tasks that there are, or may still be."""
-        return self.total - self.never
-
-    def counts(self) -> dict[str, int]:
-        """How many tasks are in each state; those at points that never came are left out."""
-        found = {state.label: self.states.count(state) for state in TaskState}
-        found["waiting"] += self.total - len(self.states)
-        found["skipped"] -= self.never
-        return found
-
-    def state(self, index: int) -> TaskState:
-        return _STATES[self.states[index]] if index < len(self.states) else TaskState.WAITING
-
-    def set(self, index: int, state: TaskState) -> None:
-        if index >= len(self.states):
-            self.states.extend(bytes(index + 1 - len(self.states)))
-        self.states[index] = state
-        if index < len(self.left_out):
-            self.left_out[index] = 0
-
-    def leave_out(self, index: int, reason: str) -> None:
-        """Notes why a task was skipped, where that is no failure."""
-        code = _LEFT.get(reason, 0)
-        if code and index >= len(self.left_out):
-            self.left_out.extend(bytes(index + 1 - len(self.left_out)))
-        if code:
-            self.left_out[index] = code
-
-    def let_go(self, *, verdicts: bool) -> None:
-        """What was handed out waits again, for its controller is gone; so do verdicts if they fall too."""
-        self.states = self.states.translate(_ANEW if verdicts else _LET_GO)
-        self.under_way.clear()
-        if verdicts:
-            self.left_out.clear()
-
-
-def _to_waiting(*gone: TaskState) -> bytes:
-    return bytes(TaskState.WAITING if state in gone else state for state in range(256))
-
-
-_LET_GO = _to_waiting(TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
-_ANEW = _to_waiting(*(state for state in TaskState if not state.good))
 
 
 @dataclass
@@ -277,7 +179,12 @@ class History:
 
     def _done(self, record: Record, worker: str) -> None:
         stage = self.stage(record["stage"])
-        index = record["index"]
+        index, attempt = record["index"], record.get("attempt", 1)
+        if stage.is_gone(index, attempt):
+            self._forget_attempt(record["stage"], index, attempt)
+            return
+        if attempt > 1:
+            stage.committed[index] = max(attempt, stage.committed.get(index, 1))
         if not stage.state(index).good:
             stage.seconds += record.get("seconds", 0.0)
             stage.timed += 1
@@ -288,6 +195,8 @@ class History:
     def _cached(self, record: Record, worker: str) -> None:
         self.uses.add(record["run"])
         stage = self.stage(record["stage"])
+        if stage.is_gone(record["index"], 0):
+            return
         if not stage.state(record["index"]).good:
             stage.cached_seconds += record.get("seconds", 0.0)
             if "surrogate" in record:
@@ -304,6 +213,19 @@ class History:
             del stage.attempts[index]
         self.left.pop((record["stage"], index), None)
         self.failures.pop((record["stage"], index), None)
+
+    def _forget_attempt(self, name: str, index: int, attempt: int) -> None:
+        """An attempt ended, and its result counts no more."""
+        self._forget_left(name, index, attempt)
+        stage = self.stage(name)
+        known = stage.under_way.get(index)
+        if known is not None and known.number <= attempt:
+            del stage.under_way[index]
+            stage.set(index, TaskState.WAITING)
+
+    def _gone(self, record: Record, worker: str) -> None:
+        for index, attempt in record["tasks"]:
+            self.stage(record["stage"]).lose(index, attempt)
 
     def _dropped(self, record: Record, worker: str) -> None:
         gone = self.stage(record["stage"]).dropped.setdefault(record["output"], set())
@@ -367,29 +289,14 @@ _HANDLERS = {
     "done": History._done,
     "cached": History._cached,
     "dropped": History._dropped,
+    "gone": History._gone,
     "failed": History._verdict,
     "skipped": History._verdict,
     "cancelled": History._verdict,
     "end": History._end,
     "staging": History._staging,
     **dict.fromkeys(
-        ("axis", "begin", "trial", "reported", "judged", "round", "stopped", "closed"), History._axis
+        ("axis", "begin", "trial", "reported", "judged", "round", "stopped", "closed", "reopened"),
+        History._axis,
     ),
 }
-
-
-def ranges(indices: Iterable[int]) -> list[list[int]]:
-    """Ascending indices as [first, last] pairs: a million skipped tasks are one pair."""
-    found: list[list[int]] = []
-    for index in indices:
-        if found and found[-1][1] == index - 1:
-            found[-1][1] = index
-        else:
-            found.append([index, index])
-    return found
-
-
-def spread(pairs: Iterable[Iterable[int]]) -> Iterable[int]:
-    """The indices that `ranges` packed."""
-    for first, last in pairs:
-        yield from range(first, last + 1)

@@ -16,8 +16,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial, TrialState
-from diel.journal.history import Attempt, History, StageHistory, ranges, spread
+from diel.journal.history import History
+from diel.journal.ranges import ranges, spread
 from diel.journal.segment import Record, read_segment, segments
+from diel.journal.stage_history import Attempt, StageHistory
 from diel.journal.surrogate_history import SurrogateHistory
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
@@ -145,6 +147,8 @@ def _pack(stage: StageHistory) -> dict[str, Any]:
         "void": stage.void,
         "under_way": {str(index): asdict(attempt) for index, attempt in stage.under_way.items()},
         "attempts": {str(index): number for index, number in stage.attempts.items()},
+        "committed": {str(index): number for index, number in stage.committed.items()},
+        "gone": {str(index): number for index, number in stage.gone.items()},
         "resources": {str(index): changed for index, changed in stage.resources.items()},
         "seconds": stage.seconds,
         "timed": stage.timed,
@@ -165,6 +169,8 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
         void=packed["void"],
         under_way={int(index): _attempt(attempt) for index, attempt in packed["under_way"].items()},
         attempts={int(index): number for index, number in packed["attempts"].items()},
+        committed={int(index): number for index, number in packed.get("committed", {}).items()},
+        gone={int(index): number for index, number in packed.get("gone", {}).items()},
         resources={int(index): changed for index, changed in packed["resources"].items()},
         seconds=packed["seconds"],
         timed=packed["timed"],

@@ -7,6 +7,7 @@ and aliases within bounds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -274,7 +275,8 @@ def _is_text(text: str) -> bool:
 def content(node: Node, verbatim: Verbatim, complaints: list[Complaint], key: Key = ()) -> Any:
     """The plain value of a tree: dicts, lists and scalars.
 
-    Numbers that no computer word holds are added to `complaints`; their place gets None.
+    Numbers that no computer word holds are added to `complaints`; their place gets infinity, which no field
+    takes: what is said of that place is not said again of others that need it.
     """
     if isinstance(node, Dictionary):
         return {
@@ -306,7 +308,7 @@ def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[Complaint], key: 
     except ValueError as error:
         hint = "put it in quotes to pass it as text"
         complaints.append(Complaint(node.start, key, f"{error}: {node.text[:40]}", hint))
-        return None
+        return math.inf
 
 
 def descend(root: Node, key: Key) -> tuple[list[tuple[Scalar | None, Node]], Key]:

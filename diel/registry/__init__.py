@@ -1,6 +1,7 @@
 """The shared registry: hyperparameters of a run, and those that a project keeps for all its runs."""
 
-from diel.registry.store import Change, Held, append_change, current, read_changes, told
+from diel.registry.change import Change, told
+from diel.registry.store import Held, append_change, current, read_changes, read_current
 from diel.registry.values import Hyperparameters, Value, kept_values, resolve, typed
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "current",
     "kept_values",
     "read_changes",
+    "read_current",
     "resolve",
     "told",
     "typed",

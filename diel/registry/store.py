@@ -3,58 +3,33 @@
 There is no lock and nothing to wait for: a change is written to a file of its own, which gets its name (a
 hard link, which fails where the name is taken) when it is whole. Readers see all of a change or nothing of
 it, also on NFS, and a writer that is killed leaves a temporary file that nobody reads. The project's values
-are the changes folded in the order of their names.
+are the changes folded in the order of their names. Now and then a writer keeps the fold so far in one file: a
+shortcut, for thousands of small files are slow to read.
 """
 
 from __future__ import annotations
 
 import contextlib
-import getpass
+import hashlib
 import json
 import os
 import re
 import socket
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from diel.errors import UsageError
 from diel.paths import registry_dir
+from diel.registry.change import Change, change_of, read_change, user_name
 
 _NAME = re.compile(r"(?P<stamp>[0-9]{20})-.+\.json")
-_KEPT = ("origin", "time")
-"""What each file must have."""
-_END = 253_402_300_800.0 - 86_400.0
-"""The year 10000, in any time zone: later times have no date."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """One change of a project's values: several names change together."""
-
-    origin: Literal["set", "promotion", "publication"]
-    values: Mapping[str, Any] = field(default_factory=dict)
-    unset: tuple[str, ...] = ()
-    """The names that the project has no value for from here on."""
-    workflow: str = ""
-    """The workflow by which the values were checked, or whose run made them."""
-    run: str = ""
-    axis: str = ""
-    """The search of a promotion."""
-    trial: int | None = None
-    stage: str = ""
-    """The stage of a publication."""
-    task: int | None = None
-    key: str = ""
-    """The cache key of the task that made a publication."""
-    began: float | None = None
-    """When that run was made, which tells it from a later one of its name."""
-    user: str = ""
-    time: float = 0.0
-    """Seconds since the epoch, by the clock of the host that made it."""
+_FOLD = "folded.json"
+FOLDED = 500
+"""Changes after which the fold of all is written down anew."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +62,7 @@ def append_change(runs: Path, change: Change) -> Change:
                 temporary.unlink()
     except OSError as error:
         raise UsageError(f"cannot write to the project's registry {folder}: {error.strerror}") from error
+    _keep_fold(runs)
     return made
 
 
@@ -130,15 +106,35 @@ def read_changes(runs: Path) -> tuple[list[Change], list[Path]]:
     the directory itself cannot be read.
     """
     folder = registry_dir(runs)
+    return _read_all(folder, _names(folder))
+
+
+def read_current(runs: Path) -> tuple[dict[str, Held], list[Path]]:
+    """The values that the project of these runs has now, by name, and the files that cannot be read.
+
+    Raises UsageError where the directory itself cannot be read.
+    """
+    folder = registry_dir(runs)
+    names = _names(folder)
+    fold = _load_fold(folder, names)
+    changes, unreadable = _read_all(folder, names[fold.count :])
+    return current(changes, fold.held), [*(folder / name for name in fold.unreadable), *unreadable]
+
+
+def _names(folder: Path) -> list[str]:
+    """The files of the changes, in order."""
     try:
-        names = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
+        return sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name))
     except FileNotFoundError:
-        return [], []
+        return []
     except OSError as error:
         raise UsageError(f"cannot read the project's registry {folder}: {error.strerror}") from error
+
+
+def _read_all(folder: Path, names: Sequence[str]) -> tuple[list[Change], list[Path]]:
     changes, unreadable = [], []
     for name in names:
-        change = _read(folder / name)
+        change = read_change(folder / name)
         if change is None:
             unreadable.append(folder / name)
         else:
@@ -146,33 +142,9 @@ def read_changes(runs: Path) -> tuple[list[Change], list[Path]]:
     return changes, unreadable
 
 
-def _read(path: Path) -> Change | None:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        known = {name: document[name] for name in Change.__dataclass_fields__ if name in document}
-        change = Change(**{**known, "unset": tuple(known.get("unset", ()))})
-        return change if all(name in known for name in _KEPT) and _is_sound(change) else None
-    except (OSError, ValueError, TypeError, RecursionError):
-        return None
-
-
-def _is_sound(change: Change) -> bool:
-    """Whether each part is of its type. Raises ValueError where a value is no JSON: infinity."""
-    json.dumps(change.values, allow_nan=False)
-    where = (change.workflow, change.run, change.axis, change.stage)
-    texts = (change.origin, *where, change.key, change.user, *change.unset)
-    numbers = (change.trial or 0, change.task or 0, change.began or 0.0, change.time)
-    return (
-        isinstance(change.values, dict)
-        and all(isinstance(text, str) for text in texts)
-        and all(isinstance(number, int | float) for number in numbers)
-        and 0 <= change.time < _END
-    )
-
-
-def current(changes: Iterable[Change]) -> dict[str, Held]:
-    """The values that hold after these changes, by name."""
-    held: dict[str, Held] = {}
+def current(changes: Iterable[Change], before: Mapping[str, Held] | None = None) -> dict[str, Held]:
+    """The values that hold after these changes, by name; `before` has those that held then."""
+    held = dict(before or {})
     for change in changes:
         for name in change.unset:
             held.pop(name, None)
@@ -180,18 +152,55 @@ def current(changes: Iterable[Change]) -> dict[str, Held]:
     return held
 
 
-def told(change: Change) -> str:
-    """Where a change is from, in words: `promotion of melt-3, trial 7`."""
-    if change.origin == "promotion":
-        return f"promotion of {change.run}, {change.axis} {change.trial}"
-    if change.origin == "publication":
-        return f"publication of {change.run}, {change.stage}/{change.task}"
-    return f"diel params set, by {change.user}" if change.user else "diel params set"
+# --- the shortcut ---------------------------------------------------------------------------------
 
 
-def user_name() -> str:
-    """The user's name; the number where a container knows no name for it."""
+@dataclass(frozen=True)
+class _Fold:
+    """The first `count` changes, folded."""
+
+    count: int
+    held: Mapping[str, Held]
+    unreadable: Sequence[str]
+
+
+def _load_fold(folder: Path, names: Sequence[str]) -> _Fold:
+    """The fold that was kept; of no change where there is none, or files came or went behind its back."""
+    nothing = _Fold(0, {}, ())
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+        document = json.loads((folder / _FOLD).read_text(encoding="utf-8"))
+        count, unreadable = document["count"], document["unreadable"]
+        if document["names"] != _digest(names[:count]):
+            return nothing
+        held = {}
+        for name, packed in document["held"].items():
+            change = change_of(packed)
+            if change is None:
+                return nothing
+            held[name] = Held(change.values[name], change)
+        return _Fold(count, held, unreadable)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return nothing
+
+
+def _keep_fold(runs: Path) -> None:
+    """Writes the fold down where many changes came since; what goes wrong costs its readers time alone."""
+    folder = registry_dir(runs)
+    names = _names(folder)
+    if len(names) - _load_fold(folder, names).count < FOLDED:
+        return
+    held, unreadable = read_current(runs)
+    document = {
+        "count": len(names),
+        "names": _digest(names),
+        "held": {name: asdict(one.change) for name, one in held.items()},
+        "unreadable": [path.name for path in unreadable],
+    }
+    temporary = folder / f".{_FOLD}-{os.getpid()}-{threading.get_ident()}.part"
+    with contextlib.suppress(OSError):
+        temporary.write_text(json.dumps(document), encoding="utf-8")
+        os.replace(temporary, folder / _FOLD)
+
+
+def _digest(names: Sequence[str]) -> str:
+    return hashlib.blake2b("\n".join(names).encode(), digest_size=16).hexdigest()

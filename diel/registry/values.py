@@ -9,7 +9,8 @@ from typing import Any
 
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.load import Document, parse, read_text, scalar
-from diel.registry.store import Held, told
+from diel.registry.change import told
+from diel.registry.store import Held
 from diel.run_file import RunFile
 from diel.spec import Flaws, Hyperparameter
 
@@ -34,6 +35,11 @@ class Hyperparameters:
     def plain(self) -> dict[str, Any]:
         """The values alone, by name."""
         return {name: value.value for name, value in self.values.items()}
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The names of those that were given by `--set`."""
+        return tuple(name for name, value in self.values.items() if value.origin == "command line")
 
 
 def resolve(

@@ -19,8 +19,9 @@ from diel.controller.results import output_of
 from diel.domain import Domain, Origins, make_domain, with_replicas
 from diel.errors import DielError, SpecError
 from diel.graph import StageGraph, build
-from diel.journal.history import Attempt, History
+from diel.journal.history import History
 from diel.journal.segment import Record, decode, segments
+from diel.journal.stage_history import Attempt, StageHistory
 from diel.load import Document, load_text
 from diel.paths import RunPaths
 from diel.points import Points, kept, read_points, static_points
@@ -30,6 +31,7 @@ from diel.spec import Workflow
 from diel.states import RunState
 from diel.status import open_reader, standing
 
+_COMMITS = (b'"event":"done"', b'"event":"cached"')
 _MADE = ("values", "artifacts", "run")
 
 
@@ -59,6 +61,8 @@ class Recorded:
             return load_text(text, Path(self.run_file.source))
         except OSError as error:
             why = error.strerror or str(error)
+        except UnicodeDecodeError as error:
+            why = str(error)
         except SpecError as error:
             why = f"this diel reads workflows differently: {error.problems[0].message}"
         raise DielError(f"{self.paths.run_id}: its workflow cannot be read: {why}")
@@ -250,22 +254,29 @@ class Recorded:
 
     def records(self, stage: str) -> dict[int, Record]:
         """What the tasks of a stage made, by index: their values, artifacts, and the run they are from."""
-        found: dict[int, Record] = {}
+        return {
+            record["index"]: {key: record[key] for key in _MADE if key in record}
+            for record in self.results(stage)
+        }
+
+    def results(self, stage: str, having: bytes = b"") -> Iterator[Record]:
+        """The committed results of a stage whose lines hold these bytes; of two of a task the last counts."""
+        history = self.history.stage(stage)
         mine = b'"stage":"%s"' % stage.encode()
         for name in segments(self.paths.journal):
             with open(self.paths.journal / name, "rb") as file:
                 for line in file:
-                    if mine in line and (b'"event":"done"' in line or b'"event":"cached"' in line):
+                    if mine in line and having in line and any(event in line for event in _COMMITS):
                         record = decode(line)
-                        if record is not None and _is_result(record, stage):
-                            found[record["index"]] = {k: record[k] for k in _MADE if k in record}
-        return found
+                        if record is not None and _is_result(record, stage, history):
+                            yield record
 
     def record(self, stage: str, index: int) -> Record | None:
         """The committed result of one task; None where it has none."""
         found = None
+        history = self.history.stage(stage)
         for _, record in self.attempts(stage, index):
-            if _is_result(record, stage):
+            if _is_result(record, stage, history):
                 found = record
         return found
 
@@ -308,5 +319,7 @@ def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
                 at = data.find(needle, end)
 
 
-def _is_result(record: Record, stage: str) -> bool:
-    return record["event"] in ("done", "cached") and record["stage"] == stage
+def _is_result(record: Record, stage: str, history: StageHistory) -> bool:
+    if record["event"] not in ("done", "cached") or record["stage"] != stage:
+        return False
+    return not history.is_gone(record["index"], record.get("attempt", 0))

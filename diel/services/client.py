@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from diel.errors import DielError
 from diel.paths import RunPaths
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
 
 RAW = "application/octet-stream"
-DTYPE, SHAPE, FIELDS = "Diel-Dtype", "Diel-Shape", "Diel-Fields"
-"""Headers of a body that is an array's bytes in C order: `float32`, `100,3`, names of its rows."""
+DTYPE, SHAPE, FIELDS, FEATURES = "Diel-Dtype", "Diel-Shape", "Diel-Fields", "Diel-Features"
+"""Headers of a body that is an array's bytes in C order: `float32`, `100,3`, names of an answer's rows, names
+of a question's columns (as in a URL: a comma in a name is %2C)."""
 TIMEOUT = 60.0
 """Seconds that an answer may take."""
 PATIENCE = 60.0
@@ -73,21 +74,22 @@ class Service:
         self._turn = first
         self._lock = threading.Lock()
 
-    def predict(self, rows: Any, path: str = "/predict") -> dict[str, Any]:
+    def predict(self, rows: Any, path: str = "/predict", *, features: Sequence[str] = ()) -> dict[str, Any]:
         """What a model says of some rows: `prediction`, and `deviation` where the model knows it.
 
         `rows` is an array of shape (rows, features), which travels as its bytes and comes back as arrays of
         shape (rows,), float64; or a list of lists or mappings, or a mapping of lists by feature, which
-        travels as JSON and comes back as lists. Raises ServiceError.
+        travels as JSON and comes back as lists. `features` names an array's columns: without it, they are
+        in the model's order. Raises ServiceError.
         """
         if hasattr(rows, "dtype"):
-            return self._predict_array(rows, path)
+            return self._predict_array(rows, path, features)
         answer: dict[str, Any] = self.post(path, {"rows": rows})
         return answer
 
     def get(self, path: str) -> Any:
         """What a path answers to GET: JSON as it means, text as text, anything else as bytes."""
-        return _content(self._ask("GET", path, None, {}))
+        return self._content(f"GET {path}", self._ask("GET", path, None, {}))
 
     def post(self, path: str, document: Any = None, *, data: bytes | None = None, **headers: str) -> Any:
         """What a path answers to a body: JSON, or bytes as they are (`data`).
@@ -96,7 +98,7 @@ class Service:
         """
         kind = {"Content-Type": RAW if data is not None else "application/json"}
         body = data if data is not None else json.dumps(document).encode()
-        return _content(self._ask("POST", path, body, {**kind, **headers}))
+        return self._content(f"POST {path}", self._ask("POST", path, body, {**kind, **headers}))
 
     def reload(self, model: Path | str | Sequence[Path | str], path: str = "/reload") -> list[Any]:
         """Has every replica go on with a newer model; none drops a request. Returns what each answered."""
@@ -104,7 +106,8 @@ class Service:
         given = str(model) if one else [str(each) for each in model]  # type: ignore[union-attr]
         body = json.dumps({"model": given}).encode()
         kind = {"Content-Type": "application/json"}
-        return [_content(self._ask("POST", path, body, kind, only=replica)) for replica in self._replicas]
+        answers = [self._ask("POST", path, body, kind, only=replica) for replica in self._replicas]
+        return [self._content(f"POST {path}", answer) for answer in answers]
 
     def close(self) -> None:
         """Closes the connections that are not in use."""
@@ -117,16 +120,24 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _predict_array(self, rows: Array, path: str) -> dict[str, Any]:
+    def _predict_array(self, rows: Array, path: str, features: Sequence[str]) -> dict[str, Any]:
         numpy = sys.modules["numpy"]  # whoever has an array has loaded it
-        wide = rows.dtype.name if rows.dtype.name in ("float32", "float64") else "float64"
-        given = numpy.ascontiguousarray(rows, dtype=wide)
+        given = numpy.ascontiguousarray(rows)
+        if given.dtype.name not in ("float32", "float64"):
+            given = given.astype("float64")
         shape = ",".join(map(str, given.shape))
-        headers = {"Content-Type": RAW, DTYPE: wide, SHAPE: shape}
-        _, said, body = self._ask("POST", path, given.tobytes(), headers)
+        headers = {"Content-Type": RAW, DTYPE: given.dtype.name, SHAPE: shape}
+        if features:
+            headers[FEATURES] = ",".join(quote(name, safe="") for name in features)
+        status, said, body = self._ask("POST", path, given.tobytes(), headers)
         fields = said.get(FIELDS.lower(), "prediction").split(",")
-        columns = numpy.frombuffer(body, dtype=said.get(DTYPE.lower(), "float64"))
-        return dict(zip(fields, columns.reshape(len(fields), -1), strict=True))
+        try:
+            columns = numpy.frombuffer(body, dtype=said.get(DTYPE.lower(), "float64"))
+            return dict(zip(fields, columns.reshape(len(fields), -1), strict=True))
+        except (TypeError, ValueError) as error:
+            kind = said.get("content-type", "no Content-Type")
+            message = f"service '{self.name}': POST {path}: expected an array's bytes, found {kind} ({error})"
+            raise ServiceError(message, status) from error
 
     def _ask(
         self,
@@ -158,6 +169,17 @@ class Service:
             time.sleep(pause)
             pause = min(LONGEST_PAUSE, 2 * pause)
 
+    def _content(self, what: str, answer: Answer) -> Any:
+        """An answer as it means. Raises ServiceError where it says that it is JSON, and is none."""
+        status, headers, body = answer
+        kind = headers.get("content-type", "")
+        if "json" not in kind:
+            return body.decode("utf-8", "replace") if kind.startswith("text/") else body
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError) as error:
+            raise ServiceError(f"service '{self.name}': {what}: no JSON ({error})", status) from error
+
     def _in_turn(self) -> Iterator[_Replica]:
         with self._lock:
             first = self._turn
@@ -173,6 +195,11 @@ def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -
     return Service(name, files, read_token(paths), first)
 
 
+def in_url(path: str) -> str:
+    """A path as it stands in a request: spaces and other letters as %20; what is written so already stays."""
+    return quote(path, safe="%/:?#[]@!$&'()*+,;=~")
+
+
 class _Replica:
     """One replica: where it is, and the connections to it that are not in use."""
 
@@ -184,7 +211,7 @@ class _Replica:
 
     @property
     def where(self) -> str:
-        return self._url or "a replica that has not begun"
+        return self._url or "a replica"
 
     def ask(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout: float
@@ -211,7 +238,7 @@ class _Replica:
         headers: Mapping[str, str],
     ) -> Answer:
         try:
-            connection.request(method, path, body, dict(headers))
+            connection.request(method, in_url(path), body, dict(headers))
             response = connection.getresponse()
             said = response.read()
         except BaseException:
@@ -249,14 +276,6 @@ class _Replica:
             free, self._free = self._free, []
         for connection in free:
             connection.close()
-
-
-def _content(answer: Answer) -> Any:
-    _, headers, body = answer
-    kind = headers.get("content-type", "")
-    if "json" in kind:
-        return json.loads(body)
-    return body.decode("utf-8", "replace") if kind.startswith("text/") else body
 
 
 def _said(answer: Answer) -> str:

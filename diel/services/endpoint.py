@@ -17,15 +17,13 @@ from typing import Any
 
 from diel.paths import RunPaths
 
-STATES = ("starting", "ready", "restarting", "stopped", "failed")
-
 
 @dataclass(frozen=True)
 class Endpoint:
     """One replica, as it was last heard of."""
 
     state: str
-    """One of `STATES`."""
+    """`starting`, `ready`, `restarting`, `stopped` or `failed`."""
     url: str
     """`http://127.0.0.1:41234`; empty before its first start."""
     attempt: int
@@ -39,6 +37,11 @@ class Endpoint:
     @property
     def is_ready(self) -> bool:
         return self.state == "ready"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its worker has seen this attempt to its end."""
+        return self.state in ("stopped", "failed")
 
 
 def write_endpoint(path: Path, endpoint: Endpoint) -> None:
@@ -62,11 +65,15 @@ def make_token(paths: RunPaths) -> str:
     """The token of a run's services, drawn when it is first asked for. Raises OSError."""
     import secrets  # here, for it loads hashes that `diel validate` does not need
 
+    with contextlib.suppress(FileNotFoundError):
+        return read_token(paths)
     paths.services.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        file = os.open(paths.service_token, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(file, "w", encoding="ascii") as opened:
-            opened.write(secrets.token_urlsafe(32))
+    part = paths.service_token.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(file, "w", encoding="ascii") as opened:
+        opened.write(secrets.token_urlsafe(32))
+    os.replace(part, paths.service_token)
     return read_token(paths)
 
 

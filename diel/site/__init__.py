@@ -17,4 +17,5 @@ from diel.site.site import LocalDisk as LocalDisk
 from diel.site.site import Site as Site
 from diel.site.site import launcher_words as launcher_words
 from diel.site.site import missing as missing
+from diel.site.site import rooms as rooms
 from diel.site.site import within as within

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from diel.site.pool import Pool, nodes_of
+from diel.site.pool import Pool, cores_of, nodes_of
 from diel.site.words import JobOption, JobWord, LauncherWord, SetupLine, SpreadWord
 from diel.spec import Resources
 from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Name, Size, Text
@@ -171,3 +171,10 @@ def within(site: Site, nodes: int) -> Site:
         for name, pool in site.pools.items()
     }
     return site.model_copy(update={"pools": pools, "spread": ()})
+
+
+def rooms(site: Site) -> dict[str, int]:
+    """Cores that can be had at the same time, by pool; this machine's are one pool, of no name."""
+    if site.scheduled:
+        return {name: pool.blocks * pool.block_nodes * cores_of(pool) for name, pool in site.pools.items()}
+    return {"": sum(pool.nodes * cores_of(pool) for pool in site.pools.values())}

@@ -23,6 +23,7 @@ from diel.spec.model import (
     refuse,
 )
 from diel.spec.search import Search
+from diel.values import as_float
 
 MAX_SAMPLES = 10_000_000
 """The most points that one design may draw: they are drawn and kept before the run."""
@@ -38,6 +39,9 @@ class SampleRange(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> SampleRange:
+        for word in ("low", "high"):
+            if not math.isfinite(as_float(getattr(self, word))):
+                raise refuse("expected a finite number, found one that is beyond a double", "", word)
         if not self.low < self.high:
             raise refuse(f"expected low < high, found low {self.low} and high {self.high}", "", "low")
         if self.log and self.low <= 0:

@@ -6,7 +6,7 @@ Who makes the output is held to it right after its task; `validate` compares the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -90,6 +90,11 @@ def _size(value: Any) -> int | str:
         hint = "a name has letters, digits and _, and stands for the same size wherever it is"
         raise refuse(f"{found(value)} is no size", f'write 3, "*" for any size, or a name such as n; {hint}')
     return value
+
+
+def shown_shape(shape: Iterable[int | str]) -> str:
+    """A shape as the workflow writes it."""
+    return f"[{', '.join(map(str, shape))}]"
 
 
 def _columns(given: dict[str, Any]) -> dict[str, Any]:

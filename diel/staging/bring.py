@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -95,10 +95,19 @@ def size_of(path: str) -> int:
         return os.stat(path).st_size
     return sum(
         os.stat(file).st_size
-        for folder, _, names in os.walk(path)
+        for folder, _, names in walk(path)
         for file in (os.path.join(folder, name) for name in names)
         if os.path.isfile(file)
     )
+
+
+def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """`os.walk`, but a directory that cannot be read is no empty one. Raises OSError."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    return os.walk(path, onerror=refuse)
 
 
 def _copy(disk: Disk, item: Item, check: Check, pool: ThreadPoolExecutor | None) -> int | None:
@@ -125,9 +134,12 @@ def _copy(disk: Disk, item: Item, check: Check, pool: ThreadPoolExecutor | None)
 
 
 def tree(source: str, target: str) -> list[tuple[str, str]]:
-    """Makes the directories of a tree, and returns its files with their places: no pipes, no sockets."""
+    """Makes the directories of a tree, and returns its files with their places: no pipes, no sockets.
+
+    Raises OSError.
+    """
     files = []
-    for folder, folders, names in os.walk(source):
+    for folder, folders, names in walk(source):
         here = target + folder[len(source) :]
         os.mkdir(here)
         for name in list(folders):

@@ -17,6 +17,7 @@ stands here is only ever a copy, so that all of it may be deleted while no task 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
@@ -33,6 +34,8 @@ from diel.staging.item import Item
 from diel.values import format_size
 
 FOLDERS = ("entries", "pins", "parts", "locks", "drains")
+SPARE = 0.1
+"""Share of the disk that copies make free for what a task writes there: how much that is, nobody knows."""
 WAIT = 0.02
 """Seconds between two looks at a copy that another process makes."""
 
@@ -102,7 +105,15 @@ class Disk:
         return f"{self.entries}/{item.key}/d/{item.name}"
 
     def has(self, item: Item) -> bool:
-        return os.path.exists(f"{self.entries}/{item.key}")
+        """Whether a copy is there, and whole as far as that can be told at once.
+
+        What tidies up a directory such as /tmp takes old files and leaves the directories around them.
+        """
+        try:
+            told = os.stat(self.path(item))
+            return stat.S_ISDIR(told.st_mode) or told.st_size == int(_text(f"{self.entries}/{item.key}/size"))
+        except (OSError, ValueError):
+            return False
 
     # --- pins ---------------------------------------------------------------------------------------
 
@@ -116,9 +127,9 @@ class Disk:
             self._pin(dict.fromkeys(wanted, 0), tag)
             missing = []
             for item in wanted.values():
-                try:
+                if self.has(item):
                     os.utime(f"{self.entries}/{item.key}")
-                except FileNotFoundError:
+                else:
                     missing.append(item)
         return missing
 
@@ -138,10 +149,11 @@ class Disk:
                 os.ftruncate(file, 0)
                 os.write(file, "".join(li for li in lines if li[li.rindex(" ") :] not in gone).encode())
 
-    def make_room(self, sizes: Mapping[str, int], tag: str = "") -> None:
+    def make_room(self, sizes: Mapping[str, int], tag: str = "", *, spare: float = 0) -> None:
         """Deletes what was not used for longest, until copies of these sizes (bytes, by key) fit.
 
-        Raises StagingError, and deletes nothing, where what tasks use leaves too little.
+        A share of the disk may be asked for to be `spare`, as far as what is not used can give it. Raises
+        StagingError, and deletes nothing, where what tasks use leaves too little for the copies.
         """
         with self._locked(fcntl.LOCK_EX):
             pins = _own_pins(self.root)
@@ -160,6 +172,7 @@ class Disk:
             if excess > sum(entry.size for entry in idle):
                 os.ftruncate(pins, before)
                 raise StagingError(self._no_room(sizes, used - coming, free))
+            excess = max(excess, int(spare * found.f_blocks * found.f_frsize) - free)
             for entry in idle:
                 if excess <= 0:
                     break
@@ -189,8 +202,9 @@ class Disk:
 
     def _pin(self, sizes: Mapping[str, int], tag: str) -> None:
         mark = f" {tag}" if tag else ""
-        told = "".join(f"{key} {size}{mark}\n" for key, size in sizes.items())
-        os.write(_own_pins(self.root), told.encode())
+        told = "".join(f"{key} {size}{mark}\n" for key, size in sizes.items()).encode()
+        if os.write(_own_pins(self.root), told) < len(told):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.root)
 
     def _pinned(self) -> dict[str, int]:
         """The keys that tasks of living processes use, with the sizes of those that are being copied."""
@@ -201,8 +215,9 @@ class Disk:
                 os.unlink(entry.path)  # its process is gone
                 continue
             for line in _text(entry.path).splitlines():
-                key, size = line.split()[:2]
-                found[key] = max(found.get(key, 0), int(size))
+                key, size, *_ = (*line.split(), "", "")
+                if size.isdecimal():  # a full disk may have cut a line short
+                    found[key] = max(found.get(key, 0), int(size))
         return found
 
     def pins(self) -> str:
@@ -216,7 +231,7 @@ class Disk:
 
         Raises StagingError where the disk is as full as it may be.
         """
-        self.make_room({})
+        self.make_room({}, spare=SPARE)
         folder = f"{self.root}/drains/{os.path.basename(self.pins())}.{number}"
         try:
             shutil.rmtree(folder, ignore_errors=True)
@@ -240,6 +255,8 @@ class Disk:
             if self.has(item):
                 yield None
                 return
+            if os.path.exists(f"{self.entries}/{item.key}"):
+                self._drop(item.key)  # it is not whole any more
             part = f"{self.root}/parts/{item.key}"
             shutil.rmtree(part, ignore_errors=True)  # of one who was killed
             os.makedirs(f"{part}/d")
@@ -353,7 +370,7 @@ def _lock(path: str, check: Callable[[], None]) -> int:
 
 @cache
 def _boot() -> str:
-    """Which boot of this machine it is; empty where the system does not say."""
+    """Which boot of this machine it is."""
     return _text("/proc/sys/kernel/random/boot_id").strip() or "unknown"
 
 

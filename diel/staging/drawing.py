@@ -92,9 +92,11 @@ def fetch(
         if not disk.named and _same_disk(items, disk.root):
             return Brought(found=len(items)), ""
         return bring(disk, items, check, tag), disk.entries
-    except (StagingError, OSError) as error:
-        told = str(error) if isinstance(error, StagingError) else f"{error.filename}: {error.strerror}"
-        return Brought(warning=told), ""
+    except StagingError as error:
+        return Brought(warning=str(error)), ""
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return Brought(warning=f"{where}{error.strerror}"), ""
 
 
 def _same_disk(items: Sequence[Item], root: str) -> bool:

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from diel.domain import Domain, Factor
 from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial, TrialState
-from diel.journal.history import History, StageHistory
+from diel.journal.history import History
+from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.states import TaskState
 from diel.status.metrics import last_metric

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import UsageError
-from diel.journal.history import History, StageHistory
+from diel.journal.history import History
 from diel.journal.segment import Record, decode
 from diel.journal.snapshot import Reader, read_run
+from diel.journal.stage_history import StageHistory
 from diel.lease import Lease
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState

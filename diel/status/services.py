@@ -73,7 +73,7 @@ def _replicas(paths: RunPaths, name: str, driven: bool) -> list[ReplicaStatus]:
             continue
         endpoint = read_endpoint(paths.service(name, int(number)))
         if endpoint is not None:
-            left = not driven and endpoint.state not in ("stopped", "failed")
+            left = not driven and not endpoint.is_over
             state = "gone" if left else endpoint.state
             url = endpoint.url if endpoint.is_ready and not left else ""
             task = f"{name}/{number}"

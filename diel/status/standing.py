@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diel.journal.history import History
-from diel.lease import Lease, is_alive, last_word, read_lease
+from diel.lease import Lease, is_alive, is_being_taken, last_word, read_lease
 from diel.paths import RunPaths
 from diel.states import RunState
 from diel.submission import Submission, awaited, newest_submission
@@ -25,13 +25,18 @@ class Standing:
 
 def standing(paths: RunPaths, history: History) -> Standing:
     """Who drives a run, as its files tell."""
+    # In the order in which a controller comes: one that has passed a look is seen by the next.
+    asked = awaited(paths, history)
+    taking = is_being_taken(paths)
     held = read_lease(paths)
     alive = held is not None and is_alive(*held) and history.ended is None
     if alive and held is not None and last_word(paths, held[0].epoch) == "handover":
         alive = False  # on another host its heartbeat is still young
-    coming = None if alive else awaited(paths, history)
+    coming = None if alive else asked
     taken = held is not None or newest_submission(paths) is not None
     state = RunState.PENDING if coming is not None else run_state(history, alive, taken=taken)
+    if state is RunState.INTERRUPTED and taking:
+        state = RunState.PENDING
     return Standing(held, alive, coming, state)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diel.journal.history import History, StageHistory
+from diel.journal.history import History
+from diel.journal.stage_history import StageHistory
 from diel.states import TaskState
 
 

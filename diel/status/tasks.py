@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from diel.errors import UsageError, did_you_mean
-from diel.journal.history import LEFT_BY_AXIS, StageHistory, ranges
+from diel.journal.ranges import ranges
 from diel.journal.snapshot import Reader
+from diel.journal.stage_history import LEFT_BY_AXIS, StageHistory
 from diel.states import TaskState
 from diel.status.written import stage_names
 

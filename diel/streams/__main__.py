@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from diel.errors import DielError
-from diel.streams.server import SILENCE, serve
+from diel.streams.contact import SILENCE
+from diel.streams.server import serve
 
 
 def main() -> int:

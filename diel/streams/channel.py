@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any, NamedTuple
 
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
-from diel.streams.message import Header, cut
+from diel.streams.message import Header, cut, pack, unpack
 
 MANY = 2**53
 """A credit without a bound: the largest whole number that JSON carries everywhere."""
@@ -24,6 +26,11 @@ REMEMBERED = 8 * 1024 * 1024
 class Batch(NamedTuple):
     sizes: list[int]
     items: list[bytes]
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes, with about 100 of Python's own for an item, and 400 for the batch."""
+        return sum(self.sizes) + 100 * len(self.sizes) + 400
 
 
 class Source:
@@ -58,6 +65,8 @@ class Channel:
         """The lowest position that is still there."""
         self.end = 0
         self.bytes = 0
+        self._counted = 0
+        """Below this position, bytes are counted already."""
         self._root = root
         self.log = RecordLog(root / self.folder, "items")
         self._positions = array("Q")
@@ -69,33 +78,109 @@ class Channel:
         self._recent: OrderedDict[int, Batch] = OrderedDict()
         self._recent_bytes = 0
 
+    # --- from one broker to the next ---------------------------------------------------------------
+
     def load(self) -> None:
         """Finds the items that are on the disk."""
-        for header, place in self.log.records():
-            self._index(header, place.file, place.record)
+        *whole, newest = self.log.files or (0,)
+        for file in whole:
+            if not self._load_index(file):
+                self._scan(file)
+                self._save_index(file)
+        if newest:
+            self._scan(newest)
+
+    def _scan(self, file: int) -> None:
+        for header, place in self.log.records_of(file):
+            self._index(header, file, place.record)
+
+    def _save_index(self, file: int) -> None:
+        """What `_index` made of a file that nobody writes to any more, so that it need not be read again."""
+        first = bisect_left(self._files, file)
+        header = {"end": self.end, "bytes": self.bytes, "held": sorted(self._held.get(file, ()))}
+        header |= {"counts": self._counts(), "batches": len(self._files) - first}
+        path = self.log.path(file).with_suffix(".index")
+        with contextlib.suppress(OSError):  # it only saves time
+            part = path.with_suffix(".part")
+            block = self._positions[first:].tobytes() + self._records[first:].tobytes()
+            part.write_bytes(pack(header) + b"\n" + block)
+            os.replace(part, path)
+
+    def _load_index(self, file: int) -> bool:
+        try:
+            text, _, block = self.log.path(file).with_suffix(".index").read_bytes().partition(b"\n")
+        except OSError:
+            return False
+        header = unpack(text)
+        count = header["batches"]
+        self._positions.frombytes(block[: 8 * count])
+        self._records.frombytes(block[8 * count :])
+        self._files.extend([file] * count)
+        self._note_counts(header)
+        self.end, self._counted = header["end"], max(self._counted, header["end"])
+        self.bytes = max(self.bytes, header["bytes"])
+        for name in header["held"]:
+            self._hold(file, name)
+        return True
+
+    def _counts(self) -> dict[str, int]:
+        return {name: source.count for name, source in self.sources.items()}
+
+    def _note_counts(self, header: Header) -> None:
+        for name, count in header["counts"].items():
+            source = self.sources.setdefault(name, Source())
+            source.count = max(source.count, count)
+
+    def snapshot(self, block: bytearray) -> Header:
+        """All that the items do not say; appends what its groups keep in arrays to the block."""
+        told = {"c": self.name, "buffer": self.buffer, "replay": self.replay, "closed": self.closed}
+        sources = {name: [one.attempt, one.at] for name, one in self.sources.items()}
+        groups = {name: group.snapshot(block) for name, group in self.groups.items()}
+        counted = {"base": self.base, "end": self.end, "bytes": self.bytes, "counts": self._counts()}
+        return {**told, **counted, "sources": sources, "groups": groups}
+
+    def restore(self, told: Header, block: memoryview) -> memoryview:
+        """Takes in a snapshot; returns the rest of the block."""
+        self.closed = told["closed"]
+        self.note_gone(told)
+        for name, (attempt, at) in told["sources"].items():
+            self.sources[name].attempt, self.sources[name].at = attempt, at
+        for name, group in told["groups"].items():
+            self.groups[name] = Group(group["cursor"], group["holds"])
+            block = self.groups[name].restore(group, block)
+        return block
 
     def _index(self, header: Header, file: int, record: int) -> None:
         self._positions.append(header["pos"])
         self._files.append(file)
         self._records.append(record)
         self.end = header["pos"] + len(header["sizes"])
-        self.bytes += sum(header["sizes"]) + header.get("held", 0)
+        if header["pos"] >= self._counted:
+            self.bytes += sum(header["sizes"]) + header.get("held", 0)
         for name in header.get("files", ()):
-            self._held.setdefault(file, set()).add(name)
-            writer, number = _numbered(name)
-            self._newest[writer] = max(number, self._newest.get(writer, 0))
+            self._hold(file, name)
         source = self.sources.setdefault(header["p"], Source())
         source.count = max(source.count, header["first"] + len(header["sizes"]))
+
+    def _hold(self, file: int, name: str) -> None:
+        """A file of the log speaks of a file of large items."""
+        self._held.setdefault(file, set()).add(name)
+        writer, number = _numbered(name)
+        self._newest[writer] = max(number, self._newest.get(writer, 0))
 
     # --- producers ---------------------------------------------------------------------------------
 
     def put(self, member: str, request: Header, block: bytes) -> int:
         """Appends what is new of a batch; returns how many items that is.
 
-        Raises OSError where the disk is full, ValueError where items before these are missing.
+        Raises OSError where the disk is full, ValueError where items before these are missing, or where
+        the sizes are not those of the block.
         """
         source = self.sources[member]
         first, sizes = int(request["first"]), request["sizes"]
+        items = cut(block, sizes)
+        if sum(map(len, items)) != len(block) or sizes != list(map(len, items)):
+            raise ValueError(f"{len(block)} bytes came, which are not {len(sizes)} items of these sizes")
         after = first + len(sizes)
         if first > source.count:
             raise ValueError(f"item {first} of {member} came, but item {source.count} is the next")
@@ -104,7 +189,8 @@ class Channel:
         if known >= len(sizes):
             return 0
         if known:
-            block, sizes = block[sum(sizes[:known]) :], sizes[known:]
+            items, sizes = items[known:], sizes[known:]
+            block = b"".join(items)
         header: Header = {"p": member, "first": source.count, "pos": self.end, "sizes": sizes}
         held = int(request.get("held", 0))
         if held:
@@ -114,7 +200,9 @@ class Channel:
                 self.log.roll()
                 self._held_bytes = 0
         place = self.log.append(header, block)
-        self._remember(self.end, Batch(sizes, cut(block, sizes)), len(block))
+        if self._files and self._files[-1] != place.file:
+            self._save_index(self._files[-1])
+        self._remember(self.end, Batch(sizes, items))
         self._index(header, place.file, place.record)
         return len(sizes)
 
@@ -161,53 +249,51 @@ class Channel:
 
     def _read(self, index: int) -> Batch:
         header, block = self.log.record(self._files[index], self._records[index])
-        batch = Batch(header["sizes"], cut(block, header["sizes"]))
-        return batch
+        return Batch(header["sizes"], cut(block, header["sizes"]))
 
-    def _remember(self, position: int, batch: Batch, size: int) -> None:
+    def _remember(self, position: int, batch: Batch) -> None:
         self._recent[position] = batch
-        self._recent_bytes += size
+        self._recent_bytes += batch.memory
         while self._recent_bytes > REMEMBERED and len(self._recent) > 1:
-            _, old = self._recent.popitem(last=False)
-            self._recent_bytes -= sum(old.sizes)
+            self._recent_bytes -= self._recent.popitem(last=False)[1].memory
 
     # --- room on the disk --------------------------------------------------------------------------
 
-    def spent(self) -> list[int]:
-        """Files of the log that nobody needs any more; none where the stream is kept for replay."""
-        if self.replay or not self.groups:
-            return []
+    def spent(self) -> int:
+        """How many batches stand in files of the log that nobody needs any more.
+
+        None where the stream is kept for replay. The newest batch's file stays.
+        """
+        if self.replay or not self.groups or not self._files:
+            return 0
         floors = [group.floor() for group in self.groups.values() if group.holds and not group.settled]
         floor = min(floors, default=self.end)
-        needed = self._file_at(floor)
-        if not self._files or self._files[0] == needed:
-            return []
-        found: list[int] = []
-        for index, file in enumerate(self._files):
-            following = self._positions[index + 1] if index + 1 < len(self._positions) else self.end
-            if file == self.log.file or following > floor:
-                break
-            if not found or found[-1] != file:
-                found.append(file)
-        # A file of which a batch is still needed was met by an earlier batch.
-        return [file for file in found if file != needed]
+        needed = self._files[max(0, bisect_right(self._positions, floor) - 1)]
+        return bisect_left(self._files, needed)
 
-    def _file_at(self, position: int) -> int:
-        index = bisect_right(self._positions, position) - 1
-        return self._files[index] if 0 <= index < len(self._files) else self.log.file
+    def without(self, spent: int) -> dict[str, Any]:
+        """What must be known of the channel when its first batches are gone."""
+        base = self._positions[spent]
+        return {"base": base, "end": self.end, "bytes": self.bytes, "counts": self._counts()}
 
-    def drop(self, files: list[int]) -> None:
-        """Removes files of the log, and the files of large items that nothing else speaks of."""
-        first = next(i for i, file in enumerate(self._files) if file not in files)
-        for start in self._positions[:first]:
+    def note_gone(self, header: Header) -> None:
+        """Takes in a record of what `without` told."""
+        self.skip_to(header["base"])
+        self.end, self.bytes, self._counted = header["base"], header["bytes"], header["end"]
+        self._note_counts(header)
+
+    def drop(self, spent: int) -> None:
+        """Removes the files of the first batches, and the large items that nothing else speaks of."""
+        for start in self._positions[:spent]:
             old = self._recent.pop(start, None)
-            self._recent_bytes -= sum(old.sizes) if old else 0
-        self._positions, self._files = self._positions[first:], self._files[first:]
-        self._records = self._records[first:]
-        self.skip_to(self._positions[0])
-        for file in files:
+            self._recent_bytes -= old.memory if old else 0
+        for file in sorted(set(self._files[:spent])):
+            self.log.path(file).with_suffix(".index").unlink(missing_ok=True)
             self.log.remove(file)
             self._held.pop(file, None)
+        self._positions, self._files = self._positions[spent:], self._files[spent:]
+        self._records = self._records[spent:]
+        self.skip_to(self._positions[0])
         self.sweep()
 
     def skip_to(self, base: int) -> None:
@@ -226,12 +312,6 @@ class Channel:
             writer, number = _numbered(name)
             if name not in kept and (self.closed or number < self._newest.get(writer, 0)):
                 path.unlink(missing_ok=True)
-
-    def first_kept(self, files: list[int]) -> int:
-        """The lowest position that remains once these files are gone."""
-        return next(
-            position for position, file in zip(self._positions, self._files, strict=True) if file not in files
-        )
 
     def facts(self) -> dict[str, Any]:
         return {

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from diel.paths import RunPaths
 from diel.streams.consumer import MOST, Consumer
-from diel.streams.contact import read_contact
+from diel.streams.contact import SILENCE, read_contact
 from diel.streams.link import Link
 from diel.streams.producer import Producer
 from diel.streams.space import Space
 
-PATIENCE = 60.0
-"""Seconds that a call waits for a broker that does not answer, before StreamError."""
+PATIENCE = SILENCE
+"""Seconds that a call waits for a broker that does not answer, before StreamLost: as long as a broker waits
+for a controller. Tasks in blocks outlive their controller, and the next one starts the next broker."""
 
 
 class Connection:
@@ -66,11 +68,10 @@ class Connection:
 
         Raises StreamError where what it put could not be put after all.
         """
-        self._pop(self._spaces, member, attempt)
-        for producer in self._pop(self._producers, member, attempt):
-            producer.close()
-        for consumer in self._pop(self._consumers, member, attempt):
-            consumer.close()
+        with contextlib.ExitStack() as stack:  # one that cannot be closed does not keep the others open
+            for ends in (self._producers, self._consumers, self._spaces):
+                for end in self._pop(ends, member, attempt):
+                    stack.callback(end.close)
 
     def _pop(self, ends: dict[Any, Any], member: str, attempt: int) -> list[Any]:
         with self._lock:
@@ -136,6 +137,10 @@ class Connection:
         found: dict[str, Any] = self._link.call({"op": "facts"})[0]["channels"]
         return found
 
+    def tell_facts(self, told: Callable[[dict[str, Any]], None]) -> None:
+        """As `facts`, without waiting: `told` is called in the link's thread once the broker answers."""
+        self._link.ask({"op": "facts"}, b"", lambda answer, block: told(answer["channels"]))
+
     def stop(self) -> None:
         """Ends the broker; what is on the disk stays. One that is gone before it answers has ended too.
 
@@ -154,6 +159,8 @@ class Connection:
     def disconnect(self) -> None:
         """Lets go of the broker. Producers that were not closed lose what was not sent."""
         self._link.close()
+        for space in self._spaces.values():
+            space.close()
         with _lock:
             for key in [key for key, connection in _connections.items() if connection is self]:
                 del _connections[key]

@@ -12,6 +12,9 @@ from pathlib import Path
 
 from diel.streams.message import VERSION
 
+SILENCE = 600.0
+"""Seconds without a controller's heartbeat after which a broker ends: nobody is left to start tasks."""
+
 
 @dataclass(frozen=True)
 class Contact:

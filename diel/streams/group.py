@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from diel.streams.message import Header
 
 
 class Deliveries:
@@ -64,6 +66,18 @@ class Deliveries:
         del self._numbers[:], self._positions[:]
         return found
 
+    def snapshot(self, block: bytearray) -> list[int]:
+        """Counts; the ranges go into the block."""
+        block += self._numbers.tobytes() + self._positions.tobytes()
+        return [self.committed, self.total, len(self._numbers)]
+
+    def restore(self, counts: Sequence[int], block: memoryview) -> memoryview:
+        """Takes in a snapshot; returns the rest of the block."""
+        self.committed, self.total, ranges = counts
+        self._numbers.frombytes(block[: 8 * ranges])
+        self._positions.frombytes(block[8 * ranges : 16 * ranges])
+        return block[16 * ranges :]
+
     def lowest(self) -> int | None:
         """The lowest position that is not committed."""
         return min(self._positions, default=None)
@@ -96,6 +110,26 @@ class Group:
             if name not in self.members:
                 self.members[name] = Member()
                 self.unsettled.add(name)
+
+    def snapshot(self, block: bytearray) -> Header:
+        """How it stands, with what its members were given in the block."""
+        members = {
+            name: [one.attempt, one.at, *one.deliveries.snapshot(block)] for name, one in self.members.items()
+        }
+        returned, unsettled = list(self.returned), sorted(self.unsettled)
+        told: Header = {"cursor": self.cursor, "holds": self.holds, "members": members}
+        return {**told, "returned": returned, "unsettled": unsettled}
+
+    def restore(self, told: Header, block: memoryview) -> memoryview:
+        """Takes in a snapshot; returns the rest of the block."""
+        self.add(told["members"])
+        self.unsettled = set(told["unsettled"])
+        self.returned = deque((position, count) for position, count in told["returned"])
+        for name, (attempt, at, *counts) in told["members"].items():
+            member = self.members[name]
+            member.attempt, member.at = attempt, at
+            block = member.deliveries.restore(counts, block)
+        return block
 
     def begin(self, name: str, attempt: int) -> None:
         """A new attempt gets again what was not committed."""

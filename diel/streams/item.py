@@ -34,12 +34,12 @@ _SIZE = struct.Struct("<cI")
 def encode(item: Any) -> list[Buffer]:
     """An item's bytes, in parts so that a large array is not copied.
 
-    Raises StreamError for what is no JSON, bytes or array (or a dict or list of these).
+    Raises StreamError for what is no JSON, bytes or array, nor a dict or list of JSON and arrays.
     """
     if isinstance(item, bytes | bytearray | memoryview):
         return [b"b", item if isinstance(item, bytes) else memoryview(item).cast("B")]
     try:
-        return [b"j" + _json(item).encode()]
+        return [b"j" + _json(item)]
     except _HoldsArray:
         arrays: list[tuple[list[Any], numpy.ndarray[Any, Any]]] = []
         return _with_arrays(_parted(item, [], arrays), arrays)
@@ -49,24 +49,29 @@ class _HoldsArray(Exception):
     """An item is no JSON, for there is an array in it."""
 
 
-def _json(value: Any) -> str:
+def _json(value: Any) -> bytes:
     try:
-        return _encoder.encode(value)
+        return _encoder.encode(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise StreamError(
             f"an item of a stream cannot be {type(value).__name__} ({error}); put JSON values, bytes, "
-            "numpy arrays, or dicts and lists of them"
+            "numpy arrays, or dicts and lists of JSON values and arrays"
         ) from error
+
+
+def as_python(value: Any) -> Any:
+    """A number of numpy as Python's; anything else as it is."""
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value
 
 
 def _plain(value: Any) -> Any:
     """A number of numpy as Python's. Raises _HoldsArray for an array, TypeError for what cannot be put."""
     if hasattr(value, "__array__") and getattr(value, "shape", ()) != ():
         raise _HoldsArray
-    item = getattr(value, "item", None)
-    if item is None or getattr(value, "shape", None) != ():
+    found = as_python(value)
+    if found is value:
         raise TypeError(f"{type(value).__name__} is no JSON")
-    return item()
+    return found
 
 
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
@@ -125,7 +130,7 @@ def _header(value: Any, entries: list[dict[str, Any]]) -> bytes:
     room = ALIGNED
     while True:
         shifted = [{**entry, "offset": entry["offset"] + room} for entry in entries]
-        text = _json({"value": value, "arrays": shifted}).encode()
+        text = _json({"value": value, "arrays": shifted})
         needed = -(-(_SIZE.size + len(text)) // ALIGNED) * ALIGNED
         if needed <= room:
             return (_SIZE.pack(b"n", len(text)) + text).ljust(room, b"\0")

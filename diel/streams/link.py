@@ -20,7 +20,7 @@ from typing import Protocol
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from diel.errors import StreamError
+from diel.errors import StreamError, StreamLost
 from diel.streams.contact import Contact, contact_file, read_contact
 from diel.streams.message import Header, pack, unpack
 
@@ -87,7 +87,7 @@ class Link:
     def call(self, header: Header, block: bytes = b"") -> tuple[Header, bytes]:
         """Sends a request and waits for its answer, as long as a broker is there.
 
-        Raises StreamError where the broker refuses, or is gone for longer than `patience`.
+        Raises StreamError where the broker refuses, StreamLost where it is gone for longer than `patience`.
         """
         answer = self.call_within(header, block, None)
         assert answer is not None
@@ -128,12 +128,12 @@ class Link:
             self._asked = deque(one for one in self._asked if one[0] != number)
 
     def check(self) -> None:
-        """Raises StreamError where no broker was there for longer than the patience."""
+        """Raises StreamLost where no broker was there for longer than the patience."""
         if self.broken is not None:
             raise StreamError(f"the connection to the streams of {self.root.parent} broke: {self.broken}")
         lost = self._lost_since
         if lost is not None and time.monotonic() - lost > self.patience:
-            raise StreamError(
+            raise StreamLost(
                 f"no broker of streams answers for {self.patience:.0f} s: {contact_file(self.root)} "
                 + ("is not there" if self.contact is None else f"speaks of {_where(self.contact)}")
                 + "; it is the run's controller that starts it: see `diel status`"

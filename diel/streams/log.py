@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from diel.streams.message import Header, pack
 
-ROLL = 64 * 1024 * 1024
+ROLL = 16 * 1024 * 1024
 """Bytes after which another file is begun."""
 _SIZES = struct.Struct("<II")
+_decode = json.JSONDecoder().decode
 
 
 class Place(NamedTuple):
@@ -48,10 +49,20 @@ class RecordLog:
         """Number of the newest file; 0 before the first record of all."""
         return self._known[-1] if self._known else 0
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next record begins a file."""
+        return self._writer < 0 or self._end >= self._roll
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """Numbers of the files, the newest last."""
+        return tuple(self._known)
+
     def append(self, header: Header, block: bytes = b"") -> Place:
         """Writes a record. Raises OSError where there is no room; the record is then not there."""
         text = pack(header)
-        if self._writer < 0 or self._end >= self._roll:
+        if self.is_full:
             self.roll()
         record = self._end
         start = record + _SIZES.size + len(text)
@@ -71,7 +82,7 @@ class RecordLog:
             self._writer = -1
         number = self.file + 1
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._writer = os.open(self._path(number), flags, 0o644)
+        self._writer = os.open(self.path(number), flags, 0o644)
         self._known.append(number)
         self._end = 0
 
@@ -81,7 +92,7 @@ class RecordLog:
         if reader is None:
             while len(self._readers) >= 8:
                 os.close(self._readers.pop(next(iter(self._readers))))
-            reader = os.open(self._path(place.file), os.O_RDONLY | os.O_CLOEXEC)
+            reader = os.open(self.path(place.file), os.O_RDONLY | os.O_CLOEXEC)
             self._readers[place.file] = reader
         return os.pread(reader, place.size, place.offset)
 
@@ -91,19 +102,27 @@ class RecordLog:
         whole = self.read(Place(file, offset + _SIZES.size, text + block))
         return json.loads(whole[:text]), whole[text:]
 
-    def records(self) -> Iterator[tuple[Header, Place]]:
-        """All whole records, in order."""
-        for number in list(self._known):
-            with open(self._path(number), "rb") as file:
-                length, offset = os.fstat(file.fileno()).st_size, 0
-                while offset + _SIZES.size <= length:
-                    text, block = _SIZES.unpack(file.read(_SIZES.size))
-                    start = offset + _SIZES.size + text
-                    if not text or start + block > length:
-                        break
-                    yield json.loads(file.read(text)), Place(number, start, block, offset)
-                    offset = start + block
-                    file.seek(offset)
+    def records(self, since: int = 0) -> Iterator[tuple[Header, Place]]:
+        """All whole records, in order; those of the files from one on."""
+        for number in self.files:
+            if number >= since:
+                yield from self.records_of(number)
+
+    def records_of(self, number: int) -> Iterator[tuple[Header, Place]]:
+        """The whole records of one file."""
+        data = self.path(number).read_bytes()
+        length, offset = len(data), 0
+        while offset + _SIZES.size <= length:
+            text, block = _SIZES.unpack_from(data, offset)
+            start = offset + _SIZES.size + text
+            if not text or start + block > length:
+                break
+            try:
+                header = _decode(data[start - text : start].decode())
+            except ValueError:
+                break  # as a machine leaves it that lost its power
+            yield header, Place(number, start, block, offset)
+            offset = start + block
 
     def remove(self, number: int) -> None:
         """Removes a file other than the newest."""
@@ -111,7 +130,7 @@ class RecordLog:
         if reader is not None:
             os.close(reader)
         self._known.remove(number)
-        self._path(number).unlink(missing_ok=True)
+        self.path(number).unlink(missing_ok=True)
 
     def close(self) -> None:
         for file in (*self._readers.values(), self._writer):
@@ -120,7 +139,8 @@ class RecordLog:
         self._readers.clear()
         self._writer = -1
 
-    def _path(self, number: int) -> Path:
+    def path(self, number: int) -> Path:
+        """The file of a number."""
         return self._folder / f"{self._name}-{number:06d}.log"
 
     def _numbers(self) -> list[int]:

@@ -215,9 +215,11 @@ class Producer:
         """Flushes, and leaves: this producer's share of the buffer is the others'."""
         if self._closed:
             return
-        self.flush()
-        self._closed = True
-        if self._go_on:
-            self._link.call({"op": "place", **self._who, "at": self._next})
-        self._link.call({"op": "part", **self._who})
-        self._segments.close()
+        try:
+            self.flush()
+            self._closed = True
+            if self._go_on:
+                self._link.call({"op": "place", **self._who, "at": self._next})
+            self._link.call({"op": "part", **self._who})
+        finally:
+            self._segments.close()

@@ -21,8 +21,8 @@ from diel.streams.item import Buffer
 
 LARGE = 64 * 1024
 """Bytes from which an item goes into a file: below, the broker is as fast (docs/decisions/022)."""
-ROLL = 256 * 1024 * 1024
-"""Bytes after which another file is begun, so that what was consumed can be removed."""
+ROLL = 64 * 1024 * 1024
+"""Bytes after which another file is begun: what is spent goes, and its memory is used again."""
 _PAGE = max(4096, mmap.ALLOCATIONGRANULARITY)
 _AHEAD = 64 * 1024 * 1024
 """Bytes of a file that are asked of the file system at once, at most."""

@@ -23,11 +23,9 @@ import zmq.utils.z85
 from diel.errors import StreamError
 from diel.paths import RunPaths
 from diel.streams.broker import Broker
-from diel.streams.contact import Contact, contact_file, read_contact, write_contact
+from diel.streams.contact import SILENCE, Contact, contact_file, read_contact, write_contact
 from diel.streams.message import MAX_MESSAGE, Header, pack, unpack
 
-SILENCE = 600.0
-"""Seconds without a controller's heartbeat after which the broker ends: nobody is left to start tasks."""
 _PATIENCE = 10.0
 """Seconds to wait for the broker before to be gone."""
 _TICK = 500

@@ -9,7 +9,7 @@ from types import EllipsisType
 from typing import Any
 
 from diel.errors import StreamError
-from diel.streams.item import decode, encode
+from diel.streams.item import as_python, decode, encode
 from diel.streams.link import Link
 from diel.streams.message import Header
 from diel.streams.segment import LARGE, SegmentWriter, mapped
@@ -65,15 +65,23 @@ class Space:
         return tuple(answer["key"]), decode(data)
 
     def _do(self, what: str, key: Pattern, value: bytes, timeout: float | None) -> tuple[Header, bytes]:
-        plain = [None if part is ... else part for part in key] if not isinstance(key, str) else None
-        if plain is None:
+        if isinstance(key, str):
             raise StreamError(f"{key!r} is no key of the tuple space; write it as ({key!r},)")
+        plain = [None if part is ... else as_python(part) for part in key]
         request = {"op": "tuple", "do": what, **self._who, "key": plain, "keep": self._keep}
-        answer = self._link.call_within({**request, "number": self._number}, value, timeout)
+        try:
+            answer = self._link.call_within({**request, "number": self._number}, value, timeout)
+        except (TypeError, ValueError) as error:  # before anything was sent
+            raise StreamError(f"{key!r} is no key of the tuple space: {error}") from error
         if answer is None:
             raise TimeoutError(f"no tuple fits {tuple(plain)!r} in {timeout:g} s")
         self._number += 1
         return answer
+
+    def close(self) -> None:
+        """Lets go of its file of large values."""
+        with self._one:
+            self._segments.close()
 
     def commit(self) -> None:
         """What was done so far is not done over by a new attempt: it goes on behind it."""

@@ -1,4 +1,4 @@
-"""The tuple space as the broker holds it: keys in memory, values on the disk, and who waits for what."""
+"""The tuple space as the broker holds it: keys in memory, values on the disk."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Asked(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A tuple: its key, and where its value stands."""
+    """A tuple: its number, its key, and where its value stands."""
 
+    number: int
     key: Key
     place: Place
 
@@ -63,6 +64,11 @@ class Owner:
         self.done.append((asked, found))
         self.at = number + 1
 
+    def take_back(self, number: int) -> None:
+        """An operation and those after it were none after all."""
+        del self.done[max(0, number - self.base) :]
+        self.at = number
+
     def forget(self, upto: int) -> None:
         del self.done[: max(0, upto - self.base)]
         self.base = max(self.base, upto)
@@ -72,7 +78,8 @@ class Tuples:
     """Tuples that are there, oldest first, and where their values stand.
 
     The log has one record an operation: {"do": "put", "tuple": n, "key": […], "owner": …, "number": i,
-    "keep": …} with the value as its block; `take` and `read` name a tuple that was put before.
+    "keep": …} with the value as its block; `take` and `read` name a tuple that was put before; `give
+    back` says that its taker was gone.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,8 +88,6 @@ class Tuples:
         self._next = 1
         self._there: dict[int, Found] = {}
         self._exact: dict[str, dict[int, None]] = {}
-
-    def load(self) -> None:
         for header, place in self.log.records():
             self._fold(header, place)
 
@@ -96,12 +101,14 @@ class Tuples:
         if do == "commit":
             owner.forget(header["number"])
             return
+        if do == "give back":
+            owner.take_back(header["number"])
+            self._enter(Found(number, tuple(header["key"]), Place(*header["place"])))
+            return
         text = exact(header["key"])
         if do == "put":
-            found = Found(tuple(header["key"]), place)
-            self._next = max(self._next, number + 1)
-            self._there[number] = found
-            self._exact.setdefault(text, {})[number] = None
+            found = Found(number, tuple(header["key"]), place)
+            self._enter(found)
         elif do == "take":
             found = self._leave(number)
         else:
@@ -109,6 +116,16 @@ class Tuples:
         owner.record(header["number"], Asked(do, text), found)
         if not header["keep"]:
             owner.forget(header["number"])
+
+    def _enter(self, found: Found) -> None:
+        """Tuples stand in the order of their numbers; one that is given back goes to its old place."""
+        text = exact(found.key)
+        same = self._exact.setdefault(text, {})
+        self._there[found.number], same[found.number] = found, None
+        if found.number < self._next:
+            self._there = dict(sorted(self._there.items()))
+            self._exact[text] = dict(sorted(same.items()))
+        self._next = max(self._next, found.number + 1)
 
     def _leave(self, number: int) -> Found:
         found = self._there.pop(number)
@@ -129,6 +146,12 @@ class Tuples:
 
     def commit(self, name: str, number: int) -> None:
         header: Header = {"do": "commit", "owner": name, "number": number}
+        self._fold(header, self.log.append(header))
+
+    def give_back(self, name: str, number: int, found: Found) -> None:
+        """An operation took a tuple for somebody who is gone: it did not."""
+        header: Header = {"do": "give back", "owner": name, "number": number, "tuple": found.number}
+        header |= {"key": list(found.key), "place": list(found.place)}
         self._fold(header, self.log.append(header))
 
     def find(self, pattern: Sequence[Any]) -> int | None:

@@ -7,6 +7,7 @@ the first, `weight_0` of shape (in, out) and `bias_0` of shape (out,), `weight_1
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,16 +46,10 @@ class Model:
             # no pickle, so that reading a model runs no code
             with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 arrays = dict(file)
-            activation = str(arrays["activation"])
-            if activation not in ACTIVATIONS:
-                raise ValueError(f"unknown activation '{activation}'")
-            count = sum(name.startswith("weight_") for name in arrays)
-            if not count:
-                raise ValueError("it has no layers")
-            return cls(
+            model = cls(
                 tuple(str(name) for name in arrays["features"]),
                 str(arrays.get("target", "prediction")),
-                activation,
+                str(arrays["activation"]),
                 Scale(
                     arrays["feature_mean"],
                     arrays["feature_scale"],
@@ -63,13 +58,34 @@ class Model:
                 ),
                 tuple(
                     (arrays[f"weight_{n}"].astype(precision), arrays[f"bias_{n}"].astype(precision))
-                    for n in range(count)
+                    for n in range(sum(name.startswith("weight_") for name in arrays))
                 ),
             )
-        except (KeyError, ValueError, TypeError, EOFError, BadZipFile) as error:
+            model._check()
+            return model
+        except (KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise ValueError(
                 f"{path.name} is no model of training.mlp or training.torch_mlp ({error})"
             ) from error
+
+    def _check(self) -> None:
+        """Raises ValueError where it could predict nothing."""
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"unknown activation '{self.activation}'")
+        if not self.layers:
+            raise ValueError("it has no layers")
+        wide = len(self.features)
+        if not self.scale.feature_mean.shape == self.scale.feature_scale.shape == (wide,):
+            raise ValueError(f"expected the mean and the scale of {wide} features")
+        for number, (weight, bias) in enumerate(self.layers):
+            if weight.ndim != 2 or len(weight) != wide or bias.shape != weight.shape[1:]:
+                told = f"weights of shape {weight.shape} and biases of shape {bias.shape}"
+                raise ValueError(f"layer {number} has {told}, and gets {wide} values")
+            if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+                raise ValueError(f"layer {number} holds what is no finite number")
+            wide = weight.shape[1]
+        if wide != 1:
+            raise ValueError(f"its last layer gives {wide} values for a row, and not one")
 
     def save(self, path: Path) -> Path:
         """Writes the model, its weights in the precision that they have; the path again."""

@@ -134,13 +134,13 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of a bundle. The records stand in the worker's segment, at these offsets."""
+    """What became of a bundle. The records stand in the worker's segment, at these offsets; of the tasks
+    that have none, none was begun."""
 
     segment: str
     end: int
     """How long the segment is now."""
     records: tuple[tuple[int, Record], ...]
-    unstarted: tuple[int, ...]
 
 
 class Failure(Exception):

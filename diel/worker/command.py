@@ -45,10 +45,7 @@ def launch(
 ) -> None:
     """Runs the command to its end. Raises Failure as `run_command` does."""
     assert request.command is not None
-    for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
-        if value:
-            with open(env[name], "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(json.dumps(value))
+    write_given(request, env)
     for name, path in request.outputs.items():
         if "/" in path and not (name in job.promises and job.promises[name].glob is not None):
             os.makedirs(os.path.dirname(os.path.join(task_dir, path)), exist_ok=True)
@@ -59,6 +56,14 @@ def launch(
         spawn(words, env, dog, w)
     except Failure as failure:
         raise _interrupted(job, failure, w) from failure
+
+
+def write_given(request: Request, env: Mapping[str, str]) -> None:
+    """Writes the files in which a command reads its parameters and inputs. Raises OSError."""
+    for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
+        if value:
+            with open(env[name], "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(json.dumps(value))
 
 
 def collect(
@@ -107,15 +112,27 @@ def _interrupted(job: Job, failure: Failure, watched: Watched) -> Failure:
     return failure
 
 
-def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched: Watched) -> None:
-    """Runs a program to its end in a process group of its own. Raises Failure unless it exits with 0."""
-    program = _find(words[0], env.get("PATH", os.defpath))
-    if program is None:
-        raise Failure(FailureClass.LAUNCH, f"no program '{words[0]}' on PATH")
+def start(words: tuple[str, ...], env: Mapping[str, str]) -> int:
+    """Starts a program in a process group of its own; returns its pid. Raises Failure (`launch`)."""
     try:
-        child = os.posix_spawn(program, words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET)
+        return os.posix_spawn(
+            find_program(words[0], env), words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET
+        )
     except (OSError, ValueError) as error:
         raise _not_started(words, error) from error
+
+
+def find_program(name: str, env: Mapping[str, str]) -> str:
+    """Where a program is. Raises Failure (`launch`) where it is not on PATH."""
+    found = _find(name, env.get("PATH", os.defpath))
+    if found is None:
+        raise Failure(FailureClass.LAUNCH, f"no program '{name}' on PATH")
+    return found
+
+
+def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched: Watched) -> None:
+    """Runs a program to its end in a process group of its own. Raises Failure unless it exits with 0."""
+    child = start(words, env)
     watched.group = child
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     with dog.lock:
@@ -127,12 +144,12 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched
     code = os.waitstatus_to_exitcode(status)
     failed = code not in (0, os.EX_TEMPFAIL)
     if failed and code > 0 and is_full("."):  # asked at once: there may be room again in a moment
-        message = f"no space left on the file system of the run (exit code {code}{_meaning(code)})"
+        message = f"no space left on the file system of the run (exit code {code}{meaning(code)})"
         raise Failure(FailureClass.NODE, message, code)
     if failed and "DIEL_BLOCK" in os.environ:
         time.sleep(DYING)
     if code > 0:
-        raise Failure(FailureClass.APP, f"exit code {code}{_meaning(code)}", code)
+        raise Failure(FailureClass.APP, f"exit code {code}{meaning(code)}", code)
     if code < 0:
         raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
 
@@ -155,7 +172,8 @@ def _find(program: str, path: str) -> str | None:
     return program if "/" in program else shutil.which(program, path=path)
 
 
-def _meaning(code: int) -> str:
+def meaning(code: int) -> str:
+    """What an exit code says beyond its number, to be put behind it; nothing for most."""
     known = {126: ": not executable", 127: ": command not found"}
     if code in known:
         return known[code]

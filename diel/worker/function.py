@@ -8,13 +8,14 @@ import pickle
 import sys
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact, Artifacts, Values, collect_returned, open_array, open_arrays
 from diel.catalogue import Module, load_function
 from diel.context import Context
-from diel.errors import DielError, Interrupted, ModuleError
+from diel.errors import DielError, Interrupted, ModuleError, StreamLost
 from diel.parameter import Parameter
 from diel.states import FailureClass
 from diel.worker.block import with_hosts
@@ -66,6 +67,8 @@ def call(job: Job, request: Request, context: Context, communicator: Any) -> tup
 
 
 def _class_of(error: BaseException) -> FailureClass:
+    if isinstance(error, StreamLost):
+        return FailureClass.NODE
     return FailureClass.OOM if isinstance(error, MemoryError) else FailureClass.APP
 
 
@@ -127,8 +130,7 @@ def call_on_ranks(
     watched: Watched,
 ) -> tuple[Values, Artifacts]:
     """Starts the module on MPI ranks; rank 0's return value is the result."""
-    call_file, return_file = context.task_dir / CALL_FILE, context.task_dir / RETURN_FILE
-    call_file.write_bytes(pickle.dumps((job, request, context)))
+    call_file, return_file = write_call(job, request, context), context.task_dir / RETURN_FILE
     try:
         words = (*with_hosts(job.launcher), sys.executable, "-m", "diel.worker.ranks", str(call_file))
         spawn(words, env, dog, watched)
@@ -141,6 +143,22 @@ def call_on_ranks(
         call_file.unlink(missing_ok=True)
     return_file.unlink(missing_ok=True)
     return values, artifacts
+
+
+def write_call(job: Job, request: Request, context: Context) -> Path:
+    """Writes what another process needs to call the module, which `read_call` reads; returns the file.
+
+    The environment is left out: that process has it, and it holds tokens that others may not read.
+    """
+    path = context.task_dir / CALL_FILE
+    path.write_bytes(pickle.dumps((job, replace(request, env={}), context)))
+    return path
+
+
+def read_call(path: str) -> tuple[Job, Request, Context]:
+    """A call that a worker wrote for this process."""
+    told: tuple[Job, Request, Context] = pickle.loads(Path(path).read_bytes())
+    return told
 
 
 def _told_by_rank(path: Path, failure: Failure) -> Failure:

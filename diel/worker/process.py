@@ -13,16 +13,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from diel.artifacts import Values
-from diel.context import Context
 from diel.errors import DielError, JournalError
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
+from diel.services.endpoint import variables
 from diel.staging.bring import Brought
 from diel.staging.disk import StagingError, release
 from diel.states import FailureClass
@@ -31,9 +32,11 @@ from diel.worker.bundle import Bundle, Failure, Job, Report, Request
 from diel.worker.capture import Capture
 from diel.worker.command import collect, launch, run_command
 from diel.worker.drain import Drain, open_drain
+from diel.worker.environment import Surroundings, restore, search_path
 from diel.worker.function import call_function, call_on_ranks
 from diel.worker.limits import Limits, limits_of
 from diel.worker.oom import OomKills
+from diel.worker.record import done_record, fail_record
 from diel.worker.space import is_full
 from diel.worker.staging import late_notes, record_of, shard_environment, stage
 from diel.worker.streaming import stream_environment
@@ -70,9 +73,7 @@ class Worker:
             record |= {"block": os.environ["DIEL_BLOCK"], "node": own_node(os.environ)}
         self.segment.append(record)
         self.capture = Capture(self.paths.captures, name.removesuffix(".jsonl"))
-        nothing = self.paths.captures / "nothing.json"
-        nothing.write_text("{}")
-        self._nothing = str(nothing)
+        self._surroundings = Surroundings(self.paths)
         self._root = str(self.paths.root)
         self._tasks = str(self.paths.tasks)
         self._successor = str(self.paths.controller_segment(epoch + 1))
@@ -85,12 +86,10 @@ class Worker:
         self._bundle: Bundle | None = None
         self._attempt: tuple[Job, Request, float] | None = None
         self._kills = OomKills()
-        self._asked: dict[int, Asked] = {}
-        """What the surrogate said of the tasks that have not ended yet."""
         self._drain: Drain | None = None
         self._drains = 0
-        self._draining: list[threading.Thread] = []
-        self._drained: list[tuple[int, Record]] = []
+        self._copiers = ThreadPoolExecutor(thread_name_prefix="diel-drain")
+        self._draining: list[Future[tuple[int, Record]]] = []
         self._told: list[tuple[int, Record]] = []
         self.dog = Watchdog(self.paths, self._release_rest, self._give_up)
         if threading.current_thread() is threading.main_thread():
@@ -121,9 +120,8 @@ class Worker:
         told, self._told = self._told, []
         self._drop_spare()
         with self.dog.lock:
-            unstarted = tuple(request.index for request in self._rest)
             self._rest.clear()
-        return Report(self.segment.name, self.segment.size, (*told, *records), unstarted)
+        return Report(self.segment.name, self.segment.size, (*told, *records))
 
     def _release_rest(self) -> None:
         """Hands back the tasks behind one that takes long, so that other workers can run them."""
@@ -162,9 +160,9 @@ class Worker:
             if job.checkpoint:
                 os.makedirs(f"{self._tasks}/{job.stage}/{request.index}.checkpoint", exist_ok=True)
             self.dog.begin(watched)
-            answer = None if job.surrogate is None else self._ask(job, request)
-            if answer is not None:
-                return self._answered(job, request, began, task_dir, answer)
+            asked = None if job.surrogate is None else ask(self.paths, job, request)
+            if asked is not None and asked.values is not None:
+                return self._answered(job, request, began, task_dir, asked)
             if request.staged is not None:
                 request = self._stage(job, request, task_dir, watched)
             try:
@@ -175,14 +173,9 @@ class Worker:
             with self.dog.lock:
                 self.dog.end()
                 if self._drain is not None:
-                    self._copy_drain(job, request, began, task_dir)
+                    self._copy_drain(job, request, began, task_dir, asked)
                     return None
-                record = self._done(job, request, began)
-                if values:
-                    record["values"] = values
-                if artifacts:
-                    record["artifacts"] = artifacts
-                self._tell_asked(job, request, record)
+                record = done_record(job, request, began, values, artifacts, asked)
                 if self._tidy(job, task_dir):
                     record["output"] = True
                 return self.segment.append(record), record
@@ -196,29 +189,16 @@ class Worker:
                 broken = Failure(FailureClass.NODE, f"{type(error).__name__}: {error}")
                 return self._fail(job, request, began, broken)
 
-    # --- surrogates ---------------------------------------------------------------------------------
-
-    def _ask(self, job: Job, request: Request) -> Values | None:
-        """What the surrogate answers for a task; None where it must be simulated."""
-        asked = self._asked[request.index] = ask(self.paths, job, request)
-        return asked.values
-
     def _answered(
-        self, job: Job, request: Request, began: float, task_dir: str, answer: Values
+        self, job: Job, request: Request, began: float, task_dir: str, asked: Asked
     ) -> tuple[int, Record]:
-        """Commits an answer as a task's result."""
+        """Commits a surrogate's answer as a task's result."""
         with self.dog.lock:
             self.dog.end()
             os.chdir(self._root)
-            record = self._done(job, request, began)
-            record["values"] = answer
-            self._tell_asked(job, request, record)
+            record = done_record(job, request, began, asked.values or {}, {}, asked)
             self._tidy(job, task_dir)
             return self.segment.append(record), record
-
-    def _tell_asked(self, job: Job, request: Request, record: Record) -> None:
-        if job.surrogate is not None and (asked := self._asked.pop(request.index, None)) is not None:
-            asked.tell(record)
 
     # --- the node's disk ----------------------------------------------------------------------------
 
@@ -226,7 +206,7 @@ class Worker:
         """Brings what the task reads to its node; ranks of a function see to that themselves."""
         if job.module is not None and job.launcher:
             return request
-        env = {**self.environ, **self._own_environment(job, request, task_dir, watched.limits)}
+        env = {**self.environ, **self._surroundings.variables(job, request, task_dir, watched.limits)}
         request, brought = stage(job, request, task_dir, env, self.dog, watched)
         self._tell_staging(job, request, brought)
         return request
@@ -251,49 +231,52 @@ class Worker:
             self._tell_staging(job, request, Brought(warning=str(error)))
             return None
 
-    def _copy_drain(self, job: Job, request: Request, began: float, task_dir: str) -> None:
+    def _copy_drain(
+        self, job: Job, request: Request, began: float, task_dir: str, asked: Asked | None
+    ) -> None:
         """Copies and commits in a thread, while this one goes on with the next task of the bundle."""
         drain, self._drain = self._drain, None
         assert drain is not None
+        tail = self.capture.tail()
         wrote = self._tidy(job, task_dir)
-        env = self._own_environment(job, request, task_dir, Limits())
+        env = self._surroundings.variables(job, request, task_dir, Limits())
 
-        def copy() -> None:
-            record = self._drained_record(job, request, began, drain, env)
-            if wrote and record["event"] == "done":
+        def copy() -> tuple[int, Record]:
+            record = self._drained_record(job, request, began, drain, env, asked)
+            if record["event"] == "fail":
+                record["stderr_tail"] = tail
+            elif wrote:
                 record["output"] = True
             with self.dog.lock:
-                self._drained.append((self.segment.append(record), record))
+                committed = self.segment.append(record), record
             drain.close()
+            return committed
 
-        thread = threading.Thread(target=copy, name="diel-drain")
-        self._draining.append(thread)
-        thread.start()
+        self._draining.append(self._copiers.submit(copy))
 
     def _drained_record(
-        self, job: Job, request: Request, began: float, drain: Drain, env: Mapping[str, str]
+        self,
+        job: Job,
+        request: Request,
+        began: float,
+        drain: Drain,
+        env: Mapping[str, str],
+        asked: Asked | None,
     ) -> Record:
         try:
             drain.copy()
             values, artifacts = collect(job, request, drain.task_dir, self._root, env)
         except Failure as failure:
-            return self._failed(job, request, began, failure, "")
+            return fail_record(job, request, began, failure, "")
         except (OSError, DielError) as error:
             told = f"its outputs could not be copied from the node's disk: {error}"
-            return self._failed(job, request, began, Failure(FailureClass.NODE, told), "")
-        record = self._done(job, request, began)
-        if values:
-            record["values"] = values
-        if artifacts:
-            record["artifacts"] = artifacts
-        self._tell_asked(job, request, record)
-        return record
+            return fail_record(job, request, began, Failure(FailureClass.NODE, told), "")
+        return done_record(job, request, began, values, artifacts, asked)
 
     def _end_drains(self) -> list[tuple[int, Record]]:
-        """What became of the tasks of which outputs were copied, once all are."""
-        while self._draining:
-            self._draining.pop().join()
-        ended, self._drained = self._drained, []
+        """What became of the tasks of which outputs were copied, once all are. Raises JournalError."""
+        ended = [copied.result() for copied in self._draining]
+        self._draining.clear()
         return ended
 
     # --- an attempt's surroundings --------------------------------------------------------------------
@@ -327,19 +310,17 @@ class Worker:
         self, job: Job, request: Request, task_dir: str, watched: Watched
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         if request.services:
-            # Only here, and below: it loads the HTTP client, which other tasks do not need.
-            from diel.worker.service import asking
-
-            request = asking(self.paths, request)
-        own = self._own_environment(job, request, task_dir, watched.limits)
+            told = variables(self.paths, request.services, request.index)
+            request = replace(request, env={**request.env, **told})
+        own = self._surroundings.variables(job, request, task_dir, watched.limits)
         if request.streams is not None:
-            own |= stream_environment(job.stage, request, self.environ)
+            own |= stream_environment(job, request)
         if job.service is not None:
-            from diel.worker.service import run_service  # see above
+            from diel.worker.service import Keeper  # it loads the HTTP client, which other tasks do not need
 
             env = {**self.environ, **own, **request.env}
-            context = self._context(job, request, task_dir, watched.limits)
-            return run_service(job, request, context, env, self.dog, watched, self.segment.append)
+            context = self._surroundings.context(job, request, task_dir, watched.limits)
+            return Keeper(job, request, context, env, self.dog, watched, self.segment.append).keep()
         if job.module is None or job.launcher:
             env = {
                 **(WITH_RANKS if job.launcher else {}),
@@ -356,16 +337,16 @@ class Worker:
                 return {}, {}
             if job.module is None:
                 return run_command(job, request, task_dir, self._root, env, self.dog, watched)
-            context = self._context(job, request, task_dir, watched.limits)
+            context = self._surroundings.context(job, request, task_dir, watched.limits)
             return call_on_ranks(job, request, context, env, self.dog, watched)
         os.environ.update(own)
         os.environ.update(request.env)
         try:
-            context = self._context(job, request, task_dir, watched.limits)
+            context = self._surroundings.context(job, request, task_dir, watched.limits)
             return call_function(job, request, context)
         finally:
             os.chdir(self._root)
-            self._restore_environment(own)
+            restore(self.environ, own)
 
     def _launch_with_drain(
         self, job: Job, request: Request, task_dir: str, env: Mapping[str, str], watched: Watched
@@ -380,90 +361,15 @@ class Worker:
             drain.close()
             raise blamed from failure
 
-    def _restore_environment(self, own: dict[str, str]) -> None:
-        """Takes back what a function changed: the next task must not depend on it."""
-        now = dict(os.environ)
-        for name in now.keys() - self.environ.keys() - own.keys():
-            del os.environ[name]
-        for name, value in self.environ.items():
-            if now.get(name) != value and name not in own:
-                os.environ[name] = value
-
-    def _own_environment(self, job: Job, request: Request, base: str, limits: Limits) -> dict[str, str]:
-        deadline = "" if limits.deadline is None else f"{limits.deadline:.3f}"
-        return {
-            "DIEL_RUN_ID": self.paths.run_id,
-            "DIEL_RUN_DIR": self._root,
-            "DIEL_STAGE": job.stage,
-            "DIEL_TASK_ID": f"{job.stage}/{request.index}",
-            "DIEL_ATTEMPT": str(request.attempt),
-            "DIEL_TASK_DIR": base,
-            "DIEL_PARAMS": f"{base}/.params.json" if request.params else self._nothing,
-            "DIEL_INPUTS": f"{base}/.inputs.json" if request.inputs else self._nothing,
-            "DIEL_RESULT": f"{base}/.result.json",
-            "DIEL_METRICS": f"{base}/.metrics.jsonl",
-            "DIEL_CHECKPOINT_DIR": f"{self._tasks}/{job.stage}/{request.index}.checkpoint",
-            "DIEL_DEADLINE": deadline,
-            "OMP_NUM_THREADS": str(job.threads),
-        }
-
-    def _context(self, job: Job, request: Request, task_dir: str, limits: Limits) -> Context:
-        return Context(
-            task_dir=Path(task_dir),
-            run_id=self.paths.run_id,
-            run_dir=self.paths.root,
-            stage=job.stage,
-            task_id=f"{job.stage}/{request.index}",
-            index=request.index,
-            attempt=request.attempt,
-            deadline=limits.deadline,
-            checkpoint=job.checkpoint,
-            interrupt_at=limits.interrupt,
-            params=request.params,
-            inputs=request.inputs,
-            services=request.services or {},
-            streams=request.streams,
-            shards=request.shards or {},
-            local=None if job.staging is None else job.staging.local,
-        )
-
-    def _done(self, job: Job, request: Request, began: float) -> Record:
-        now = time.time()
-        return {
-            "event": "done",
-            "stage": job.stage,
-            "index": request.index,
-            "attempt": request.attempt,
-            "time": now,
-            "seconds": round(now - began, 6),
-            "key": request.key,
-            "parts": request.parts,
-        }
-
     def _fail(self, job: Job, request: Request, began: float, failure: Failure) -> tuple[int, Record]:
         tail = self.capture.tail()
         kind, message = self._diagnose(job, failure, tail)
-        record = self._failed(job, request, began, Failure(kind, message, failure.exit_code), tail)
+        record = fail_record(job, request, began, Failure(kind, message, failure.exit_code), tail)
         try:
             self._tidy(job, self._task_dir(job, request))
         except OSError as error:
             record["message"] += f" (and its output could not be kept: {error.strerror})"
         return self.segment.append(record), record
-
-    def _failed(self, job: Job, request: Request, began: float, failure: Failure, tail: str) -> Record:
-        now = time.time()
-        return {
-            "event": "fail",
-            "stage": job.stage,
-            "index": request.index,
-            "attempt": request.attempt,
-            "time": now,
-            "seconds": round(now - began, 6),
-            "class": failure.kind,
-            "message": failure.message,
-            "exit_code": failure.exit_code,
-            "stderr_tail": tail,
-        }
 
     def _diagnose(self, job: Job, failure: Failure, tail: str) -> tuple[str, str]:
         """The class and message of a failure: what a program died of may not show in its exit code."""
@@ -501,15 +407,6 @@ def _continued(job: Job, failure: Failure) -> Failure:
         return failure
     message = f"diel.Interrupted: {failure.message}; to continue takes `checkpoint: true`"
     return Failure(FailureClass.APP, message, failure.exit_code)
-
-
-def search_path() -> str:
-    """PATH for tasks, with the programs of this virtual environment even where it is not activated."""
-    path = os.environ.get("PATH", os.defpath)
-    own = os.path.dirname(sys.executable)
-    if sys.prefix == sys.base_prefix or own in path.split(os.pathsep):
-        return path
-    return f"{own}{os.pathsep}{path}"
 
 
 _worker: Worker | None = None

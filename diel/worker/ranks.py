@@ -5,15 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pickle
 import sys
-from pathlib import Path
 
 from diel.context import Context
 from diel.staging.drawing import fetch, leave_notes, note
 from diel.states import FailureClass
 from diel.worker.bundle import Failure, Request
-from diel.worker.function import RETURN_FILE, call
+from diel.worker.function import RETURN_FILE, call, read_call
 from diel.worker.staging import with_copies
 
 
@@ -22,7 +20,7 @@ def main() -> None:
     from mpi4py import MPI  # starts MPI, so it must not happen on import
 
     communicator = MPI.COMM_WORLD
-    job, request, context = pickle.loads(Path(sys.argv[1]).read_bytes())
+    job, request, context = read_call(sys.argv[1])
     request = _staged(request, context)
     context = dataclasses.replace(
         context,

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import os
-import pickle
-import signal
 import sys
-from pathlib import Path
 
 from diel.worker.bundle import Failure
-from diel.worker.function import call
-from diel.worker.tied import tie
+from diel.worker.function import call, read_call
 
 
 def main() -> None:
     """Calls the module, which serves until it is told to stop."""
-    if not tie(signal.SIGTERM):
-        sys.exit(1)
-    job, request, context = pickle.loads(Path(sys.argv[1]).read_bytes())
+    job, request, context = read_call(sys.argv[1])
     os.chdir(context.task_dir)
     try:
         call(job, request, context, None)

@@ -1,25 +1,19 @@
 """Keeping one replica of a service up: started, asked whether it is well, restarted, stopped.
 
 The worker that has its task starts it as a process of its own, in a process group of its own, and looks
-after it until the controller wants it stopped. That it is well is asked from here, the node it runs on, so
-that no network stands between.
+after it until the controller wants it stopped.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
+import contextlib
 import os
-import pickle
-import shutil
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from urllib.parse import urlsplit
+from dataclasses import dataclass
 
 import psutil
 
@@ -27,35 +21,29 @@ from diel.artifacts import Artifacts, Values
 from diel.context import Context
 from diel.journal.segment import Record
 from diel.paths import RunPaths
-from diel.services.endpoint import Endpoint, read_token, variables, write_endpoint
-from diel.spec import Ready, Service
+from diel.services.endpoint import Endpoint, read_token, write_endpoint
+from diel.spec import Service
 from diel.states import FailureClass
 from diel.worker.bundle import Failure, Job, Request
-from diel.worker.reaper import signal_group
+from diel.worker.command import find_program, meaning, start, write_given
+from diel.worker.function import write_call
+from diel.worker.health import Line, Printed
+from diel.worker.reaper import kill_marked, signal_group
+from diel.worker.wanted import Stopped, Wanted
 from diel.worker.watchdog import Watchdog, Watched
 
-CALL_FILE = ".call.pickle"
 TICK = 0.1
 """Seconds between two looks at the process, and at what the controller wants."""
 CHECK = 2.0
 """Seconds between two questions whether it is well; while it starts, it is asked at each look."""
 ANSWER = 5.0
-"""Seconds for which an answer is awaited."""
+"""Seconds for which an answer is awaited; one, while it starts."""
 LONGEST_PAUSE = 5.0
 """Seconds before a restart; the first comes after a tenth, and each pause is twice the last."""
-ALONE = 60.0
-"""Seconds without a heartbeat of its controller after which a service is stopped; or `idle`, if longer."""
-LOOKED_AT = 1 << 20
-"""Bytes of what it printed last in which the text is looked for that says it is ready."""
-_NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
-_RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
+TIED = (sys.executable, "-m", "diel.worker.tied")
 
 Note = Callable[[Record], int]
 """Writes a record to the worker's segment."""
-
-
-class _Stopped(Exception):
-    """The controller wants the service stopped: `over` for good, or `idle` for now."""
 
 
 class _Lost(Exception):
@@ -67,46 +55,18 @@ class _Process:
     """One start of the service."""
 
     pid: int
-    port: int
-    url: str
+    line: Line
+    printed: Printed
     began: float
-    """In time.monotonic seconds, as `answered`."""
-    printed: tuple[int, int]
-    """Bytes that had been printed before, on either stream."""
-    answered: float = 0.0
+    """In time.monotonic seconds, as `answered` and `checked`."""
+    answered: float
     checked: float = 0.0
     is_ready: bool = False
 
 
-def run_service(
-    job: Job,
-    request: Request,
-    context: Context,
-    env: Mapping[str, str],
-    dog: Watchdog,
-    watched: Watched,
-    note: Note,
-) -> tuple[Values, Artifacts]:
-    """Keeps a replica up until it is no longer wanted; then it has ended well, without a result.
+class Keeper:
+    """Keeps one replica up, for one attempt at its task."""
 
-    Raises Failure: `interrupted` where it was stopped and may be started again, `app` where it died or fell
-    silent more often than it may, `launch` where it cannot be started, or the watchdog's verdict.
-    """
-    return _Keeper(job, request, context, env, dog, watched, note).keep()
-
-
-def asking(paths: RunPaths, request: Request) -> Request:
-    """The same with what its environment says of its services. Raises Failure where their token is gone."""
-    try:
-        told = variables(paths, request.services or {}, request.index)
-    except OSError as error:
-        raise Failure(
-            FailureClass.NODE, f"the token of its services cannot be read: {error.strerror}"
-        ) from error
-    return replace(request, env={**request.env, **told})
-
-
-class _Keeper:
     def __init__(
         self,
         job: Job,
@@ -117,7 +77,9 @@ class _Keeper:
         watched: Watched,
         note: Note,
     ) -> None:
+        """`env` is the task's environment, `note` writes to the journal. Raises OSError without a token."""
         assert job.service is not None
+        paths = RunPaths(context.run_dir)
         self._service: Service = job.service
         self._job = job
         self._request = request
@@ -125,24 +87,27 @@ class _Keeper:
         self._dog = dog
         self._watched = watched
         self._note = note
-        self._paths = RunPaths(context.run_dir)
-        self._file = self._paths.service(job.stage, request.index)
-        self._stop_file = self._paths.service_stop(job.stage, request.index, request.attempt)
-        self._renewal = self._paths.service_renewal(job.stage, request.index, request.attempt)
+        self._file = paths.service(job.stage, request.index)
+        self._wanted = Wanted(paths, job.stage, request.index, request.attempt, job.service.idle)
+        self._renewal = paths.service_renewal(job.stage, request.index, request.attempt)
         self._renewed = 0
         """When the newer inputs were written that it has, as st_mtime_ns."""
-        self._parent = os.getppid()
-        self._heartbeat = (0.0, time.monotonic())
-        self._host = _own_address(env)
-        self._token = read_token(self._paths)
         self._restarts = 0
+        self._host = _own_address(env)
+        self._token = read_token(paths)
         self._env = {**env, "DIEL_SERVICE_TOKEN": self._token, "DIEL_SERVICE_HOST": self._host}
-        self._words = self._prepare()
 
     def keep(self) -> tuple[Values, Artifacts]:
+        """Keeps it up until it is no longer wanted; then it has ended well, without a result.
+
+        Raises Failure: `interrupted` where it was stopped and may be started again, `app` where it died or
+        fell silent more often than it may, `launch` where it cannot be started, or the watchdog's verdict.
+        """
         try:
+            words = self._prepare()
             while True:
-                process = self._start()
+                self._check_wanted()
+                process = self._start(words)
                 try:
                     self._attend(process)
                 except _Lost as lost:
@@ -151,14 +116,15 @@ class _Keeper:
                 except BaseException:
                     self._end(process)
                     raise
-        except _Stopped as stopped:
+        except Stopped as stopped:
             over = str(stopped) == "over"
-            self._tell("stopped", "", "" if over else str(stopped))
+            self._tell_end("stopped", "" if over else str(stopped))
             if not over:
                 raise Failure(FailureClass.INTERRUPTED, str(stopped)) from None
             return {}, {}
         except Failure as failure:
-            self._tell("failed", "", failure.message)
+            at_work = failure.kind in (FailureClass.CANCELLED, FailureClass.WALLTIME)
+            self._tell_end("stopped" if at_work else "failed", failure.message)
             if failure.kind == FailureClass.WALLTIME:  # it is nobody's failure that a service has no end
                 raise Failure(FailureClass.INTERRUPTED, failure.message) from failure
             raise
@@ -166,38 +132,22 @@ class _Keeper:
     # --- starting -----------------------------------------------------------------------------------
 
     def _prepare(self) -> tuple[str, ...]:
-        """The words that start it; writes what it reads."""
-        if self._job.module is None:
-            assert self._request.command is not None
-            for name, value in (("DIEL_PARAMS", self._request.params), ("DIEL_INPUTS", self._request.inputs)):
-                if value:
-                    text = json.dumps(value)
-                    Path(self._env[name]).write_text(text, encoding="utf-8", errors="surrogateescape")
-            program = self._request.command[0]
-            if shutil.which(program, path=self._env.get("PATH", os.defpath)) is None:
-                raise Failure(FailureClass.LAUNCH, f"no program '{program}' on PATH")
-            return (sys.executable, "-m", "diel.worker.tied", *self._request.command)
-        call_file = self._context.task_dir / CALL_FILE
-        call_file.write_bytes(pickle.dumps((self._job, self._request, self._context)))
-        return (sys.executable, "-m", "diel.worker.served", str(call_file))
+        """The words that start it; writes what it reads. Raises Failure where there is no such program."""
+        if self._job.module is not None:
+            call_file = write_call(self._job, self._request, self._context)
+            return (*TIED, sys.executable, "-m", "diel.worker.served", str(call_file))
+        assert self._request.command is not None
+        find_program(self._request.command[0], self._env)
+        write_given(self._request, self._env)
+        return (*TIED, *self._request.command)
 
-    def _start(self) -> _Process:
-        self._check_wanted()
+    def _start(self, words: tuple[str, ...]) -> _Process:
         port = self._service.port if isinstance(self._service.port, int) else _free_port(self._host)
-        env = {**self._env, "DIEL_SERVICE_PORT": str(port)}
-        url = f"http://{self._host}:{port}"
-        try:
-            pid = os.posix_spawn(
-                self._words[0], self._words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET
-            )
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise Failure(FailureClass.LAUNCH, f"cannot start the service: {reason}") from error
-        now = time.monotonic()
+        printed = Printed()
+        pid = start(words, {**self._env, "DIEL_SERVICE_PORT": str(port)})
         self._watched.group = pid
-        process = _Process(pid, port, url, now, _sizes(), answered=now)
-        self._tell("starting" if not self._restarts else "restarting", url)
-        return process
+        now = time.monotonic()
+        return _Process(pid, Line(self._host, port, self._token), printed, now, now)
 
     def _give_up_or_pause(self, process: _Process, why: str) -> None:
         """Waits a moment before the next start. Raises Failure where there were too many."""
@@ -207,7 +157,7 @@ class _Keeper:
         pause = min(LONGEST_PAUSE, TICK * 2.0**self._restarts)
         self._restarts += 1
         self._renewed = 0
-        self._tell("restarting", process.url, why)
+        self._tell("restarting", process.line.url, why)
         end = time.monotonic() + pause
         while time.monotonic() < end:
             self._check_wanted()
@@ -216,72 +166,64 @@ class _Keeper:
     # --- looking after it ---------------------------------------------------------------------------
 
     def _attend(self, process: _Process) -> None:
-        """Looks after one start of it. Raises _Lost, _Stopped, or the watchdog's verdict."""
+        """Looks after one start of it. Raises _Lost, Stopped, or the watchdog's verdict."""
+        self._tell("starting" if not self._restarts else "restarting", process.line.url)
         while True:
             self._check_alive(process)
             self._check_wanted()
-            now = time.monotonic()
-            if not process.is_ready:
-                if self._is_well(process):
-                    process.is_ready, process.answered = True, now
-                    self._renew(process)
-                    self._tell("ready", process.url)
-                elif now - process.began > self._service.startup:
-                    raise _Lost(f"was not ready within {self._service.startup:g} s")
-            elif now - process.checked >= min(CHECK, self._service.silence / 4):
-                process.checked = now
-                if self._is_well(process):
-                    process.answered = time.monotonic()
-                elif now - process.answered > self._service.silence:
-                    raise _Lost(f"did not answer its ready check for {self._service.silence:g} s")
             if process.is_ready:
+                self._check_well(process)
                 self._renew(process)
-            time.sleep(TICK / 2 if not process.is_ready else TICK)
+                time.sleep(TICK)
+            else:
+                self._look_ready(process)
+                time.sleep(TICK / 2)
+
+    def _look_ready(self, process: _Process) -> None:
+        """Raises _Lost where it takes too long."""
+        now = time.monotonic()
+        if self._is_well(process):
+            process.is_ready, process.answered = True, now
+            self._renew(process)
+            self._tell("ready", process.line.url)
+        elif now - process.began > self._service.startup:
+            raise _Lost(f"was not ready within {self._service.startup:g} s")
+
+    def _check_well(self, process: _Process) -> None:
+        """Now and then asks whether it is well. Raises _Lost where it has been silent too long."""
+        now = time.monotonic()
+        if now - process.checked < min(CHECK, self._service.silence / 4):
+            return
+        process.checked = now
+        if self._is_well(process):
+            process.answered = time.monotonic()
+        elif now - process.answered > self._service.silence:
+            raise _Lost(f"did not answer its ready check for {self._service.silence:g} s")
 
     def _check_alive(self, process: _Process) -> None:
-        """Raises _Lost where the process has ended, or the watchdog's verdict where that ended it."""
-        if self._watched.verdict is not None:
-            raise self._watched.verdict
+        """Raises _Lost where the process has ended."""
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is None:
             return
-        if self._watched.verdict is not None:
-            raise self._watched.verdict
-        how = (
-            f"exit code {ended.si_status}" if ended.si_code == os.CLD_EXITED else f"signal {ended.si_status}"
-        )
-        raise _Lost(f"ended with {how}{'' if process.is_ready else ' before it was ready'}")
+        self._check_wanted()  # whoever does not want it any more may have ended it
+        code = ended.si_status
+        how = f"exit code {code}{meaning(code)}" if ended.si_code == os.CLD_EXITED else f"signal {code}"
+        before = "" if process.is_ready else " before it was ready"
+        hint = ": it must stay in the foreground" if how == "exit code 0" and before else ""
+        raise _Lost(f"ended with {how}{before}{hint}")
 
     def _check_wanted(self) -> None:
-        """Raises _Stopped where the controller wants it stopped, or is gone; the watchdog's verdict."""
+        """Raises Stopped where the controller wants it stopped, or is gone; the watchdog's verdict."""
         if self._watched.verdict is not None:
             raise self._watched.verdict
-        try:
-            raise _Stopped(self._stop_file.read_text(encoding="utf-8").strip() or "over")
-        except OSError:
-            pass
-        if os.getppid() != self._parent:
-            raise _Stopped("the controller of its run is gone")
-        seen, since = self._heartbeat
-        now = time.monotonic()
-        if now - since > CHECK:
-            try:
-                beat = os.stat(self._paths.lease).st_mtime
-            except OSError:
-                beat = seen
-            if beat != seen:
-                self._heartbeat = (beat, now)
-            elif now - since > max(ALONE, self._service.idle):
-                raise _Stopped("the controller of its run is gone")
+        self._wanted.check()
 
     def _is_well(self, process: _Process) -> bool:
-        ready: Ready = self._service.ready
+        ready = self._service.ready
         if ready.log is not None:
-            return process.is_ready or ready.log in _printed_since(process.printed)
+            return process.is_ready or process.printed.holds(ready.log)
         patience = max(TICK, min(ANSWER, self._service.silence / 2)) if process.is_ready else 1.0
-        if ready.tcp:
-            return _takes_connections(self._host, process.port, patience)
-        return _answers(process.url, str(ready.http), self._token, patience)
+        return process.line.is_well(ready, patience)
 
     def _renew(self, process: _Process) -> None:
         """Sends the service its newer inputs, where there are any that it does not have."""
@@ -295,13 +237,13 @@ class _Keeper:
         except OSError:
             return
         self._renewed = written
-        why = _post(process.url, self._service.reload, self._token, body, self._service.startup)
-        self._write("reloaded" if not why else "refused", process.url, why)
+        why = process.line.send(self._service.reload, body, self._service.startup)
+        self._write("reloaded" if not why else "refused", process.line.url, why)
 
     # --- ending it ----------------------------------------------------------------------------------
 
     def _end(self, process: _Process) -> None:
-        """Ends the process and its group: SIGTERM, then SIGKILL."""
+        """Ends the process, its group, and what escaped from that: SIGTERM, then SIGKILL."""
         signal_group(process.pid, signal.SIGTERM)
         patience = time.monotonic() + self._service.stop
         while time.monotonic() < patience and not _has_ended(process.pid):
@@ -312,17 +254,23 @@ class _Keeper:
             self._watched.group = None
             signal_group(process.pid, signal.SIGKILL)
             os.waitpid(process.pid, 0)
+        kill_marked("DIEL_TASK_DIR", str(self._context.task_dir))
 
     # --- telling ------------------------------------------------------------------------------------
 
     def _tell(self, state: str, url: str, message: str = "") -> None:
-        """Writes how it stands: to its file, for consumers, and to the journal."""
+        """Writes how it stands: to its file, for consumers, and to the journal. Raises Failure."""
         endpoint = Endpoint(state, url, self._request.attempt, self._restarts, message)
         try:
             write_endpoint(self._file, endpoint)
         except OSError as error:
             raise Failure(FailureClass.NODE, f"its file cannot be written: {error.strerror}") from error
         self._write(state, url, message)
+
+    def _tell_end(self, state: str, message: str) -> None:
+        """Writes how it ended, which stays what it is where that cannot be written."""
+        with contextlib.suppress(Failure):
+            self._tell(state, "", message)
 
     def _write(self, state: str, url: str, message: str) -> None:
         record: Record = {
@@ -366,51 +314,3 @@ def _free_port(host: str) -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _takes_connections(host: str, port: int, patience: float) -> bool:
-    try:
-        with socket.create_connection((host, port), patience):
-            return True
-    except OSError:
-        return False
-
-
-def _answers(url: str, path: str, token: str, patience: float) -> bool:
-    return 200 <= _ask(url, "GET", path, token, None, patience)[0] < 400
-
-
-def _post(url: str, path: str, token: str, body: bytes, patience: float) -> str:
-    """Sends newer inputs; returns what is wrong, or nothing."""
-    code, said = _ask(url, "POST", path, token, body, patience)
-    return "" if 200 <= code < 400 else f"{path} answered {code or 'nothing'}: {said[:200]}"
-
-
-def _ask(
-    url: str, method: str, path: str, token: str, body: bytes | None, patience: float
-) -> tuple[int, str]:
-    place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=patience)
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    try:
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read(65536).decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException) as error:
-        return 0, str(error)
-    finally:
-        connection.close()
-
-
-def _sizes() -> tuple[int, int]:
-    """Bytes in the files of this process's two streams, which the service prints to."""
-    return os.fstat(1).st_size, os.fstat(2).st_size
-
-
-def _printed_since(before: tuple[int, int]) -> str:
-    """The end of what was printed since these sizes."""
-    text = b""
-    for number, size, begin in zip((1, 2), _sizes(), before, strict=True):
-        first = max(begin, size - LOOKED_AT)
-        text += os.pread(number, max(0, size - first), first)
-    return text.decode("utf-8", "replace")

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from diel.context import Context
 from diel.errors import StreamError
 from diel.states import FailureClass
-from diel.worker.bundle import Failure, Request
-
-Ends = Mapping[str, Mapping[str, Any]]
+from diel.worker.bundle import Failure, Job, Request
 
 
-def stream_environment(stage: str, request: Request, environ: Mapping[str, str]) -> dict[str, str]:
-    """DIEL_STREAMS, as `diel stream` reads it: one JSON object by the stream's name."""
-    member = {"member": f"{stage}/{request.index}", "attempt": request.attempt}
+def stream_environment(job: Job, request: Request) -> dict[str, str]:
+    """What `diel stream` reads.
+
+    DIEL_STREAMS has the task's ends in a JSON object by the stream's name. DIEL_RANKED is set where what a
+    launcher says of ranks is said of the task's own, and not of its worker's.
+    """
+    member = {"member": f"{job.stage}/{request.index}", "attempt": request.attempt}
     ends = {name: {**end, **member} for name, end in (request.streams or {}).items()}
-    return {"DIEL_STREAMS": json.dumps(ends)}
+    return {"DIEL_STREAMS": json.dumps(ends), "DIEL_RANKED": "1" if job.launcher else ""}
 
 
 def close_streams(context: Context, *, good: bool) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from diel.services.client import Service
 
 GONE = "the service has ended, or never came up"
+LONGEST_PAUSE = 32.0
+"""At most so many times as long as a question took in vain, the next one waits."""
 SILENT = "the service tells no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
 
 
@@ -91,17 +93,29 @@ def _read(answer: Any, outputs: Sequence[str]) -> Answer:
         raise ValueError(
             f"expected {expected} of {', '.join(outputs)}; found something else ({told})"
         ) from error
+    for name, deviation in uncertain.items():
+        if deviation < 0:
+            raise ValueError(f"the service tells an uncertainty of {deviation} for {name}")
     return {name: (values[name], uncertain.get(name)) for name in outputs}
 
 
 def _by_output(given: Any, outputs: Sequence[str]) -> dict[str, float]:
     """One number, or a mapping of one an output. Raises ValueError where one is not finite."""
     by_name = given if isinstance(given, dict) else {outputs[0]: given} if len(outputs) == 1 else {}
-    numbers = {name: float(by_name[name]) for name in outputs}
-    for name, number in numbers.items():
-        if not math.isfinite(number):
-            raise ValueError(f"the service answers {number} for {name}")
-    return numbers
+    return {name: _number(name, by_name[name]) for name in outputs}
+
+
+def _number(name: str, given: Any) -> float:
+    """Raises TypeError where it is no number, ValueError where it is not finite."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError(f"for {name} it is no number, but of type {type(given).__name__}")
+    try:
+        number = float(given)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"the service answers {number} for {name}")
+    return number
 
 
 def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
@@ -131,33 +145,44 @@ def _check(job: Job, answer: Answer) -> None:
 
 
 class _Line:
-    """A connection to a service that stays open; one that did not answer is not waited for again."""
+    """A connection to a service that stays open; one that does not answer is asked more and more rarely."""
 
     def __init__(self, client: Service) -> None:
         self._client = client
-        self._answers = True
+        self._silent = ""
+        """Why there was no answer to the last question; empty where there was one."""
+        self._pause = 1.0
+        """For how many times as long as a question took in vain the next one waits."""
+        self._again = 0.0
+        """When it is asked again, in time.monotonic seconds."""
 
     def ask(self, question: Question, timeout: float) -> Any:
         """Raises ServiceError where it refuses the question, or does not answer."""
         from diel.services.client import ServiceError  # it is loaded by now
 
-        self._client.timeout = timeout
-        self._client.patience = timeout if self._answers else 0.0
+        began = time.monotonic()
+        if self._silent and began < self._again:
+            raise ServiceError(self._silent)
+        self._client.timeout = timeout / len(question.replicas)  # one of them may hang
+        self._client.patience = 0.0 if self._silent else timeout
         try:
             answer = self._client.predict([dict(question.row)])
         except ServiceError as error:
-            self._answers = error.status is not None
+            self._note(str(error) if error.status is None else "", began)
             raise
-        self._answers = True
+        self._note("", began)
         return answer
+
+    def _note(self, silent: str, began: float) -> None:
+        """What came of a question: nothing, or why there was no answer."""
+        now = time.monotonic()
+        self._silent, self._again = silent, now + self._pause * (now - began)
+        self._pause = min(LONGEST_PAUSE, 2 * self._pause) if silent else 1.0
 
 
 @lru_cache(maxsize=64)
 def _line(root: str, service: str, replicas: tuple[int, ...]) -> _Line:
     """Raises OSError where the token of the run's services cannot be read."""
-    # Only here: it loads the HTTP client, which workers without a surrogate do not need.
-    from diel.services.client import Service
-    from diel.services.endpoint import read_token
+    from diel.services.client import connect  # it loads the HTTP client, which other workers do not need
 
-    paths = RunPaths(Path(root))
-    return _Line(Service(service, [paths.service(service, one) for one in replicas], read_token(paths)))
+    return _Line(connect(Path(root), service, replicas))

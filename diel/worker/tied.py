@@ -17,13 +17,12 @@ GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
-def tie(number: int) -> bool:
-    """Has this process signalled when its parent ends; says whether the parent is there still."""
-    parent = os.getppid()
+def tie(parent: int) -> bool:
+    """Has this process get SIGTERM when its parent ends; says whether that is there still."""
     try:
         import ctypes  # here, for a Python without it runs services all the same
 
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
         return True  # no Linux: what is left over is found by its mark when the run is taken over
     return os.getppid() == parent
@@ -42,7 +41,7 @@ def main() -> None:
         os.killpg(0, signal.SIGKILL)
 
     signal.signal(signal.SIGTERM, end)
-    if not tie(signal.SIGTERM):
+    if not tie(parent):
         sys.exit(1)
     try:
         child = subprocess.Popen(sys.argv[1:])

@@ -49,7 +49,7 @@ def ask(
     """Draws states, asks a service about them, and keeps the best.
 
     service: a stage with `module: inference.serve`, which this one names in its `services`
-    ranges: [low, high] by feature, in the model's order; states are drawn uniformly between them
+    ranges: [low, high] by feature; states are drawn uniformly between them
     points: states to draw
     batch: states of one request
     goal: which states are best: those with the largest or the smallest prediction
@@ -69,7 +69,7 @@ def ask(
     for start in range(0, points, batch):
         size = min(batch, points - start)
         states = rng.uniform(bounds[:, 0], bounds[:, 1], (size, len(bounds)))
-        said = client.predict(states)
+        said = client.predict(states, features=tuple(ranges))
         counts = _counting(said, sure, size)
         unsure += size - int(counts.sum())
         predicted = said["prediction"][counts]

@@ -25,6 +25,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 import numpy as np
 import uvicorn
@@ -283,9 +284,9 @@ def application(batcher: Batcher, token: str) -> Starlette:
 
 
 def check_token(request: Request, token: str) -> None:
-    """Raises Refused, 401, where a request does not show the token."""
+    """Raises Refused, 401, where a request does not show the token; always, where there is none to show."""
     shown = request.headers.get("authorization", "")
-    if not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
+    if not token or not hmac.compare_digest(shown.encode(), f"Bearer {token}".encode()):
         raise Refused(
             401, "expected the header `Authorization: Bearer TOKEN` with the token of this run's services"
         )
@@ -303,6 +304,9 @@ async def _predict(batcher: Batcher, request: Request) -> Response:
     if len(batcher.model.members) > 1:
         said["deviation"] = deviation
     if not raw:
+        lost = np.flatnonzero(~np.isfinite(mean))
+        if len(lost):
+            raise Refused(500, f"the prediction for row {lost[0]} is not finite; look at it and at the model")
         return JSONResponse({name: values.tolist() for name, values in said.items()})
     content = np.stack([np.asarray(values, np.float64) for values in said.values()])
     shape = ",".join(map(str, content.shape))
@@ -332,11 +336,21 @@ def rows_of_bytes(body: bytes, request: Request, features: Sequence[str]) -> tab
     try:
         sizes = tuple(int(size) for size in shape.split(","))
         rows = np.frombuffer(body, dtype).reshape(sizes)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise Refused(
             400, f"Diel-Shape: {shape!r} is not the shape of {len(body)} bytes of {dtype}"
         ) from error
-    return checked(rows, features)
+    named = request.headers.get("diel-features")
+    return checked(rows if named is None else ordered(rows, named, features), features)
+
+
+def ordered(rows: tabular.Floats, named: str, features: Sequence[str]) -> tabular.Floats:
+    """Rows with their columns in the model's order. Raises Refused, 400, where they are not its features."""
+    names = [unquote(name) for name in named.split(",")]
+    if sorted(names) != sorted(features) or rows.ndim != 2 or rows.shape[1] != len(names):
+        expected = ", ".join(features)
+        raise Refused(400, f"Diel-Features: the model reads {expected}; these are {', '.join(names)}")
+    return rows[:, [names.index(name) for name in features]]
 
 
 def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
@@ -356,7 +370,7 @@ def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
         return checked(np.array(given, float), features)
     except KeyError as error:
         raise Refused(400, f"a row has no {error}; the model reads {', '.join(features)}") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise Refused(400, f"rows: {error}") from error
 
 
@@ -374,7 +388,7 @@ def checked(rows: tabular.Floats, features: Sequence[str]) -> tabular.Floats:
 def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Refused(400, f"expected JSON: {error}") from error
 
 

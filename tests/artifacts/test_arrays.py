@@ -193,3 +193,48 @@ def test_a_digest_by_stat_reads_nothing_and_sees_a_change(
     os.utime(task_dir / "x.npy", ns=(2, 2))
     assert whole.startswith("stat-")
     assert content(task_dir, "stat")[1] != whole
+
+
+# --- finite numbers -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [100, 100_000, 20_000_000])
+@pytest.mark.parametrize("digest", ["content", "stat"])
+def test_numbers_are_looked_at_while_they_are_written(task_dir: Path, size: int, digest: str) -> None:
+    array = numpy.ones(size, dtype=numpy.float32)
+    assert keep(task_dir, array, finite=True, digest=digest)["size"] == content(task_dir / "x.npy")[0]
+    if digest == "content":
+        assert keep(task_dir, array, finite=True)["digest"] == content(task_dir / "x.npy")[1]
+    (task_dir / "x.npy").unlink()
+    array[-1] = numpy.nan
+    with pytest.raises(ModuleError, match=rf"output 'x': x\[{size - 1}\] is nan; expected a finite number"):
+        keep(task_dir, array, finite=True, digest=digest)
+    assert not list(task_dir.iterdir()), "half a file is of use to nobody"
+
+
+def test_an_input_that_is_handed_on_is_held_to_the_promise_as_well(tmp_path: Path, task_dir: Path) -> None:
+    path = tmp_path / "w-1" / "x.npy"
+    numpy.save(path, numpy.array([[1.0, numpy.inf]]))
+    source = Artifact(str(path), "d")
+    with pytest.raises(ModuleError, match=r"x\[0, 1\] is inf"):
+        keep(task_dir, open_array("x", source), {"x": source}, finite=True)
+    own = numpy.lib.format.open_memmap(task_dir / "own.npy", "w+", numpy.float64, (2, 2))
+    own[1, 0] = numpy.nan
+    with pytest.raises(ModuleError, match=r"x\[1, 0\] is nan"):
+        keep(task_dir, own, finite=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", ">f4", "float64", "longdouble", "complex64"])
+@pytest.mark.parametrize("odd", [numpy.inf, -numpy.inf, numpy.nan])
+def test_numbers_whose_sum_is_too_large_are_finite_all_the_same(
+    task_dir: Path, dtype: str, odd: float
+) -> None:
+    array = numpy.full(100_000, numpy.finfo(dtype).max, dtype=dtype)
+    keep(task_dir, array, finite=True)
+    array[70_000] = odd
+    with pytest.raises(ModuleError, match=r"x\[70000\] is .*; expected a finite number"):
+        keep(task_dir, array, finite=True)
+    array[:] = 1
+    array[3:5] = -odd, odd
+    with pytest.raises(ModuleError, match=r"x\[3\] is .*; expected a finite number"):
+        keep(task_dir, array, finite=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,8 @@ def test_a_table_that_keeps_its_contract_is_taken(hold: Hold, contract: dict[str
         (TABLE + "3,-inf,d\n", {"finite": True}, "row 4 (line 5): temperature is -inf; expected a finite number"),
         (TABLE + "3\n", {"columns": {"temperature": "float"}}, "row 4 (line 5): it has 1 cells, and none for temperature"),
         (TABLE + "3,,d\n", {"columns": {"temperature": "float"}}, "row 4 (line 5): temperature is ''; expected float"),
+        (TABLE + "1_0,1.0,d\n", {"columns": {"step": "int"}}, "row 4 (line 5): step is '1_0'; expected int"),
+        (TABLE + "3,1_0.5,d\n", {"columns": {"temperature": "float"}}, "temperature is '1_0.5'; expected float"),
         ('a,b\n"x\ny",1\n"z",?\n', {"columns": {"b": "int"}}, "row 2 (line 4): b is '?'"),
         ("", {"rows": 0}, "t.csv is empty; expected a header"),
     ],
@@ -261,3 +264,117 @@ def test_the_files_of_a_directory_and_of_a_pattern_are_counted(task_dir: Path) -
     with pytest.raises(ModuleError, match=r"no file matches '\*.pdb'; the task wrote frames"):
         collect("*.pdb", glob="*.pdb")
     assert collect("*.pdb", glob="*.pdb", files=">=0")["files"] == []
+
+
+def test_a_pattern_goes_through_no_links_to_directories_on_its_own(task_dir: Path) -> None:
+    (task_dir / "run [1]" / "deep").mkdir(parents=True)
+    for name in ("top.xyz", "run [1]/a.xyz", "run [1]/deep/b.xyz"):
+        (task_dir / name).write_text(name)
+    for link in ("latest", "run [1]/again", "run [1]/deep/more"):
+        (task_dir / link).symlink_to(task_dir)
+    promise = Output.model_validate({"glob": "**/*.xyz"})
+
+    def found(pattern: str) -> list[str]:
+        made = collect_files({"out": pattern}, task_dir, task_dir.parents[2], {"out": promise})
+        return [file["path"].removeprefix("tasks/s/0/") for file in made["out"]["files"]]
+
+    assert found("**/*.xyz") == found("**") == ["run [1]/a.xyz", "run [1]/deep/b.xyz", "top.xyz"]
+    assert found("run*/**/deep/*") == ["run [1]/deep/b.xyz"]
+    assert found("latest/*.xyz") == ["latest/top.xyz"]
+
+
+def test_a_directory_is_read_with_whatever_is_in_it(task_dir: Path) -> None:
+    folder = task_dir / "d"
+    folder.mkdir()
+    (folder / "file").write_text("x")
+    (folder / "self").symlink_to(folder)
+    (folder / "loop").symlink_to("loop")
+    (folder / "gone").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    promise = Output.model_validate({"path": "d", "files": 1})
+    made = collect_files({"out": "d"}, task_dir, task_dir.parents[2], {"out": promise})
+    assert made["out"]["size"] == 1
+
+
+def test_what_a_task_made_unreadable_is_its_own_failure(task_dir: Path) -> None:
+    deep = task_dir / "d"
+    deep.mkdir()
+    here = os.open(deep, os.O_RDONLY)
+    for _ in range(25):
+        os.mkdir("n" * 200, dir_fd=here)
+        inner = os.open("n" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    with pytest.raises(ModuleError, match="output 'out': d cannot be read: File name too long"):
+        collect_files({"out": "d"}, task_dir, task_dir.parents[2])
+
+
+# --- hostile files --------------------------------------------------------------------------------
+
+
+def npy(text: str, data: bytes = bytes(48)) -> bytes:
+    """A `.npy` file with a header of its own."""
+    head = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (True, 3)}"), "shape is not valid: (True, 3)"),
+        (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-4, 3)}"), "shape is not valid: (-4, 3)"),
+        (npy("{'descr': '<f4', 'fortran_order': False, 'shape': ("), "holds no array"),
+        (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 20 + ", 3)}"), "is cut short"),
+        (npy("{'descr': '|O', 'fortran_order': False, 'shape': (4,)}"), "holds pickled Python objects"),
+        (b"\x93NUMPY\x09\x09" + bytes(100), "version 9.9 of the format is not known"),
+        (b"", "holds no array: EOF"),
+    ],
+)  # fmt: skip
+def test_a_file_that_only_looks_like_an_array_is_told(task_dir: Path, content: bytes, message: str) -> None:
+    (task_dir / "x.npy").write_bytes(content)
+    promise = Output.model_validate({"path": "x.npy", "shape": ["*", 3], "finite": True})
+    with pytest.raises(ModuleError) as error:
+        collect_files({"out": "x.npy"}, task_dir, task_dir.parents[2], {"out": promise})
+    assert str(error.value).startswith("output 'out': x.npy ")
+    assert message in str(error.value)
+
+
+def test_numbers_in_fields_and_without_dimensions_are_looked_at(hold: Hold, task_dir: Path) -> None:
+    fields = numpy.zeros(5, dtype=[("a", "f4"), ("n", "i4"), ("v", "f8", (2,))])
+    hold("x.npy", fields, finite=True)
+    fields["v"][3, 1] = math.inf
+    assert "x.npy[3, 1] is inf" in broken(hold, "x.npy", fields, finite=True)
+    with pytest.raises(ModuleError, match=r"x\[3, 1\] is inf"):
+        collect_returned({"x": fields}, task_dir, task_dir.parents[2], {"x": Output(finite=True)})
+    assert "x.npy is nan; expected" in broken(hold, "x.npy", numpy.array(math.nan), finite=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b,a\n1,2,3\n", "t.csv has 2 columns 'a'; it has: a, b, a"),
+        ("a,b\n1,2\n3,4,5\n", "row 2 (line 3): it has 3 cells, and the header 2"),
+        ("a,b,c\n1,2,inf\n", "row 1 (line 2): c is inf; expected a finite number"),
+        ("a,b\n1e400,2\n", "a is 1e400; expected a finite number"),
+        ("a,b\n1," + "9" * 5000 + "\n", "b is '99999"),
+        (",".join(f"c{number}" for number in range(5000)) + "\n", "no column 'a'; it has: c0, c1"),
+    ],
+)
+def test_a_table_that_would_be_misread_is_told_in_a_few_words(hold: Hold, content: str, message: str) -> None:
+    said = broken(hold, "t.csv", content, columns={"a": "float", "b": "int"}, finite=True)
+    assert message in said
+    assert len(said) < 300
+
+
+def test_a_suffix_counts_in_whatever_letters(hold: Hold) -> None:
+    hold("T.TSV", TABLE.replace(",", "\t"), columns={"temperature": "float"})
+    hold("T.JSONL", '{"t": 1}\n', columns={"t": "float"})
+
+
+@pytest.mark.parametrize("text", ["[" * 900 + "]" * 900, '{"a":' * 450 + "NaN" + "}" * 450])
+def test_json_deeper_than_python_goes_is_told(hold: Hold, text: str) -> None:
+    assert "expected" in broken(hold, "j.json", text, json={"a": "float"}, finite=True)
+    assert "expected" in broken(hold, "j.jsonl", f'{{"a": {text}}}\n', columns={"a": "float"}, finite=True)
+    if "NaN" in text:
+        assert "is nan" in broken(hold, "j.json", text, finite=True)

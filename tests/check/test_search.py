@@ -289,3 +289,49 @@ def test_whatever_is_written_is_taken_or_refused_at_places_of_the_file(workflow:
         assert problem.message
         assert 1 <= problem.line <= len(lines)
         assert 1 <= problem.column <= len(lines[problem.line - 1]) + 1
+
+
+def test_a_bound_that_no_double_holds_is_told_once(folder: Path) -> None:
+    problem = the_problem(folder, searching("hidden", TRAIN % "x").replace("high: 9", "high: 1e400"))
+    assert problem.key == "hyperparameters.hidden.high"
+
+
+# --- what is set from outside --------------------------------------------------------------------
+
+FIT = TRAIN % '"${{ hp.hidden }}"'
+
+
+def test_a_value_that_no_task_would_get_is_refused(folder: Path) -> None:
+    text = HEAD + searching("hidden", FIT)
+    with pytest.raises(SpecError) as error:
+        check(folder / "w.yaml", ["hp.hidden=3"], text=text)
+    (problem,) = error.value.problems
+    assert problem.key == "axes.trial.search.parameters.0"
+    assert problem.message == "the search 'trial' sets 'hidden' in every trial: --set would change nothing"
+    assert "take 'hidden' out of `parameters`" in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("searched", "given", "stages"),
+    [
+        pytest.param(
+            "hidden", "rate=0.5", [TRAIN % '"${{ hp.hidden }}", "${{ hp.rate }}"'], id="not searched"
+        ),
+        pytest.param(
+            "hidden", "hidden=3", [FIT, 'end: {command: [e, "${{ hp.hidden }}"]}'], id="read outside"
+        ),
+        pytest.param(
+            "kind, momentum",
+            "momentum=0.5",
+            [TRAIN % '"${{ hp.kind }}", "${{ hp.momentum }}"'],
+            id="not drawn everywhere",
+        ),
+        pytest.param(
+            "momentum", "kind=adam", [TRAIN % '"${{ hp.kind }}", "${{ hp.momentum }}"'], id="in a condition"
+        ),
+    ],
+)
+def test_a_value_that_a_task_gets_may_be_set_whatever_is_searched(
+    folder: Path, searched: str, given: str, stages: list[str]
+) -> None:
+    check(folder / "w.yaml", [given], text=HEAD + searching(searched, *stages))

@@ -11,7 +11,9 @@ import pytest
 
 from diel.cli import main
 from diel.cli.main import cli
+from diel.site import find_site
 from tests.cli.call import call
+from tests.handmade import Handmade
 
 
 def run_with(error: Exception, monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
@@ -35,6 +37,16 @@ def test_a_full_disk_is_told_with_what_to_do(
     assert "Traceback" not in said
 
 
+def test_a_file_that_is_in_the_way_is_told_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = IsADirectoryError(errno.EISDIR, "Is a directory", "w-1/lease.part", None, "w-1/lease.json")
+    assert run_with(there, monkeypatch) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: Is a directory: w-1/lease.part -> w-1/lease.json\n")
+    assert "should not" not in said
+
+
 def test_an_error_that_nobody_expected_shows_no_traceback_but_with_debug(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,3 +68,27 @@ def test_a_current_directory_that_is_gone_is_told_as_that(
     gone.rmdir()
     said = call(capsys, *words)
     assert (said.code, "current directory is no longer there" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words", [("explain",), ("results",), ("graph",), ("report",), ("params",), ("resume",)], ids=" ".join
+)
+def test_a_run_whose_workflow_is_no_text_any_more_is_told_as_that(
+    workspace: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    written = Handmade(workspace, "stages: {a: {command: [x]}}").end("failed")
+    written.paths.site.write_text(find_site(None, workspace).model_dump_json())
+    written.paths.workflow.write_bytes(b"\xff\xfe")
+    said = call(capsys, *words)
+    assert said.code in (1, 2)
+    assert "w-1: its workflow cannot be read: 'utf-8' codec can't decode byte 0xff" in said.err
+
+
+def test_a_run_with_a_journal_of_another_form_is_not_resumed(
+    workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = Handmade(workspace, "stages: {a: {command: [x]}}")
+    written.worker.append({"event": "done", "state": 3})
+    said = call(capsys, "resume")
+    assert said.code == 2
+    assert "the journal of w-1 is not one that this diel can read (KeyError: 'stage')" in said.err

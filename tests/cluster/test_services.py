@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.campaign import OnCluster
+from tests.cluster.campaign import OnCluster, placed
 from tests.cluster.cluster import Cluster
 from tests.test_services import MODULES, service_records
 
@@ -59,3 +59,25 @@ def test_a_service_whose_block_is_gone_comes_back_in_another_and_is_found(projec
     assert run.value("ask", "first") != run.value("ask", "last")
     assert run.counts("serve") == {"done": 1}
     assert len(service_records(run, "ready")) == 2
+
+
+def test_consumers_on_other_nodes_reach_a_service_by_its_nodes_address(project: OnCluster) -> None:
+    project.module("tools", MODULES).workflow(
+        """
+        axes: {n: {range: 4}}
+        stages:
+          serve:
+            module: "tools:echo"
+            service: {ready: {http: /health}}
+            resources: {pool: small, cores_per_rank: 2}
+          ask: {over: [n], module: "tools:ask", services: [serve], resources: {pool: small}}
+          refused: {module: "tools:refused", services: [serve], resources: {pool: small}}
+        """
+    )
+    run = project.run("--site", "mine", "--quiet")
+    nodes = {one: {start["worker"]["node"] for start in placed(run, one)} for one in ("serve", "ask")}
+    assert len(nodes["serve"]) == 1
+    assert not nodes["serve"] & nodes["ask"]
+    assert not any("//127." in url for url in run.values("ask", "url"))
+    assert len({pid for pids in run.values("ask", "pids") for pid in pids}) == 1
+    assert run.value("refused", "code") == 401

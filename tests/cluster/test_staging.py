@@ -28,7 +28,10 @@ FLOW = """
       read:
         over: [i]
         inputs: {{big: {{from: prepare.big, stage: node}}}}
-        command: test -s ${{{{ inputs.big }}}}; echo ${{{{ inputs.big }}}}; sleep 0.2
+        command: |                    # a task of each node waits for those of the others
+          mkdir -p ${{{{ run.dir }}}}/nodes && touch ${{{{ run.dir }}}}/nodes/$SLURMD_NODENAME
+          while [ $(ls ${{{{ run.dir }}}}/nodes | wc -l) -lt 4 ]; do sleep 0.1; done
+          test -s ${{{{ inputs.big }}}}; echo ${{{{ inputs.big }}}}; sleep 0.2
         resources: {{pool: cpu}}
       again:
         over: [i]

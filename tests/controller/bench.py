@@ -46,6 +46,10 @@ class Bench:
         lines = mine.read_text(encoding="utf-8").splitlines(keepends=True)
         last = max(number for number, line in enumerate(lines) if json.loads(line)["event"] == event)
         mine.write_text("".join(lines[:last]), encoding="utf-8")
+        self.resumed()
+
+    def resumed(self) -> None:
+        """Another controller has taken the run over."""
         self.ledger = Ledger(self.paths, SegmentWriter(self.paths.controller_segment(2)))
         self.ledger.read_all()
         self.ledger.append("controller", epoch=2, host="here", pid=1)

@@ -13,7 +13,7 @@ from diel.controller.results import Results
 from diel.controller.stage_run import StageRun
 from diel.domain import make_domain
 from diel.errors import UsageError
-from diel.journal.history import StageHistory
+from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.points import Listed, Points
 from diel.spec import Axis, Workflow

@@ -23,11 +23,11 @@ from diel.controller.home import (
     submit,
     submit_new,
 )
-from diel.controller.start import create, prepare, read_kept_site
+from diel.controller.start import create, read_kept_site
 from diel.errors import UsageError
 from diel.lease import take
 from diel.paths import RunPaths
-from diel.plan import Plan
+from diel.plan import Plan, prepare
 from diel.scheduler.job import JobState
 from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
 from diel.status import read_status

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from diel.controller.keeping import Keeping, Readers, delete, reading
+from diel.journal.segment import SegmentWriter
+from diel.runs import create_run
 from tests.controller.bench import Bench
 
 
@@ -181,3 +183,49 @@ def test_the_next_controller_goes_on_where_the_last_one_was(workspace: Path, end
     if not ended:
         bench.done("use", 1)
         assert not path.exists()
+
+
+def test_what_another_run_took_before_this_one_was_resumed_stays(workspace: Path) -> None:
+    bench = Bench(workspace, MATCHED)
+    lent = made(bench, "make", 0)
+    other = create_run(bench.paths.root.parent, "other")
+    other.run_file.write_text("{}")
+    writer = SegmentWriter(other.controller_segment(1))
+    writer.append(
+        {
+            "event": "cached",
+            "stage": "make",
+            "index": 0,
+            "run": bench.paths.run_id,
+            "seconds": 1.0,
+            "time": 1.0,
+        }
+    )
+    writer.close()
+    bench.resumed()
+    own = made(bench, "make", 1)
+    bench.done("use", 0)
+    bench.done("use", 1)
+    assert lent.exists()
+    assert not own.exists(), "nobody else had a chance to take what was made since"
+
+
+def test_readers_of_one_task_each_are_not_counted_in_memory(workspace: Path) -> None:
+    bench = Bench(workspace, MATCHED)
+    keeping = bench.stages._keeping
+    for index in range(3):
+        made(bench, "make", index)
+        bench.done("use", index)
+    assert dropped(bench) == {0, 1, 2}
+    assert not keeping._readers._counts
+
+
+def test_a_list_of_which_one_file_must_stay_stays_as_a_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "tasks" / "s" / "0"
+    folder.mkdir(parents=True)
+    for name in ("a", "b"):
+        (folder / name).write_text(name)
+    files = [{"path": f"tasks/s/0/{name}", "size": 1, "digest": name} for name in ("a", "b")]
+    both = {"artifacts": {"all": {"files": files, "size": 2}, "last": files[1]}}
+    assert delete(both, "s", "all", tmp_path) is None
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]

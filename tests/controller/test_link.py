@@ -13,7 +13,7 @@ from diel.controller.link import Link, Verdict
 from diel.controller.stage_run import StageRun
 from diel.domain import make_domain
 from diel.graph import Edge
-from diel.journal.history import StageHistory
+from diel.journal.stage_history import StageHistory
 from diel.points import Listed
 from diel.spec import Stage
 from diel.states import TaskState

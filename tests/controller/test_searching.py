@@ -12,6 +12,7 @@ import pytest
 
 from diel.adaptive import Standing
 from diel.journal.axis_history import Course, Trial, TrialState
+from diel.journal.snapshot import read_run
 from diel.requests import ask_cancel, read_stops
 from diel.states import TaskState
 from tests.controller.bench import Bench
@@ -183,6 +184,39 @@ def test_a_trial_of_which_one_task_was_cancelled_has_failed(workspace: Path) -> 
     here.cancelled("f", 0)
     assert course(here).trials[0].state is TrialState.FAILED
     assert running(here) == [1]
+
+
+def cancelled(folder: Path) -> Bench:
+    """A search that is over, of which the first trial was cancelled."""
+    here = bench(folder)
+    here.cancelled("f", 0)
+    for number in range(1, 6):
+        here.done("f", number, value=float(number))
+    assert (course(here).points, course(here).trials[0].state) == (6, TrialState.FAILED)
+    return here
+
+
+def test_a_cancelled_trial_is_tried_again_while_nobody_has_used_what_its_search_found(
+    workspace: Path,
+) -> None:
+    here = cancelled(workspace)
+    here.resumed()
+    assert running(here) == [0]
+    assert not course(here).over
+    here.done("f", 0, value=0.5)
+    assert (course(here).points, course(here).trials[0].values) == (6, [0.5])
+    assert here.resolve("best").command == ("echo", "0.5")
+    again = read_run(here.paths)
+    assert again.history.axis("trial").courses == here.ledger.history.axis("trial").courses
+
+
+def test_a_cancelled_trial_of_a_search_that_others_have_used_stays_without_a_score(workspace: Path) -> None:
+    here = cancelled(workspace)
+    here.done("best")
+    here.resumed()
+    assert course(here).trials[0].state is TrialState.FAILED
+    assert course(here).over
+    assert here.stages.runs["f"].history.state(0) is TaskState.FAILED
 
 
 def test_a_search_without_any_score_has_failed_and_says_why(workspace: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diel.controller.stage_run import StageRun
 from diel.domain import Origins, make_domain
-from diel.journal.history import StageHistory
+from diel.journal.stage_history import StageHistory
 from diel.points import Listed, Points
 from diel.spec import Stage
 from diel.states import TaskState

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diel.journal.history import MAX_FAILURES, History, ranges, spread
+from diel.journal.history import MAX_FAILURES, History
+from diel.journal.ranges import ranges, spread
 from diel.states import RunState, TaskState
 from tests.journal.story import TASKS, Line, Record, Story
 
@@ -228,3 +229,33 @@ def test_ranges_and_spread_undo_each_other(indices: set[int]) -> None:
 @pytest.mark.parametrize("count", [1, 1_000_000])
 def test_a_million_neighbours_are_one_pair(count: int) -> None:
     assert ranges(range(count)) == [[0, count - 1]]
+
+
+def made(attempt: int, event: str = "done", **more: Any) -> Record:
+    return {"event": event, "stage": "s", "index": 3, "attempt": attempt, "time": 1.0, "seconds": 1.0, **more}
+
+
+LOST: Record = {"event": "gone", "stage": "s", "tasks": [[3, 1]]}
+FIRST, SECOND = ("worker-0001-a.jsonl", made(1)), ("worker-0002-a.jsonl", made(2))
+BEGAN = ("worker-0001-a.jsonl", made(1, "start"))
+
+
+@pytest.mark.parametrize("lines", [*permutations([BEGAN, FIRST, ("worker-0001-b.jsonl", LOST), SECOND])])
+def test_a_result_that_lost_its_files_counts_no_more_and_the_next_one_does(lines: list[Line]) -> None:
+    stage = fold(list(lines)).stage("s")
+    assert stage.state(3) is TaskState.DONE
+    assert stage.result_attempt(3) == 2
+    assert not stage.under_way
+    before = fold([line for line in lines if line is not SECOND]).stage("s")
+    if lines.index(BEGAN) < lines.index(FIRST):  # a segment's own lines stay in their order
+        assert before.state(3) is TaskState.WAITING
+        assert (before.attempts[3], before.under_way) == (1, {})
+
+
+def test_a_result_from_the_cache_may_lose_its_files_too() -> None:
+    taken = ("controller-0001.jsonl", made(0, "cached", run="w-1"))
+    lost = ("worker-0001-b.jsonl", {"event": "gone", "stage": "s", "tasks": [[3, 0]]})
+    assert fold([taken]).stage("s").state(3) is TaskState.CACHED
+    for lines in ([taken, lost], [lost, taken]):
+        assert fold(lines).stage("s").state(3) is TaskState.WAITING
+        assert fold([*lines, FIRST]).stage("s").state(3) is TaskState.DONE

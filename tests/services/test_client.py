@@ -103,6 +103,11 @@ def test_a_request_shows_the_token_and_gets_json(replicas: Callable[..., Replica
         assert json.loads(service.post("/y", {"a": 1})["body"]) == {"a": 1}
 
 
+def test_a_path_may_have_any_letters(replicas: Callable[..., Replica]) -> None:
+    with client(replicas().url) as service:
+        assert service.get("/héalth a\n%20?x=1&y=[2]")["path"] == "/h%C3%A9alth%20a%0A%20?x=1&y=[2]"
+
+
 def test_many_requests_go_over_one_connection(replicas: Callable[..., Replica]) -> None:
     replica = replicas()
     with client(replica.url) as service:
@@ -130,6 +135,36 @@ def test_what_a_replica_does_not_answer_the_next_one_does(
         assert [service.get("/")["path"] for _ in range(4)] == ["/"] * 4
     assert good.requests == 4
     assert bad.requests >= 2
+
+
+def test_a_request_whose_answer_is_lost_is_sent_again_and_so_may_be_met_twice(
+    replicas: Callable[..., Replica],
+) -> None:
+    met: list[bytes] = []
+
+    def once(path: str, body: bytes, headers: Any) -> tuple[int, str, bytes]:
+        met.append(body)
+        return (0, "", b"") if len(met) == 1 else plain(path, body, headers)
+
+    with client(replicas(once).url) as service:
+        service.post("/count", {"a": 1})
+    assert met == [b'{"a": 1}'] * 2
+
+
+@pytest.mark.parametrize("said", [b"oops", b"[" * 100_000, b"\xff"])
+def test_an_answer_that_is_no_json_is_told(replicas: Callable[..., Replica], said: bytes) -> None:
+    replica = replicas(lambda *_: (200, "application/json", said))
+    with client(replica.url) as service, pytest.raises(ServiceError, match="POST /x: no JSON") as caught:
+        service.post("/x", {})
+    assert caught.value.status == 200
+
+
+def test_an_answer_that_is_no_array_is_told(replicas: Callable[..., Replica]) -> None:
+    with (
+        client(replicas().url) as service,
+        pytest.raises(ServiceError, match="expected an array's bytes, found application/json"),
+    ):
+        service.predict(numpy.zeros((1, 2)))
 
 
 def test_a_replica_that_came_back_elsewhere_is_found_by_its_file(

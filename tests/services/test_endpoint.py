@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import secrets
 import stat
 from pathlib import Path
 
+import pytest
+
 from diel.paths import RunPaths
-from diel.services.endpoint import Endpoint, make_token, read_endpoint, variables, write_endpoint
+from diel.services.endpoint import Endpoint, make_token, read_endpoint, read_token, variables, write_endpoint
 
 
 def test_a_token_is_drawn_once_a_run_for_its_owner_alone(tmp_path: Path) -> None:
@@ -14,6 +18,24 @@ def test_a_token_is_drawn_once_a_run_for_its_owner_alone(tmp_path: Path) -> None
     assert make_token(one) == make_token(one) != make_token(other)
     assert len(make_token(one)) >= 32
     assert stat.S_IMODE(one.service_token.stat().st_mode) == 0o600
+
+
+def test_a_token_that_could_not_be_written_is_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = RunPaths(tmp_path / "a-1")
+
+    def full(_: int) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(secrets, "token_urlsafe", full)
+        with pytest.raises(OSError, match="No space"):
+            make_token(paths)
+        with pytest.raises(FileNotFoundError):
+            read_token(paths)
+    assert len(make_token(paths)) >= 32
+    assert stat.S_IMODE(paths.service_token.stat().st_mode) == 0o600
 
 
 def test_a_file_that_is_torn_or_newer_tells_of_no_replica(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -253,3 +254,59 @@ def test_a_lock_that_its_last_holder_deleted_is_made_anew(tmp_path: Path) -> Non
     assert second is not None
     os.close(first)
     os.close(second)
+
+
+@pytest.mark.parametrize("harm", ["gone", "short", "sized"])
+def test_a_copy_that_is_not_whole_any_more_is_brought_again(disk: Disk, tmp_path: Path, harm: str) -> None:
+    item = source(tmp_path, "a.bin")
+    bring(disk, [item])
+    copy = Path(disk.path(item))
+    if harm == "gone":
+        copy.unlink()
+    elif harm == "short":
+        os.truncate(copy, 100)
+    else:
+        Path(disk.entries, item.key, "size").write_text("")
+    assert bring(disk, [item]).copied == 1
+    assert copy.read_bytes() == Path(item.source).read_bytes()
+
+
+def test_a_directory_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "shared" / "tree"
+    (folder / "inner").mkdir(parents=True)
+    scan = os.scandir
+
+    def stale(path: str) -> object:
+        if str(path).endswith("/inner"):
+            raise OSError(116, "Stale file handle", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", stale)
+    with pytest.raises(OSError, match="Stale file handle"):
+        bring(disk, [item_of(str(folder), "d")])
+    assert names(disk) == []
+
+
+def test_a_line_that_a_full_disk_cut_short_holds_nothing_up(tmp_path: Path) -> None:
+    disk = Disk.open(str(tmp_path / "disk"), 10 * KIB)
+    with open(f"{disk.root}/pins/1-a", "w", encoding="ascii") as another:
+        another.write("0123456789abc")
+        another.flush()
+        fcntl.flock(another, fcntl.LOCK_EX)
+        assert bring(disk, [source(tmp_path, "b.bin")]).copied == 1
+
+
+def test_copies_that_nobody_uses_make_way_for_what_a_task_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk.open(str(tmp_path / "disk"))
+    old, used = source(tmp_path, "old.bin"), source(tmp_path, "used.bin")
+    bring(disk, [old])
+    release()
+    bring(disk, [used])
+    full = os.statvfs_result((4096, 4096, 1000, 0, 0, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: full)
+    disk.drain_dir(1)
+    assert names(disk) == ["used.bin"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from diel.streams.broker import Broker
+from diel.streams.log import RecordLog
 from diel.streams.message import Header, cut
 
 
@@ -192,6 +195,14 @@ def test_a_new_attempt_of_a_consumer_gets_what_was_not_committed_again(desk: Des
     )
 
 
+def test_an_attempt_that_waits_is_told_when_the_next_one_has_begun(desk: Desk) -> None:
+    desk.open(a=["a/0"])
+    desk.consume("a", "a/0")
+    assert desk.get("a", "a/0", 0, peer=b"old") is None
+    desk.consume("a", "a/0", attempt=2)
+    assert [answer["error"] for peer, answer, _ in desk.answers if peer == b"old"]
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_an_answer_that_was_lost_is_given_again(desk: Desk, restart: bool) -> None:
     desk.open(a=["a/0", "a/1"])
@@ -367,6 +378,9 @@ def test_facts_tell_how_each_channel_stands(desk: Desk) -> None:
         {"op": "put", "channel": "x", "member": "m/0", "attempt": 1, "first": "a", "sizes": [1]},
         {"op": "get", "channel": "x", "group": "nobody", "member": "m/0", "attempt": 1, "from": 0, "most": 1},
         {"op": "tuple", "do": "take", "key": [{}], "owner": "o", "attempt": 1, "number": 0, "keep": False},
+        {"op": "put", "channel": "x", "member": "m/0", "attempt": 1, "first": math.inf, "sizes": []},
+        {"op": "put", "channel": "x", "member": "m/0", "attempt": 1, "first": 0, "sizes": [3]},
+        {"op": "put", "channel": "x", "member": "m/0", "attempt": 1, "first": 0, "sizes": [-1, 1]},
         {"op": "open", "channel": "y", "groups": 3, "buffer": 1, "replay": True},
     ],
     ids=lambda wrong: json.dumps(wrong)[:30],
@@ -376,6 +390,81 @@ def test_a_request_that_makes_no_sense_is_answered_with_what_is_wrong(desk: Desk
     desk.broker.handle(b"p", {"id": 99, **wrong}, b"")
     assert desk.answers[-1][1]["id"] == 99
     assert desk.answers[-1][1]["error"]
+    assert desk.put("m/0", 0, "good")["count"] == 1
+
+
+class Reader:
+    """A member of a group: what it asks, and what it makes of the answers."""
+
+    def __init__(self, group: str, member: str) -> None:
+        self.group, self.member = group, member
+        self.attempt, self.at = 1, 0
+
+    def do(self, desk: Desk, what: str) -> Any:
+        who = {"channel": "x", "group": self.group, "member": self.member}
+        if what == "get":
+            stands = desk.told("facts")["channels"]["x"]["groups"][self.group]
+            if not stands["waiting"] and stands["delivered"] <= self.at:
+                return stands  # it would wait, and be told later
+            return desk.ask("get", **who, attempt=self.attempt, **{"from": self.at, "most": 2})
+        if what == "begin":
+            return desk.consume(self.group, self.member, attempt=self.attempt + 1)
+        return desk.ask("commit", **who, attempt=self.attempt, at=self.at)
+
+    def note(self, what: str, answer: Any) -> None:
+        if what == "get" and isinstance(answer, tuple):
+            self.at += len(answer[0].get("sizes", ()))
+        elif what == "begin":
+            self.attempt, self.at = self.attempt + 1, answer["at"]
+
+
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_broker_that_is_killed_again_and_again_answers_as_one_that_never_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, replay: bool
+) -> None:
+    """With files so small that each has a few records: all that a broker starts from is met."""
+    monkeypatch.setattr(RecordLog.__init__, "__defaults__", (700,))
+    choose, desks = random.Random(seed), (Desk(tmp_path / "a"), Desk(tmp_path / "b"))
+    readers = [Reader("a", "a/0"), Reader("a", "a/1"), Reader("b", "b/0")]
+    for desk in desks:
+        desk.open(buffer=50, replay=replay, a=["a/0", "a/1"], b=["b/0"])
+        for reader in readers:
+            desk.consume(reader.group, reader.member)
+    put = 0
+    for _ in range(200):
+        what, reader = (
+            choose.choice(["put", "get", "get", "commit", "again", "begin"]),
+            choose.choice(readers),
+        )
+        if what == "again":
+            desks[1].again()
+            answers = [desk.told("facts") for desk in desks]
+        elif what == "put":
+            answers = [desk.put("m/0", put, *(f"{n} " for n in range(put, put + 3))) for desk in desks]
+            put += 3
+        else:
+            answers = [reader.do(desk, what) for desk in desks]
+            reader.note(what, answers[0])
+        assert answers[0] == answers[1], what
+    logs = list(desks[1].root.glob("broker-*.log"))
+    assert len(logs) == 1, "a file that begins with a snapshot takes the place of those before it"
+    assert (desks[1].root / "channels/0001/items-000001.log").exists() == replay
+
+
+def test_a_snapshot_that_was_cut_off_leaves_the_files_before_it(desk: Desk) -> None:
+    desk.open(a=["a/0"])
+    desk.put("m/0", 0, *"abc")
+    (first,) = desk.root.glob("broker-*.log")
+    whole = first.read_bytes()
+    desk.again()
+    desk.consume("a", "a/0")
+    (second,) = desk.root.glob("broker-*.log")
+    second.write_bytes(second.read_bytes()[:20])
+    first.write_bytes(whole)
+    desk.again()
+    desk.consume("a", "a/0")
+    assert desk.get("a", "a/0", 0) == list("abc")
 
 
 # --- the tuple space ---
@@ -450,6 +539,34 @@ def test_a_request_that_is_taken_back_takes_nothing(desk: Desk) -> None:
     assert tuples(desk, "take", ["k"], "a", 0) is None
     assert desk.told("forget", of=desk._ids, peer=b"a")["forgotten"]
     tuples(desk, "put", ["k"], "b", 0, b"j1")
+    assert tuples(desk, "take", ["k"], "b", 1) == (["k"], b"j1")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_tuple_for_somebody_who_is_gone_is_the_next_ones(desk: Desk, restart: bool) -> None:
+    for owner in ("dead", "b", "c"):
+        enter(desk, owner)
+    assert tuples(desk, "take", ["k", None], "dead", 0, keep=True) is None
+    desk.gone.add(b"dead")
+    tuples(desk, "put", ["k", 1], "b", 0, b"j1")
+    tuples(desk, "put", ["k", 2], "b", 1, b"j2")
+    if restart:
+        desk.again()
+    assert tuples(desk, "take", ["k", None], "c", 0) == (["k", 1], b"j1")
+    assert enter(desk, "dead", attempt=2) == 0
+    again = {"keep": True, "attempt": 2}
+    assert tuples(desk, "take", ["k", None], "dead", 0, **again) is None, "its peer is gone"
+    desk.gone.clear()
+    assert tuples(desk, "take", ["k", None], "dead", 0, **again) == (["k", 2], b"j2")
+
+
+def test_what_an_attempt_that_is_over_waited_for_is_not_given_to_it(desk: Desk) -> None:
+    for owner in ("task/0", "b"):
+        enter(desk, owner)
+    assert tuples(desk, "take", ["k"], "task/0", 0, keep=True) is None
+    assert enter(desk, "task/0", attempt=2) == 0
+    tuples(desk, "put", ["k"], "b", 0, b"j1")
+    assert enter(desk, "task/0", attempt=2) == 0, "it has done nothing yet"
     assert tuples(desk, "take", ["k"], "b", 1) == (["k"], b"j1")
 
 

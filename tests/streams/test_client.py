@@ -15,7 +15,7 @@ import numpy
 import pytest
 import zmq
 
-from diel.errors import StreamEnd, StreamError
+from diel.errors import StreamEnd, StreamError, StreamLost
 from diel.paths import RunPaths
 from diel.streams.client import Connection, connect
 from diel.streams.contact import contact_file, read_contact
@@ -150,13 +150,18 @@ def test_a_new_attempt_of_a_producer_may_put_again_or_resume(connection: Connect
     assert list(connection.consumer(channel, "use", "use/0", 1)) == list(range(8))
 
 
-def test_a_new_attempt_of_a_consumer_goes_on_behind_the_commit(connection: Connection, channel: str) -> None:
+def fill(connection: Connection, channel: str, count: int) -> None:
+    """Opens the channel, puts so many numbers, and closes it."""
     connection.open(channel, groups={"use": ["use/0"]})
     producer = connection.producer(channel, "make/0", 1)
-    for number in range(10):
+    for number in range(count):
         producer.put(number)
     producer.close()
     connection.close(channel)
+
+
+def test_a_new_attempt_of_a_consumer_goes_on_behind_the_commit(connection: Connection, channel: str) -> None:
+    fill(connection, channel, 10)
     first = connection.consumer(channel, "use", "use/0", 1)
     assert [first.get(timeout=10) for _ in range(6)] == list(range(6))
     first.commit()
@@ -165,14 +170,9 @@ def test_a_new_attempt_of_a_consumer_goes_on_behind_the_commit(connection: Conne
 
 
 def test_what_a_consumer_asked_ahead_is_not_lost_to_the_next_of_its_attempt(
-    connection: Connection, shared: Served, channel: str
+    connection: Connection, channel: str
 ) -> None:
-    connection.open(channel, groups={"use": ["use/0"]})
-    producer = connection.producer(channel, "make/0", 1)
-    for number in range(500):
-        producer.put(number)
-    producer.close()
-    connection.close(channel)
+    fill(connection, channel, 500)
     one = connection.consumer(channel, "use", "use/0", 1)
     got = [one.get(timeout=10) for _ in range(300)]
     connection.leave("use/0", 1)
@@ -181,12 +181,7 @@ def test_what_a_consumer_asked_ahead_is_not_lost_to_the_next_of_its_attempt(
 
 
 def test_late_readers_get_everything_again(connection: Connection, channel: str) -> None:
-    connection.open(channel, groups={})
-    producer = connection.producer(channel, "make/0", 1)
-    for number in range(100):
-        producer.put(number)
-    producer.close()
-    connection.close(channel)
+    fill(connection, channel, 100)
     for member in ("late/0", "later/0"):
         assert list(connection.consumer(channel, member, member, 1)) == list(range(100))
 
@@ -239,6 +234,45 @@ def test_a_forked_child_has_a_connection_of_its_own(shared: Served, channel: str
     assert ours.consumer(channel, "use", "use/0", 1).get(timeout=10) == process.pid
     assert connect(shared.run) is ours
     ours.disconnect()
+
+
+def test_numbers_of_numpy_are_numbers_in_a_key(connection: Connection) -> None:
+    space = connection.space()
+    space.put(("numpy", numpy.int64(3), numpy.float64(0.5)), 1)
+    assert space.take(("numpy", 3, 0.5), timeout=10)[1] == 1
+
+
+@pytest.mark.parametrize("key", [("k", object()), ("k", "\ud800")], ids=["object", "half"])
+def test_what_is_no_key_is_refused(connection: Connection, key: Any) -> None:
+    with pytest.raises(StreamError, match="is no key of the tuple space"):
+        connection.space().put(key, 1)
+
+
+def test_what_a_task_put_into_the_space_takes_no_more_room_when_it_has_ended(
+    connection: Connection, shared: Served
+) -> None:
+    """Files are given room ahead: nothing of it, and no open file, is left."""
+    folder = RunPaths(shared.run).streams / "space"
+    before, open_before = set(folder.glob("*.bin")), len(os.listdir("/proc/self/fd"))
+    connection.space("task/7", 1).put(("room",), bytes(LARGE))
+    connection.leave("task/7", 1)
+    (made,) = set(folder.glob("*.bin")) - before
+    assert made.stat().st_size == LARGE + 4096  # one page more, for the letter in front
+    assert len(os.listdir("/proc/self/fd")) == open_before
+
+
+def test_an_end_that_cannot_be_closed_does_not_keep_the_others_open(
+    connection: Connection, channel: str
+) -> None:
+    connection.open(channel, groups={"use": ["use/0"]})
+    stale = connection.producer(channel, "use/0", 1)
+    connection.producer(channel, "use/0", 2)
+    stale.put("late")
+    consumer = connection.consumer(channel, "use", "use/0", 1)
+    with pytest.raises(StreamError, match="attempt 2 has begun"):
+        connection.leave("use/0", 1)
+    with pytest.raises(StreamError, match="was closed"):
+        consumer.get(timeout=10)
 
 
 # --- who may take part ---
@@ -304,7 +338,7 @@ def test_a_broker_that_is_killed_in_the_middle_loses_nothing(served: Served) -> 
 
 def test_without_a_broker_a_call_ends_with_what_is_missing(tmp_path: Path) -> None:
     connection = Connection(tmp_path, patience=0.1)
-    with pytest.raises(StreamError, match=r"broker.json is not there"):
+    with pytest.raises(StreamLost, match=r"broker.json is not there"):
         connection.facts()
     connection.disconnect()
 

@@ -81,7 +81,9 @@ def test_the_bytes_of_arrays_are_aligned() -> None:
     assert data.index(numpy.ones(3).tobytes()) % ALIGNED == 0
 
 
-@pytest.mark.parametrize("item", [object(), {"x": {1, 2}}, numpy.array([object()]), lambda: 0])
+@pytest.mark.parametrize(
+    "item", [object(), {"x": {1, 2}}, numpy.array([object()]), lambda: 0, "half a character \ud800"]
+)
 def test_what_would_need_a_pickle_is_refused(item: Any) -> None:
     with pytest.raises(StreamError, match="cannot be"):
         encode(item)

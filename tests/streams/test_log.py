@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from diel.streams.log import RecordLog
 
 
@@ -41,6 +43,17 @@ def test_half_a_record_at_the_end_is_not_read_and_does_not_hide_what_follows(tmp
     after.append({"n": 3}, b"next")
     after.close()
     assert whole(tmp_path) == [(1, b"good"), (3, b"next")]
+
+
+@pytest.mark.parametrize("left", [bytes(4096), b"\x05\0\0\0\0\0\0\0\0\xff\0\0\0more"])
+def test_what_a_loss_of_power_left_at_the_end_is_not_read(tmp_path: Path, left: bytes) -> None:
+    log = RecordLog(tmp_path, "items")
+    log.append({"n": 1}, b"good")
+    log.close()
+    (path,) = tmp_path.iterdir()
+    with open(path, "ab") as file:
+        file.write(left)
+    assert whole(tmp_path) == [(1, b"good")]
 
 
 def test_a_record_is_found_by_its_place(tmp_path: Path) -> None:

@@ -77,6 +77,10 @@ def test_what_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
         ({"features": np.array([{}], dtype=object)}, "allow_pickle"),
         ({"bias_1": None}, "bias_1"),
         ({"weight_0": None, "weight_1": None, "weight_2": None}, "it has no layers"),
+        ({"weight_1": np.zeros((3, 4))}, r"layer 1 has weights of shape \(3, 4\) .* and gets 5 values"),
+        ({"weight_2": None}, "its last layer gives 4 values"),
+        ({"bias_2": np.array([np.nan])}, "layer 2 holds what is no finite number"),
+        ({"feature_scale": np.ones(3)}, "expected the mean and the scale of 2 features"),
     ):
         np.savez(path, **{name: array for name, array in {**arrays, **change}.items() if array is not None})
         with pytest.raises(ValueError, match=f"thing.npz is no model of training.mlp .*{said}"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from diel.errors import JournalError
+from diel.journal.segment import SegmentWriter
+from diel.spec import Output
 from diel.staging.local import Local
 from diel.worker.bundle import Bundle, Job, Request, Staging
 from diel.worker.drain import Drain, open_drain
-from diel.worker.process import Worker
+from diel.worker.process import Worker, run_bundle
 from tests.project import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
@@ -138,3 +142,38 @@ def test_a_second_attempt_writes_to_the_run_itself(tmp_path: Path) -> None:
     (tmp_path / "task").mkdir()
     again = request(0, "true", attempt=2, outputs={"out": "out.bin"})
     assert open_drain(job, again, str(tmp_path / "task"), {}, 1) is None
+
+
+def test_a_task_whose_output_is_not_as_promised_keeps_what_it_said(bench: Bench, tmp_path: Path) -> None:
+    promises = {"out": Output.model_validate({"path": "out.csv", "rows": 3, "drain": True})}
+    made = writes(0, "echo no luck >&2; printf 'a\\n1\\n' > out.csv", outputs={"out": "out.csv"})
+    ((_, record),) = bench.run([made], staging=draining(tmp_path), promises=promises).records
+    assert record["message"] == "output 'out': out.csv has 1 rows; expected 3"
+    assert record["stderr_tail"] == "no luck\n"
+
+
+def test_a_result_that_cannot_be_committed_ends_the_worker(bench: Bench, tmp_path: Path) -> None:
+    def work() -> None:
+        append = SegmentWriter.append
+
+        def full(segment: SegmentWriter, *records: Any) -> int:
+            if any(record["event"] == "done" for record in records):
+                raise JournalError("no space left on device")
+            return append(segment, *records)
+
+        SegmentWriter.append = full  # type: ignore[method-assign]
+        bundle = Bundle(
+            1,
+            str(bench.paths.root),
+            1,
+            Job(**JOB, staging=draining(tmp_path)),
+            (writes(0, "touch out.bin"),),
+            60,
+        )
+        run_bundle(pickle.dumps(bundle))
+        os._exit(0)
+
+    process = multiprocessing.get_context("fork").Process(target=work)
+    process.start()
+    process.join(30)
+    assert process.exitcode == os.EX_IOERR

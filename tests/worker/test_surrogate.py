@@ -6,6 +6,7 @@ import http.server
 import json
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from diel.services.endpoint import Endpoint, make_token, write_endpoint
 from diel.spec import Output, Surrogate
 from diel.worker.bundle import Job, Question, Request
 from diel.worker.surrogate import Asked, ask
+from tests.project import wait_for
 
 JOB: dict[str, Any] = {
     "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1,
@@ -28,6 +30,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Answers what the test put into its server, and keeps what it was asked."""
 
     def do_POST(self) -> None:
+        self.server.hangs.wait()  # type: ignore[attr-defined]
         self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))  # type: ignore[attr-defined]
         body = self.server.answer  # type: ignore[attr-defined]
         self.send_response(200)
@@ -43,10 +46,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Any]:
     made: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.asked = []
+    made.asked, made.hangs = [], threading.Event()
+    made.hangs.set()
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
+    made.hangs.set()
     made.shutdown()
     thread.join()
     made.server_close()
@@ -118,6 +123,13 @@ def test_without_an_uncertainty_only_an_endless_tolerance_will_do(asking: Asking
         ({"prediction": []}, "found something else (IndexError"),
         ({"prediction": [{"z": 1.0}]}, "found something else (KeyError"),
         ({"prediction": [None]}, "found something else (TypeError"),
+        ({"prediction": ["1.5"], "deviation": [0.0]}, "for y it is no number, but of type str"),
+        ({"prediction": [True], "deviation": [0.0]}, "for y it is no number, but of type bool"),
+        ({"prediction": [1.5], "deviation": ["0"]}, "for y it is no number, but of type str"),
+        ({"prediction": [1.5], "deviation": [-0.1]}, "the service tells an uncertainty of -0.1 for y"),
+        ({"prediction": [10**400], "deviation": [0.0]}, "the service answers inf for y"),
+        ([1.5], "found something else (TypeError"),
+        ("[" * 100_000, "no JSON"),
         ('{"prediction": [NaN], "deviation": [0.0]}', "the service answers nan for y"),
         ('{"prediction": [1.0], "deviation": [Infinity]}', "the service answers inf for y"),
     ],
@@ -141,6 +153,16 @@ def test_a_service_that_does_not_answer_is_waited_for_once(
     for asked in (first, second):
         assert asked.values is None
         assert asked.message.startswith("service 'serve' does not answer: ")
+
+
+def test_a_service_that_hangs_is_asked_more_and_more_rarely(asking: Asking, server: Any) -> None:
+    server.hangs.clear()
+    began = time.monotonic()
+    seconds = [asking(answer(2.0, 0.0), timeout="100ms").seconds for _ in range(1000)]
+    assert time.monotonic() - began < 100 * 0.1, "a tenth of what asking each time would take"
+    assert seconds[0] >= 0.1
+    server.hangs.set()
+    wait_for(lambda: asking(answer(2.0, 0.0), timeout="100ms").values)
 
 
 def test_a_record_says_what_was_asked_and_whether_it_was_used(asking: Asking) -> None:

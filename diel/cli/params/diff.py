@@ -13,7 +13,7 @@ import click
 from diel.cli.options import complete_run, json_option, runs_option
 from diel.errors import UsageError
 from diel.paths import runs_dir
-from diel.registry import Value, current, kept_values, read_changes, told
+from diel.registry import Value, kept_values, read_current, told
 from diel.results import Recorded
 from diel.runs import find_run
 from diel.table import Table, render, shown
@@ -60,7 +60,7 @@ def _of_project(runs: Path, run: Recorded) -> dict[str, Value]:
         for name, given in workflow.hyperparameters.items()
         if given.default is not None
     }
-    for name, held in current(read_changes(runs)[0]).items():
+    for name, held in read_current(runs)[0].items():
         if name in workflow.hyperparameters:
             found[name] = Value(held.value, "project", told(held.change))
     return found

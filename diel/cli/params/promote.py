@@ -16,7 +16,7 @@ from diel.errors import UsageError, did_you_mean
 from diel.journal.axis_history import Trial, TrialState
 from diel.load import scalar
 from diel.paths import RunPaths, runs_dir
-from diel.registry import Change, append_change, current, read_changes
+from diel.registry import Change, append_change, read_current
 from diel.run_file import read_run_file
 from diel.runs import find_run
 from diel.spec import Flaws
@@ -50,7 +50,7 @@ def command(
     label, course = _search(paths, axis, points)
     chosen = _trial(paths, label, course, trial)
     place = paths.root.parent
-    before = {name: held.value for name, held in current(read_changes(place)[0]).items()}
+    before = {name: held.value for name, held in read_current(place)[0].items()}
     run_file = read_run_file(paths)
     made = append_change(
         place,

@@ -13,7 +13,7 @@ from diel.cli.options import json_option, runs_option
 from diel.cli.params.known import Known, having, known_workflows
 from diel.errors import UsageError, did_you_mean
 from diel.paths import runs_dir
-from diel.registry import Change, append_change, current, read_changes, typed
+from diel.registry import Change, append_change, read_current, typed
 from diel.spec import Flaws
 from diel.table import shown
 
@@ -40,7 +40,7 @@ def command(
     type and bounds in every workflow of the project that has it.
     """
     place = runs_dir(runs)
-    before = {name: held.value for name, held in current(read_changes(place)[0]).items()}
+    before = {name: held.value for name, held in read_current(place)[0].items()}
     if unset:
         change = Change("set", unset=_names(words, before))
     else:

@@ -15,7 +15,7 @@ from diel.cli.params.searched import searches_document, searches_lines
 from diel.errors import UsageError
 from diel.load import Document, load
 from diel.paths import runs_dir
-from diel.registry import Value, current, kept_values, read_changes, resolve
+from diel.registry import Value, kept_values, read_changes, read_current, resolve
 from diel.results import Recorded
 from diel.runs import find_run
 from diel.spec import Hyperparameter, Workflow
@@ -54,8 +54,8 @@ def _of_file(
     path: Path, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path
 ) -> dict[str, Any]:
     document = load(path)
-    changes, unreadable = read_changes(runs)
-    values = resolve(document, settings, params_files, current(changes)).values
+    held, unreadable = read_current(runs)
+    values = resolve(document, settings, params_files, held).values
     return {
         "workflow": document.spec.name,
         "run": None,

@@ -80,6 +80,24 @@ def test_arrays_are_answered_by_arrays(one: Served, dtype: str) -> None:
     assert said["prediction"].tolist() == [3.0, 7.0]
 
 
+def test_columns_of_an_array_that_are_named_may_come_in_any_order(tmp_path: Path) -> None:
+    features = ("t", "rho, ρ")
+    scale = tabular.Scale(numpy.zeros(2), numpy.ones(2), 0.0, 1.0)
+    layer = numpy.array([[1.0], [10.0]], numpy.float32), numpy.zeros(1, numpy.float32)
+    served = Served(tabular.Model(features, "u", "relu", scale, (layer,)).save(tmp_path / "one.npz"))
+    rows = numpy.array([[1.0, 2.0]])
+    try:
+        client = served.client()
+        assert client.predict(rows)["prediction"].tolist() == [21.0]
+        assert client.predict(rows, features=features)["prediction"].tolist() == [21.0]
+        assert client.predict(rows, features=features[::-1])["prediction"].tolist() == [12.0]
+        for other in (["t", "x"], ["t"], ["t", "t"]):
+            with pytest.raises(ServiceError, match="400 Diel-Features: the model reads t, rho, ρ"):
+                client.predict(rows, features=other)
+    finally:
+        served.close()
+
+
 def test_an_ensemble_says_how_far_to_trust_it(tmp_path: Path) -> None:
     served = Served(save_model(tmp_path / "a.npz", 1.0), save_model(tmp_path / "b.npz", 3.0))
     try:
@@ -106,12 +124,60 @@ def test_without_the_token_nothing_but_health_is_answered(one: Served, path: str
         ({"rows": [[1.0, "x"]]}, "400 rows: could not convert"),
         ({"rows": [{"t": 1}]}, "400 a row has no 'rho'; the model reads t, rho"),
         ({"rows": 3}, "400 expected"),
+        ({"rows": [[10**400, 1]]}, "400 rows: int too large"),
         ([], "400 expected"),
     ],
 )
 def test_rows_that_are_none_are_refused_in_words(one: Served, document: Any, message: str) -> None:
     with pytest.raises(ServiceError, match=message):
         one.client().post("/predict", document)
+
+
+@pytest.mark.parametrize(
+    ("data", "headers", "message"),
+    [
+        (b"[" * 100_000, {"Content-Type": "application/json"}, "400 expected JSON"),
+        (b"\0" * 16, {"Diel-Dtype": "float64", "Diel-Shape": f"{10**30},2"}, "400 Diel-Shape"),
+        (b"\0" * 15, {"Diel-Dtype": "float64", "Diel-Shape": "1,2"}, "400 Diel-Shape"),
+        (b"\0" * 16, {"Diel-Dtype": "object", "Diel-Shape": "1,2"}, "400 Diel-Dtype"),
+    ],
+)
+def test_bodies_that_are_none_are_refused_in_words(
+    one: Served, data: bytes, headers: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ServiceError, match=message):
+        one.client().post("/predict", data=data, **headers)
+    assert one.client().predict(ROWS) == {"prediction": [3.0, 7.0]}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_prediction_that_is_none_is_told_with_its_row(tmp_path: Path) -> None:
+    served = Served(save_model(tmp_path / "steep.npz", 1e30))
+    try:
+        with pytest.raises(ServiceError, match="500 the prediction for row 1 is not finite"):
+            served.client().predict([[1.0, 1.0], [1e30, 1.0]])
+    finally:
+        served.close()
+
+
+def test_without_a_token_of_its_own_it_answers_nobody(tmp_path: Path) -> None:
+    batcher = Batcher(tabular.Ensemble.load([save_model(tmp_path / "one.npz", 1.0)]))
+    routes = {route.path: route for route in application(batcher, "").routes}
+    said: list[Any] = []
+
+    async def ask() -> None:
+        async def nothing() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"{}"}
+
+        async def keep(message: Any) -> None:
+            said.append(message)
+
+        headers = [(b"authorization", b"Bearer ")]
+        scope = {"type": "http", "method": "POST", "path": "/predict", "headers": headers}
+        await routes["/predict"].handle(scope, nothing, keep)
+
+    asyncio.run(ask())
+    assert said[0]["status"] == 401
 
 
 def test_numbers_that_are_none_are_refused_with_their_row(one: Served) -> None:
@@ -176,6 +242,11 @@ def test_a_model_that_does_not_fit_is_refused_and_the_old_one_goes_on(one: Serve
     (tmp_path / "none.npz").write_bytes(b"no model")
     with pytest.raises(ServiceError, match="409 none.npz is no model"):
         client.reload(tmp_path / "none.npz")
+    broken = save_model(tmp_path / "broken.npz", 1.0)
+    with numpy.load(broken) as file:
+        numpy.savez(broken, **{**file, "weight_0": numpy.zeros((3, 1))})
+    with pytest.raises(ServiceError, match="409 broken.npz is no model .*layer 0 has weights of shape"):
+        client.reload(broken)
     with pytest.raises(ServiceError, match="400 expected"):
         client.post("/reload", {"path": "x"})
     assert client.predict(ROWS) == {"prediction": [3.0, 7.0]}

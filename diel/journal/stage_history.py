@@ -1,0 +1,129 @@
+"""What is known of the tasks of one stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from diel.journal.surrogate_history import SurrogateHistory
+from diel.states import TaskState
+
+_STATES = tuple(TaskState)
+LEFT_BY_WHEN = 1
+"""A task's own `when`, or that of one which it reads, left it out; or it is a service that nobody needed."""
+LEFT_BY_AXIS = 2
+"""Its point never came: the loop or search ended before it, or its trial was pruned."""
+_LEFT = {"when": LEFT_BY_WHEN, "axis": LEFT_BY_AXIS, "service": LEFT_BY_WHEN}
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A task that was handed out and has not ended: how far its latest attempt is known to be."""
+
+    number: int
+    state: TaskState
+    time: float = 0.0
+    worker: str = ""
+    bundle: int = 0
+
+
+@dataclass(slots=True)
+class StageHistory:
+    """What is known of one stage's tasks: a byte each, and more only for those under way."""
+
+    kind: str
+    total: int
+    states: bytearray
+    parts: dict[str, str] = field(default_factory=dict)
+    void: str = ""
+    """Why its tasks will never be known; empty where they are, or may be."""
+    under_way: dict[int, Attempt] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    """The latest attempt of the tasks that were handed out and have no result, or needed several."""
+    committed: dict[int, int] = field(default_factory=dict)
+    """The attempt that a task's result is of, where that is not the first."""
+    gone: dict[int, int] = field(default_factory=dict)
+    """The tasks whose result lost its files: up to which attempt; 0 for one from the cache."""
+    resources: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What the latest attempt of a task asked for beyond its stage, for those that have no result."""
+    seconds: float = 0.0
+    """Time of all committed attempts together."""
+    timed: int = 0
+    cached_seconds: float = 0.0
+    """Time that the results took which came from the cache, when they were made."""
+    surrogate: SurrogateHistory | None = None
+    """What was answered and what simulated, where its tasks ask a surrogate."""
+    factors: list[dict[str, Any]] = field(default_factory=list)
+    """The factors of its domain, where it runs over a search or loop: axes, count, rows (see diel.domain)."""
+    dropped: dict[str, set[int]] = field(default_factory=dict)
+    """By output, the tasks whose artifact was deleted after its use."""
+    left_out: bytearray = field(default_factory=bytearray)
+    """Why a skipped task is nobody's failure, a byte each: LEFT_BY_WHEN, LEFT_BY_AXIS, or 0; short or empty
+    where the rest is 0."""
+
+    @property
+    def never(self) -> int:
+        """Tasks at points that never came: a loop ended before its last round, a trial was pruned."""
+        return self.left_out.count(LEFT_BY_AXIS)
+
+    @property
+    def expected(self) -> int:
+        """Tasks that there are, or may still be."""
+        return self.total - self.never
+
+    def counts(self) -> dict[str, int]:
+        """How many tasks are in each state; those at points that never came are left out."""
+        found = {state.label: self.states.count(state) for state in TaskState}
+        found["waiting"] += self.total - len(self.states)
+        found["skipped"] -= self.never
+        return found
+
+    def state(self, index: int) -> TaskState:
+        return _STATES[self.states[index]] if index < len(self.states) else TaskState.WAITING
+
+    def set(self, index: int, state: TaskState) -> None:
+        if index >= len(self.states):
+            self.states.extend(bytes(index + 1 - len(self.states)))
+        self.states[index] = state
+        if index < len(self.left_out):
+            self.left_out[index] = 0
+
+    def result_attempt(self, index: int) -> int:
+        """The attempt that a task's result is of; 0 for one from the cache."""
+        return 0 if self.state(index) == TaskState.CACHED else self.committed.get(index, 1)
+
+    def is_gone(self, index: int, attempt: int) -> bool:
+        """Whether what an attempt made has lost its files."""
+        return bool(self.gone) and attempt <= self.gone.get(index, -1)
+
+    def lose(self, index: int, attempt: int) -> None:
+        """What was made up to an attempt counts no more: the task has to run again, as a later one."""
+        self.gone[index] = max(attempt, self.gone.get(index, 0))
+        self.attempts[index] = max(attempt, self.attempts.get(index, 0))
+        if self.state(index).good and self.result_attempt(index) <= attempt:
+            self.set(index, TaskState.WAITING)
+            for tasks in self.dropped.values():
+                tasks.discard(index)
+
+    def leave_out(self, index: int, reason: str) -> None:
+        """Notes why a task was skipped, where that is no failure."""
+        code = _LEFT.get(reason, 0)
+        if code and index >= len(self.left_out):
+            self.left_out.extend(bytes(index + 1 - len(self.left_out)))
+        if code:
+            self.left_out[index] = code
+
+    def let_go(self, *, verdicts: bool) -> None:
+        """What was handed out waits again, for its controller is gone; so do verdicts if they fall too."""
+        self.states = self.states.translate(_ANEW if verdicts else _LET_GO)
+        self.under_way.clear()
+        if verdicts:
+            self.left_out.clear()
+
+
+def _to_waiting(*gone: TaskState) -> bytes:
+    return bytes(TaskState.WAITING if state in gone else state for state in range(256))
+
+
+_LET_GO = _to_waiting(TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
+_ANEW = _to_waiting(*(state for state in TaskState if not state.good))

@@ -1,0 +1,150 @@
+"""The channels of a run, and the log of what the channels' own logs do not say.
+
+A record is {"do": "open" | "close" | "attempt" | "place" | "join" | "skip" | "begin" | "give" | "undo" |
+"seat" | "commit" | "settle" | "gone", "c": channel, …}: what was opened, where each producer and consumer is,
+who was given which items, and which items are no longer on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from diel.streams.channel import Channel, Source
+from diel.streams.group import Group
+from diel.streams.log import RecordLog
+from diel.streams.message import Header
+
+
+class Channels:
+    """Channels by name. What is written to the log is folded in at once, as it is when a broker starts."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._log = RecordLog(root, "broker")
+        self._there: dict[str, Channel] = {}
+        for header, place in self._log.records(self._first_needed()):
+            if header["do"] == "snapshot":
+                self._restore(header, self._log.read(place))
+            else:
+                self._fold(header)
+        for channel in self:
+            channel.load()
+            self.remove_spent(channel)
+
+    def get(self, name: str) -> Channel | None:
+        return self._there.get(name)
+
+    def __iter__(self) -> Iterator[Channel]:
+        return iter(self._there.values())
+
+    def write(self, header: Header) -> None:
+        """Raises OSError where there is no room; nothing has changed then."""
+        self._append(header)
+        self._fold(header)
+
+    def has_opened(self, wanted: Header) -> bool:
+        """Whether a record "open" would change nothing."""
+        channel = self._there.get(wanted["c"])
+        if channel is None or (channel.closed and wanted["again"]):
+            return False
+        return (channel.buffer, channel.replay) == (wanted["buffer"], wanted["replay"]) and all(
+            name in channel.groups
+            and channel.groups[name].holds
+            and channel.groups[name].members.keys() >= set(members)
+            for name, members in wanted["groups"].items()
+        )
+
+    def remove_spent(self, channel: Channel) -> None:
+        """Removes from the disk what nobody needs any more."""
+        spent = channel.spent()
+        if spent:
+            self._append({"do": "gone", "c": channel.name, **channel.without(spent)})
+            channel.drop(spent)
+
+    def close(self) -> None:
+        self._log.close()
+        for channel in self:
+            channel.log.close()
+
+    # --- the log -----------------------------------------------------------------------------------
+
+    def _append(self, header: Header) -> None:
+        """Each file begins with a snapshot, and takes the place of those before it."""
+        if self._log.is_full:
+            self._log.roll()
+            block = bytearray()
+            channels = [channel.snapshot(block) for channel in self]
+            self._log.append({"do": "snapshot", "channels": channels}, bytes(block))
+            for number in self._log.files[:-1]:
+                self._log.remove(number)
+        self._log.append(header)
+
+    def _first_needed(self) -> int:
+        """The newest file that begins with a snapshot."""
+        for number in reversed(self._log.files):
+            header, _ = next(self._log.records_of(number), ({"do": "half"}, None))
+            if header["do"] == "snapshot":
+                return number
+        return 0
+
+    def _restore(self, header: Header, block: bytes) -> None:
+        rest = memoryview(block)
+        for told in header["channels"]:
+            channel = Channel(self._root, len(self._there) + 1, told["c"], told["buffer"], told["replay"])
+            rest = channel.restore(told, rest)
+            self._there[channel.name] = channel
+
+    # --- what a record says ------------------------------------------------------------------------
+
+    def _fold(self, header: Header) -> None:
+        do = header["do"]
+        if do == "open":
+            self._fold_open(header)
+            return
+        channel = self._there[header["c"]]
+        if do == "close":
+            channel.closed = True
+        elif do in ("attempt", "place"):
+            source = channel.sources.setdefault(header["p"], Source())
+            source.attempt, source.at = header["a"], header["at"]
+        elif do == "join":
+            group = channel.groups.setdefault(header["g"], Group(header["cursor"], header["holds"]))
+            group.add([header["m"]])
+        elif do == "skip":
+            channel.groups[header["g"]].cursor = header["cursor"]
+        elif do == "gone":
+            channel.note_gone(header)
+        else:
+            _fold_member(do, channel.groups[header["g"]], header)
+
+    def _fold_open(self, header: Header) -> None:
+        name = header["c"]
+        if name not in self._there:
+            number = len(self._there) + 1
+            self._there[name] = Channel(self._root, number, name, header["buffer"], header["replay"])
+        channel = self._there[name]
+        channel.buffer, channel.replay = header["buffer"], header["replay"]
+        channel.closed &= not header["again"]
+        for group, members in header["groups"].items():
+            channel.groups.setdefault(group, Group(channel.base)).holds = True
+            channel.groups[group].add(members)
+
+
+def _fold_member(do: str, group: Group, header: Header) -> None:
+    name = header["m"]
+    member = group.members[name]
+    if do == "begin":
+        group.begin(name, header["a"])
+    elif do == "give":
+        group.give(name, header["pos"], header["n"])
+        member.at = member.deliveries.total
+    elif do == "undo":
+        group.undo(name, header["pos"], header["n"])
+        member.at = member.deliveries.total
+    elif do == "seat":
+        member.at = header["at"]
+    elif do == "commit":
+        member.deliveries.commit(header["at"])
+    elif do == "settle":
+        group.settle(name, header["good"])

@@ -1,0 +1,51 @@
+"""Records of attempts, as a worker writes them to its segment."""
+
+from __future__ import annotations
+
+import time
+
+from diel.artifacts import Artifacts, Values
+from diel.journal.segment import Record
+from diel.worker.bundle import Failure, Job, Request
+from diel.worker.surrogate import Asked
+
+
+def done_record(
+    job: Job, request: Request, began: float, values: Values, artifacts: Artifacts, asked: Asked | None
+) -> Record:
+    """An attempt that ended well. It began so many seconds after the epoch; `asked` is for its surrogate."""
+    now = time.time()
+    record: Record = {
+        "event": "done",
+        "stage": job.stage,
+        "index": request.index,
+        "attempt": request.attempt,
+        "time": now,
+        "seconds": round(now - began, 6),
+        "key": request.key,
+        "parts": request.parts,
+    }
+    if values:
+        record["values"] = values
+    if artifacts:
+        record["artifacts"] = artifacts
+    if asked is not None:
+        asked.tell(record)
+    return record
+
+
+def fail_record(job: Job, request: Request, began: float, failure: Failure, tail: str) -> Record:
+    """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
+    now = time.time()
+    return {
+        "event": "fail",
+        "stage": job.stage,
+        "index": request.index,
+        "attempt": request.attempt,
+        "time": now,
+        "seconds": round(now - began, 6),
+        "class": failure.kind,
+        "message": failure.message,
+        "exit_code": failure.exit_code,
+        "stderr_tail": tail,
+    }
