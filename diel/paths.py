@@ -131,6 +131,18 @@ class RunPaths:
         """Job scripts of the run's blocks, and what these jobs print."""
         return self.logs / "blocks"
 
+    def block_script(self, block: str) -> Path:
+        """The job script of a block."""
+        return self.blocks / f"{block}.sh"
+
+    def block_begin(self, block: str) -> Path:
+        """When a block began, in whole seconds since the epoch: its job's first word."""
+        return self.blocks / f"{block}.began"
+
+    def node_script(self, block: str) -> Path:
+        """What each node of a block runs."""
+        return self.blocks / f"{block}.node.sh"
+
     @property
     def controllers(self) -> Path:
         """Job scripts of the run's controllers, and what these jobs print."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
+from diel.site import Shape
 from tests.handmade import Handmade
 from tests.written import Written
 
@@ -21,8 +23,10 @@ def block(run: Written | Handmade, name: str, state: str = "running", **more: An
     record = {
         "block": name,
         "job": f"10{name[-1]}",
+        "epoch": int(name.partition("-")[0]),
         "pool": "cpu",
         "shape": "cpu-1c",
+        "needs": asdict(Shape("cpu", 0, 1)),
         "state": state,
         "reason": "",
         "nodes": "" if pending else f"n{name[-1]}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import psutil
 import pytest
 
 from diel import api
+from diel.lease import newest_epoch
 from diel.paths import RunPaths
 from diel.submission import job_prefix
 from tests.cluster.cluster import Cluster, node_of
@@ -46,6 +48,7 @@ GATED = """
         resources: {walltime: 5m}
       after: {after: [wait], command: "true"}
 """
+KEEPER = "diel.executors.node"
 SITE = """
 name: mine
 scheduler: slurm
@@ -107,6 +110,18 @@ class OnCluster(Project):
         process.kill()
         psutil.wait_procs([process], timeout=20)
 
+    def block_jobs(self) -> list[str]:
+        """The jobs of all blocks that the run ever asked for."""
+        return [block["job"] for block in self.status()["blocks"] if block["job"]]
+
+    def keepers(self) -> int:
+        """On how many nodes a block of the run has begun."""
+        found = 0
+        for process in self.cluster.processes():
+            with contextlib.suppress(psutil.Error):
+                found += KEEPER in process.cmdline()
+        return found
+
     def jobs(self) -> list[str]:
         """The names of all jobs of the newest run that have not ended."""
         prefix = job_prefix(RunPaths(self.newest().root))
@@ -156,21 +171,78 @@ def test_a_job_hands_its_run_over_before_its_walltime_ends(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(project.folder)
     paths = RunPaths(api.submit("flow.yaml", site="mine").dir)
-    wait_for((paths.root / "begun").exists, 60)
     seen = {project.state()}
+
+    def has_begun() -> bool:
+        seen.add(project.state())
+        return (paths.root / "begun").exists()
+
+    wait_for(has_begun, 120)  # its first block may wait for longer than one such controller lives
+    before = newest_epoch(paths)
 
     def taken_twice() -> bool:
         seen.add(project.state())
-        return len(list(paths.journal.glob("controller-*"))) >= 3
+        return newest_epoch(paths) >= before + 2
 
-    wait_for(taken_twice, 90)
+    wait_for(taken_twice, 120)
     (paths.root / "go").touch()
     project.wait_for_state("succeeded", "failed", "interrupted")
     assert project.state() == "succeeded", paths.controller_log.read_text()
     assert seen <= {"pending", "running"}
     run = project.newest()
-    assert [run.attempts("wait", index) for index in range(4)] == [[1]] * 4
+    assert [len(run.attempts("wait", index)) for index in range(4)] == [1] * 4
     project.assert_nothing_is_left()  # no successor either
+
+
+def waiting(project: OnCluster) -> tuple[str, str]:
+    """A run whose controller was killed while its block waited in the queue: the jobs in its way, and the
+    block's.
+    """
+    blocker = project.cluster.sbatch("sleep 300", "-N4", "--exclusive")
+    project.cluster.wait_for(blocker, "RUNNING")
+    project.workflow(FLOW.partition("      total:")[0])
+    project.submit("--home", "login")
+    wait_for(project.block_jobs)
+    project.kill_controller()
+    (job,) = project.block_jobs()
+    return blocker, job
+
+
+def test_a_block_that_waits_in_the_queue_keeps_its_place_when_its_controller_goes(project: OnCluster) -> None:
+    blocker, job = waiting(project)
+    assert project.state() == "interrupted"
+    project.diel("resume")
+    wait_for(lambda: "pending" in project.diel("explain", "work"))
+    project.cluster.scancel(blocker)
+    project.wait_for_state("succeeded", "failed", "interrupted")
+    assert project.state() == "succeeded", RunPaths(project.newest().root).controller_log.read_text()
+    assert project.block_jobs() == [job]
+    project.assert_nothing_is_left()
+
+
+def test_a_block_that_begins_without_a_controller_waits_for_the_next_one(project: OnCluster) -> None:
+    blocker, job = waiting(project)
+    project.cluster.scancel(blocker)
+    project.cluster.wait_for(job, "RUNNING")
+    wait_for(lambda: project.keepers() == 2)
+    project.diel("resume")
+    project.wait_for_state("succeeded", "failed", "interrupted")
+    assert project.state() == "succeeded", RunPaths(project.newest().root).controller_log.read_text()
+    assert project.block_jobs() == [job]
+    project.assert_nothing_is_left()
+
+
+def test_a_waiting_block_that_would_be_asked_for_otherwise_is_given_back(project: OnCluster) -> None:
+    blocker, job = waiting(project)
+    path = project.folder / "schedulers/mine.yaml"
+    path.write_text(path.read_text().replace("walltime: 10m", "walltime: 9m"))
+    project.diel("resume", "--site", "mine")
+    wait_for(lambda: len(project.block_jobs()) == 2)
+    project.cluster.wait_for(job, "CANCELLED")
+    project.cluster.scancel(blocker)
+    project.wait_for_state("succeeded", "failed", "interrupted")
+    assert project.state() == "succeeded", RunPaths(project.newest().root).controller_log.read_text()
+    project.assert_nothing_is_left()
 
 
 def test_while_its_job_waits_a_run_is_pending_and_can_be_taken_back(project: OnCluster) -> None:

@@ -132,8 +132,8 @@ def service_records(run: Run, state: str = "", stage: str = "serve") -> list[dic
     return [record for record in found if not state or record["state"] == state]
 
 
-def status(project: Project) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(project.diel("status", "--json"))
+def status(project: Project, run: str = "last") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(project.diel("status", run, "--json"))
     return found
 
 
@@ -163,14 +163,13 @@ SHARED = """
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = project(tmp_path_factory.mktemp("shared"), SHARED)
-    made.run()
-    return made
+    return project(tmp_path_factory.mktemp("shared"), SHARED)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def shared_run(shared: Project) -> Run:
-    return shared.newest()
+    """Its first run: one of the tests makes another."""
+    return shared.run()
 
 
 def test_a_service_starts_when_all_else_that_a_consumer_needs_is_there(shared_run: Run) -> None:
@@ -186,8 +185,10 @@ def test_consumers_begin_when_every_replica_is_ready(shared_run: Run) -> None:
     assert min(shared_run.values("ask", "began")) > max(ready)
 
 
-def test_consumers_of_any_language_find_it_and_it_reads_by_the_ordinary_edges(shared: Project) -> None:
-    assert json.loads(shared.diel("logs", "last", "shell"))["greeting"] == "moin"
+def test_consumers_of_any_language_find_it_and_it_reads_by_the_ordinary_edges(
+    shared: Project, shared_run: Run
+) -> None:
+    assert json.loads(shared.diel("logs", shared_run.id, "shell"))["greeting"] == "moin"
 
 
 def test_consumers_take_turns_at_the_replicas(shared_run: Run) -> None:
@@ -220,27 +221,27 @@ def test_stages_that_ask_no_service_are_told_of_none(shared_run: Run) -> None:
     assert shared_run.value("bare", "names") == []
 
 
-def test_a_service_ends_well_after_its_last_consumer_and_leaves_no_process(shared: Project) -> None:
-    run = shared.newest()
-    assert run.counts("serve") == {"done": 2}
-    pids = {pid for found in run.values("ask", "pids") for pid in found}
+def test_a_service_ends_well_after_its_last_consumer_and_leaves_no_process(shared_run: Run) -> None:
+    assert shared_run.counts("serve") == {"done": 2}
+    pids = {pid for found in shared_run.values("ask", "pids") for pid in found}
     assert not [pid for pid in pids if psutil.pid_exists(pid)]
-    last = max(record["time"] for record in run.results("ask").values())
-    assert min(record["time"] for record in service_records(run, "stopped")) >= last
+    last = max(record["time"] for record in shared_run.results("ask").values())
+    assert min(record["time"] for record in service_records(shared_run, "stopped")) >= last
 
 
-def test_status_tells_of_services(shared: Project) -> None:
-    told = status(shared)["services"]["serve"]
+def test_status_tells_of_services(shared: Project, shared_run: Run) -> None:
+    told = status(shared, shared_run.id)["services"]["serve"]
     assert (told["ready"], told["restarts"], [one["state"] for one in told["replicas"]]) == (
         0,
         0,
         ["stopped"] * 2,
     )
-    assert "service serve: 2 replicas stopped" in shared.diel("status")
+    assert "service serve: 2 replicas stopped" in shared.diel("status", shared_run.id)
 
 
-def test_what_is_cached_needs_no_service(shared: Project) -> None:
+def test_what_is_cached_needs_no_service(shared: Project, shared_run: Run) -> None:
     run = shared.run()
+    assert run.id != shared_run.id
     assert run.counts("ask") == {"cached": 12}
     assert run.counts("serve") == {"skipped": 2}
     assert not service_records(run)

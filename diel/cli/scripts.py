@@ -67,11 +67,11 @@ def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
         job = block_job(
             plan.site, shape, f"{job_prefix(paths)}-{stem}", scheduler.spread, paths.blocks, stem, walltime
         )
-        node = node_script(plan.site, shape, paths.root, stem, walltime, POOL, os.environ)
+        node = node_script(plan.site, shape, paths.root, stem, 1, walltime, POOL, os.environ)
         about = f"a block of shape {shape.label}, for {', '.join(stages)}"
-        yield Script(str(job.folder / f"{stem}.sh"), about, shape.label, stages, scheduler.script(job))
+        yield Script(str(paths.block_script(stem)), about, shape.label, stages, scheduler.script(job))
         about = f"what {'the first' if shape.nodes else 'each'} node of that block runs"
-        yield Script(str(job.folder / f"{stem}.node.sh"), about, shape.label, stages, node)
+        yield Script(str(paths.node_script(stem)), about, shape.label, stages, node)
 
 
 def _scheduler(plan: Plan) -> Scheduler:

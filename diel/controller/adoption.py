@@ -2,7 +2,8 @@
 
 A worker whose controller is gone ends the task that it is at and commits it. The next controller takes
 such tasks for handed out, reads their workers' segments, and gives a block back once all that it still
-ran has ended.
+ran has ended. A block that never had a worker may still wait in the queue, and may keep its place there
+(docs/decisions/026).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from diel.controller.dispatcher import Dispatcher
 
 
-def adopt(ledger: Ledger, dispatcher: Dispatcher) -> list[tuple[Block, str]]:
-    """Takes what runs in blocks of an earlier controller for handed out; returns these blocks by name.
+def adopt(ledger: Ledger, dispatcher: Dispatcher) -> list[Block]:
+    """Takes what runs in blocks of an earlier controller for handed out; returns these blocks.
 
     Whether a block has ended since, the scheduler will tell.
     """
@@ -33,18 +34,18 @@ def adopt(ledger: Ledger, dispatcher: Dispatcher) -> list[tuple[Block, str]]:
             dispatcher.adopt(stage, index, attempt.number)
     if tasks:
         ledger.append("adopted", tasks=tasks)
-    return [(_block(record), name) for name, record in live.items()]
+    return [_block(record) for record in live.values()]
 
 
 def _block(record: Record) -> Block:
-    """A block as the journal has it. Its shape says only which pool it is of."""
+    """A block as the journal has it."""
     return Block(
         name=record["block"],
-        shape=Shape(record["pool"], 0, 0),
+        shape=Shape(**record["needs"]),
         slots=0,
         walltime=record["walltime"],
         asked=record["asked"],
-        label=record["shape"],
+        epoch=record["epoch"],
         job=record["job"],
         state=JobState(record["state"]),
         reason=record["reason"],

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diel.controller.block import Block
@@ -105,6 +106,17 @@ class Asking:
         if self._engine is not None:
             self._engine.stop()
 
+    def asks_the_same(self, block: Block) -> bool:
+        """Whether the job of an earlier controller's block is what would be asked for now, word for word."""
+        if isinstance(self._scheduler, Inside) or block.shape.pool not in self._site.pools:
+            return False
+        if block.walltime != self.walltime(block.shape):
+            return False
+        try:
+            return _read(self._paths.block_script(block.name)) == self._script(block)
+        except (OSError, DielError):
+            return False
+
     # --- called in the agent's thread -------------------------------------------------------------
 
     def ask(self, block: Block) -> str:
@@ -112,8 +124,15 @@ class Asking:
         # A scheduler that did not answer in time may have queued the job all the same.
         if block.tried and (job := self._scheduler.find(self._job_name(block)).get(self._job_name(block))):
             return job
+        return self._grow(block)
+
+    def renew(self, block: Block) -> str:
+        """Has the nodes of a block that was kept work for this controller; returns its job's id."""
+        return block.job if block.number else self._grow(block)
+
+    def _grow(self, block: Block) -> str:
         self._current, self._job = block, ""
-        self.start().grow(block.label)
+        self.start().grow(block.shape.label)
         if not self._job:
             raise DielError("Parsl did not ask for the block")
         return self._job
@@ -122,19 +141,28 @@ class Asking:
         """Submits the job of the block that is being asked for; called by Parsl."""
         block = self._current
         assert block is not None
-        folder, stem = self._paths.blocks, block.name
-        folder.mkdir(parents=True, exist_ok=True)
-        name = self._job_name(block)
-        spread = self._scheduler.spread
-        site, shape, root = self._site, block.shape, self._paths.root
-        job = block_job(site, shape, name, spread, folder, stem, block.walltime, sorted(self.excluded))
-        node = node_script(site, shape, root, stem, block.walltime, command, os.environ)
-        script = folder / f"{stem}.sh"
-        (folder / f"{stem}.node.sh").write_text(node, encoding="utf-8", errors="surrogateescape")
-        script.write_text(self._scheduler.script(job), encoding="utf-8", errors="surrogateescape")
-        block.number, block.tried = number, True
-        self._job = self._scheduler.submit(script)
+        paths, shape = self._paths, block.shape
+        paths.blocks.mkdir(parents=True, exist_ok=True)
+        node = node_script(
+            self._site, shape, paths.root, block.name, block.epoch, block.walltime, command, os.environ
+        )
+        _write(paths.node_script(block.name), node)
+        block.number = number
+        if block.job:  # it waits in the queue already
+            self._job = block.job
+        else:
+            script = paths.block_script(block.name)
+            _write(script, self._script(block))
+            block.tried = True
+            self._job = self._scheduler.submit(script)
         return self._job
+
+    def _script(self, block: Block) -> str:
+        """The job script of a block. Raises SchedulerRefused."""
+        name, folder, spread = self._job_name(block), self._paths.blocks, self._scheduler.spread
+        walltime, excluded = block.walltime, sorted(self.excluded)
+        job = block_job(self._site, block.shape, name, spread, folder, block.name, walltime, excluded)
+        return self._scheduler.script(job)
 
     def _job_name(self, block: Block) -> str:
         return f"{job_prefix(self._paths)}-{block.name}"
@@ -158,3 +186,14 @@ class Asking:
         found = self._scheduler.find(prefix)
         if jobs := [job for name, job in found.items() if not name.startswith(own) and job not in known]:
             self._scheduler.cancel(jobs)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def _write(path: Path, text: str) -> None:
+    """At once: a node may be at reading what stood there."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8", errors="surrogateescape")
+    os.replace(part, path)

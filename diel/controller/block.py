@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ class Block:
     """Tasks that run in it side by side."""
     walltime: float
     asked: float
-    label: str
-    """Its shape in words; of an earlier controller's block the words are all that is known."""
+    epoch: int
+    """The controller that its nodes work for."""
     number: str = ""
     """Parsl's name of it, within the executor of its shape."""
     tried: bool = False
@@ -57,6 +57,8 @@ class Block:
     """Whether it gets no more tasks, for one of its nodes is to be avoided."""
     adopted: bool = False
     """Whether it is an earlier controller's: it gets no more tasks."""
+    kept: float | None = None
+    """When this controller made an earlier one's its own, in seconds since the epoch."""
     stderr_tail: str = ""
     idle: float = 0.0
     """Seconds for which it had nothing to do."""
@@ -90,8 +92,10 @@ class Block:
         return {
             "block": self.name,
             "job": self.job,
+            "epoch": self.epoch,
             "pool": self.shape.pool,
-            "shape": self.label,
+            "shape": self.shape.label,
+            "needs": asdict(self.shape),
             "state": self.state.value,
             "reason": self.reason,
             "nodes": self.nodes,

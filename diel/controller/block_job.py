@@ -61,15 +61,25 @@ def _filled(words: tuple[str, ...], nodes: int) -> tuple[str, ...]:
 
 
 def node_script(
-    site: Site, shape: Shape, run_dir: Path, block: str, walltime: float, command: str, env: Mapping[str, str]
+    site: Site,
+    shape: Shape,
+    run_dir: Path,
+    block: str,
+    epoch: int,
+    walltime: float,
+    command: str,
+    env: Mapping[str, str],
 ) -> str:
-    """What one node of a block runs: Parsl's worker pool, under a keeper that clears the node."""
+    """What one node of a block runs for the controller of an epoch: Parsl's worker pool, under a keeper that
+    clears the node.
+    """
     pool = site.pools[shape.pool]
-    began = RunPaths(run_dir).blocks / f"{block}.began"
+    began = RunPaths(run_dir).block_begin(block)
     set_ = {
         **{name: env[name] for name in CARRIED if env.get(name)},
         "DIEL_RUN_DIR": str(run_dir),
         "DIEL_BLOCK": block,
+        "DIEL_EPOCH": str(epoch),
         "DIEL_BLOCK_WALLTIME": f"{walltime:.0f}",
         "DIEL_GRACE": f"{site.grace:g}",
         "DIEL_GPU_VARIABLES": ",".join(pool.gpu_variables),

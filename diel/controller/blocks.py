@@ -127,6 +127,7 @@ class Blocks:
             self._services[bundle.number] = shape
         if not self._usable(shape):
             self._grow(shape)
+        self._renew(shape)
         return future
 
     def ended(self, number: int) -> None:
@@ -190,7 +191,8 @@ class Blocks:
             return
         name = f"{self._epoch}-{self._count}"
         self._count += 1
-        block = Block(name, shape, shape.slots(pool), self._asking.walltime(shape), time.time(), label)
+        walltime = self._asking.walltime(shape)
+        block = Block(name, shape, shape.slots(pool), walltime, time.time(), self._epoch)
         self._blocks[name] = block
         self._asking.start()
         self._agent.ask(name, partial(self._asking.ask, block))
@@ -253,9 +255,24 @@ class Blocks:
     # --- from one controller to the next, and the end ---------------------------------------------
 
     def adopt(self, dispatcher: Dispatcher) -> None:
-        for block, name in adopt(self._ledger, dispatcher):
-            self._blocks[name] = block
+        begun = {worker["block"] for worker in self._ledger.history.workers.values()}
+        for block in adopt(self._ledger, dispatcher):
+            self._blocks[block.name] = block
+            if block.name not in begun and not block.ending and self._asking.asks_the_same(block):
+                self._keep(block)
         self._end_unknown()
+
+    def _keep(self, block: Block) -> None:
+        """Makes an earlier controller's block, in which nothing was begun, this one's."""
+        block.adopted, block.kept, block.epoch = False, time.time(), self._epoch
+        block.slots = block.shape.slots(self._asking.pool(block.shape))
+
+    def _renew(self, shape: Shape) -> None:
+        """Has the nodes of kept blocks work for this controller, now that there is work for them."""
+        for block in self._usable(shape):
+            if block.kept is not None and not block.tried:
+                block.tried = True
+                self._agent.ask(block.name, partial(self._asking.renew, block))
 
     def _end_unknown(self) -> None:
         self._agent.do(partial(self._asking.end_unknown, self._blocks))

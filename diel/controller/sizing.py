@@ -45,4 +45,4 @@ def is_idle(block: Block, out: int, others: int, patience: float, now: float) ->
         return False
     if block.connected:
         return block.idle > patience
-    return out == 0 and now - block.asked > patience
+    return out == 0 and now - (block.kept or block.asked) > patience

@@ -3,6 +3,7 @@ busy they are. A site that gives no block that works is given up."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -90,7 +91,8 @@ class Watching:
             self._agent.end([news.job])
             return
         for other in self._blocks.values():
-            if other.live and other.job == news.job:  # the scheduler lost its memory, and counts anew
+            # A scheduler that lost its memory counts anew.
+            if other is not block and other.live and other.job == news.job:
                 other.state, other.reason = JobState.GONE, "the scheduler gave its id to another job"
                 self._note_end(other)
         block.job = news.job
@@ -138,7 +140,7 @@ class Watching:
         block.reason = status.reason
         block.nodes = status.nodes or block.nodes
         if status.state == JobState.RUNNING and block.began is None:
-            block.began = time.time()
+            block.began = self._begin_of(block)
         if status.state.ended:
             block.ended = time.time()
             block.stderr_tail = tail_of(self._ledger.paths.blocks / f"{block.name}.err")
@@ -147,6 +149,13 @@ class Watching:
         if status.state.ended:
             self._note_end(block)
 
+    def _begin_of(self, block: Block) -> float:
+        """When a block began that is now seen to run: one that was kept may have, while nobody looked."""
+        with contextlib.suppress(OSError, ValueError):
+            if block.kept is not None:
+                return float(self._ledger.paths.block_begin(block.name).read_text())
+        return time.time()
+
     def _note_end(self, block: Block) -> None:
         if block.connected and not block.held:
             self._agent.do(partial(self._asking.hold, block))  # no task goes there
@@ -154,6 +163,8 @@ class Watching:
         pool = block.shape.pool
         if block.connected or block.ending or block.adopted or block.state == JobState.PREEMPTED:
             self._barren[pool] = 0
+            return
+        if block.kept is not None:  # its end may be that of a node for which no controller came in time
             return
         self._barren[pool] = self._barren.get(pool, 0) + 1
         if self._barren[pool] >= BARREN and not self._has_working(pool):

@@ -4,6 +4,8 @@
 
 A process that made a session of its own survives the scheduler's kill (PBS sees only what it started);
 every process of this node's share of the block carries DIEL_NODE, so that it is found all the same.
+
+A node with nothing to do whose script was written anew by a later controller begins that script.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 
 import psutil
 
+from diel.errors import JournalError
 from diel.executors.orphans import Orphans
+from diel.executors.succession import LOOK, Succession
 from diel.worker.reaper import kill_marked, marked, wait_ended
 
 PATIENCE = 1.0
@@ -28,10 +33,11 @@ PATIENCE = 1.0
 DRAIN = "--drain_period="
 TRACKER = "multiprocessing.resource_tracker"
 GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+ENDED = 128 + signal.SIGTERM
 
 
-class _Ended(Exception):
-    """The scheduler asks this node to end."""
+class _Stop(Exception):
+    """What this node does is to end: the scheduler asks for that, or a later controller wants the node."""
 
 
 def node_name() -> str:
@@ -39,26 +45,101 @@ def node_name() -> str:
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
 
 
-def main() -> None:
-    """Runs the command to its end, or to the scheduler's SIGTERM; then clears the node."""
-    signal.signal(signal.SIGTERM, _end)
-    mark = f"{os.environ.get('DIEL_RUN_DIR', '')}:{os.environ.get('DIEL_BLOCK', '')}/{node_name()}"
-    granted = next((os.environ[name] for name in GPU_LISTS if os.environ.get(name)), "")
-    threading.Thread(target=Orphans(os.environ).watch, daemon=True).start()
-    env = {**os.environ, "DIEL_NODE": mark, "DIEL_BLOCK_GPUS": granted}
-    pool = subprocess.Popen(_aged(sys.argv[1:]), env=env)  # of this session: the scheduler sees it as well
-    try:
-        code = pool.wait()
-    except _Ended:
-        code = 128 + signal.SIGTERM
-        with contextlib.suppress(ProcessLookupError):
-            pool.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            pool.wait(PATIENCE)
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        _clear(mark)
-    sys.exit(code)
+class Node:
+    """One node of a block, for one controller."""
+
+    def __init__(self, words: Sequence[str], environ: Mapping[str, str]) -> None:
+        """`words` are the pool's command."""
+        self._words = words
+        self._environ = environ
+        self._mark = f"{environ.get('DIEL_RUN_DIR', '')}:{environ.get('DIEL_BLOCK', '')}/{node_name()}"
+        self._orphans = Orphans(environ)
+        self._succession = Succession(environ)
+        self._pool: subprocess.Popen[bytes] | None = None
+        self._can_stop = False
+        self._asked = False
+        self._ending = False
+
+    def run(self) -> int:
+        """Runs the pool to its end, or to the scheduler's SIGTERM, and clears the node. Returns an exit code.
+
+        Does not return where a later controller wants the node.
+        """
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGUSR1, self._on_signal)
+        code = ENDED
+        try:
+            code = self._work()
+        except _Stop:
+            self._stop_pool()
+        finally:
+            _clear(self._mark)
+        # From here on SIGTERM ends this process by itself: there is nothing to clear any more.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if not self._ending and self._succession.renewed():
+            os.execv("/bin/sh", ["/bin/sh", str(self._succession.script)])
+        return code
+
+    def _work(self) -> int:
+        """The pool's exit code; 0 where there was no controller for it, and none came."""
+        if self._succession.is_driven():
+            with self._stoppable():
+                pass  # rather not begun than stopped
+            granted = next((self._environ[name] for name in GPU_LISTS if self._environ.get(name)), "")
+            env = {**self._environ, "DIEL_NODE": self._mark, "DIEL_BLOCK_GPUS": granted}
+            # Of this session: the scheduler sees it as well. Not to be interrupted: what is just being
+            # made would neither be known here nor carry the mark yet.
+            self._pool = subprocess.Popen(_aged(self._words, self._environ), env=env)
+            threading.Thread(target=self._watch, daemon=True).start()
+            with self._stoppable():
+                code = self._pool.wait()
+                if not code or self._orphans.has_worked() or not self._succession.is_lost():
+                    return code
+        with self._stoppable():
+            while not (self._succession.renewed() or self._is_abandoned()):
+                time.sleep(LOOK)
+        return 0
+
+    def _watch(self) -> None:
+        """Looks again and again, in a thread of its own."""
+        while True:
+            time.sleep(LOOK)
+            with contextlib.suppress(OSError, JournalError):  # a full disk, perhaps: the next look may tell
+                self._orphans.look()
+                if (self._succession.renewed() and self._orphans.is_idle()) or self._is_abandoned():
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+                    return
+
+    def _is_abandoned(self) -> bool:
+        return self._succession.is_abandoned() and self._orphans.is_idle()
+
+    # --- its end ----------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """SIGTERM may come twice: from the node and from its spreader."""
+        self._asked = True
+        self._ending |= number == signal.SIGTERM
+        if self._can_stop:
+            self._can_stop = False
+            raise _Stop
+
+    @contextlib.contextmanager
+    def _stoppable(self) -> Iterator[None]:
+        """Where a signal ends what is done; one that came before does so at once."""
+        self._can_stop = True
+        try:
+            if self._asked:
+                raise _Stop
+            yield
+        finally:
+            self._can_stop = False
+
+    def _stop_pool(self) -> None:
+        if self._pool is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._pool.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._pool.wait(PATIENCE)
 
 
 def _clear(mark: str) -> None:
@@ -74,22 +155,17 @@ def _clear(mark: str) -> None:
     kill_marked("DIEL_NODE", mark)
 
 
-def _aged(words: list[str]) -> list[str]:
+def _aged(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """The pool's command, whose drain period counts from the block's begin and not from now."""
     try:
-        age = time.time() - float(os.environ["DIEL_BLOCK_END"]) + float(os.environ["DIEL_BLOCK_WALLTIME"])
+        age = time.time() - float(environ["DIEL_BLOCK_END"]) + float(environ["DIEL_BLOCK_WALLTIME"])
     except (KeyError, ValueError):
-        return words
+        return list(words)
     return [
         f"{DRAIN}{max(1, round(float(word.removeprefix(DRAIN)) - age))}" if word.startswith(DRAIN) else word
         for word in words
     ]
 
 
-def _end(_number: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may come twice: from the node and from its spreader
-    raise _Ended
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(Node(sys.argv[1:], os.environ).run())

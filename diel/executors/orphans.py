@@ -7,9 +7,7 @@ keeper of each node (`diel/executors/node.py`) looks after them, in a segment of
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import socket
 import time
 from collections.abc import Iterator, Mapping
@@ -17,17 +15,11 @@ from pathlib import Path
 
 import psutil
 
-from diel.errors import JournalError
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.states import FailureClass
 from diel.worker.block import own_node
 from diel.worker.reaper import kill_marked
-
-LOOK = 2.0
-"""Seconds between two looks."""
-ORPHAN = 600.0
-"""Seconds without a heartbeat of the run's controller after which an idle node ends."""
 
 
 class Orphans:
@@ -36,63 +28,48 @@ class Orphans:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))
         self._block, self._node = environ["DIEL_BLOCK"], own_node(environ)
-        self._epoch = int(self._block.partition("-")[0])
+        self._epoch = int(environ["DIEL_EPOCH"])
         self._others: set[str] = set()
-        """Segments with nothing to tell: of other nodes, or of workers whose end is told."""
+        """Segments of other nodes' workers."""
+        self._told: set[str] = set()
+        """Segments of workers whose end is told."""
         self._segment: SegmentWriter | None = None
 
-    def watch(self) -> None:
-        """Looks again and again, in a thread of its own."""
-        while True:
-            time.sleep(LOOK)
-            with contextlib.suppress(OSError, JournalError):  # a full disk, perhaps: the next look may tell
-                self.look()
-                if self.abandoned():
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    return
+    def is_idle(self) -> bool:
+        """Whether none of this node's workers is at a task."""
+        names = (name for name in self._own() if name not in self._told)
+        return all(_open_attempt(self._paths.journal / name) is None for name in names)
 
-    def abandoned(self) -> bool:
-        """Whether no controller was heard of for long, and nothing runs here that it should hear of."""
-        try:
-            silence = time.time() - os.stat(self._paths.lease).st_mtime
-        except OSError:
-            return False
-        superseded = self._paths.controller_segment(self._epoch + 1).exists()
-        if silence < ORPHAN and not superseded:
-            return False
-        own = (name for name in segments(self._paths.journal) if self._is_own(name))
-        return all(_open_attempt(self._paths.journal / name) is None for name in own)
+    def has_worked(self) -> bool:
+        """Whether this node ever had a worker."""
+        return next(self._own(), None) is not None
 
     def look(self) -> None:
         """Writes down which tasks were lost. Does nothing while the block's own controller may live."""
         if not self._paths.controller_segment(self._epoch + 1).exists():
             return
-        for name in self._dead_workers():
+        for name in self._own():
+            if name in self._told or _lives(self._worker(name)):
+                continue
             attempt = _open_attempt(self._paths.journal / name)
             if attempt is not None:
                 self._tell(attempt)
-            self._others.add(name)
+            self._told.add(name)
 
-    def _is_own(self, name: str) -> bool:
-        """Whether a segment is one of this node's workers."""
-        if not name.startswith(f"worker-{self._epoch:04d}-{socket.gethostname()}-"):
-            return False
-        worker = next(read_segment(self._paths.journal / name), (0, 0, None))[2]
-        return worker is not None and (worker.get("block"), worker.get("node")) == (self._block, self._node)
-
-    def _dead_workers(self) -> Iterator[str]:
-        """The segments of this node's workers that have died."""
+    def _own(self) -> Iterator[str]:
+        """The segments of this node's workers."""
         prefix = f"worker-{self._epoch:04d}-{socket.gethostname()}-"
         for name in segments(self._paths.journal):
-            if not name.startswith(prefix) or name in self._others:
-                continue
-            worker = next(read_segment(self._paths.journal / name), (0, 0, None))[2]
-            if worker is None:
-                continue
-            if (worker.get("block"), worker.get("node")) != (self._block, self._node):
-                self._others.add(name)
-            elif not _lives(worker):
-                yield name
+            if name.startswith(prefix) and name not in self._others:
+                worker = self._worker(name)
+                if (worker.get("block"), worker.get("node")) == (self._block, self._node):
+                    yield name
+                elif worker:
+                    self._others.add(name)
+
+    def _worker(self, name: str) -> Record:
+        """What a worker wrote of itself; empty as long as it has not."""
+        return next(read_segment(self._paths.journal / name), (0, 0, None))[2] or {}
 
     def _tell(self, attempt: Record) -> None:
         stage, index, number = attempt["stage"], attempt["index"], attempt["attempt"]

@@ -91,7 +91,7 @@ def wait_for_block(run: Recorded, stage: str, index: int | None = None) -> dict[
     history = run.history
     live = [block for block in history.blocks.values() if is_live(block) and not block["ending"]]
     # Blocks of an earlier controller get no more tasks.
-    own = [b for b in live if b["shape"] == shape.label and b["block"].startswith(f"{history.epoch}-")]
+    own = [b for b in live if b["shape"] == shape.label and b["epoch"] == history.epoch]
     pending = [block for block in own if block["state"] == "pending"]
     held = [block for block in own if block["state"] != "pending"]
     vain = next((block for block in pending if is_hopeless(block)), None)

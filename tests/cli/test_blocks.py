@@ -142,7 +142,7 @@ def test_json_has_the_records_of_all_blocks_and_what_runs_in_them(run: Written, 
         ("1-2", "oom", 0),
         ("1-3", "cancelled", 0),
     ]
-    keys = Block("1-0", Shape("cpu", 0, 1), 1, 60.0, 0.0, "cpu-1c").record().keys()
+    keys = Block("1-0", Shape("cpu", 0, 1), 1, 60.0, 0.0, 1).record().keys()
     assert all(set(b) == {*keys, "running"} for b in document["blocks"])
 
 

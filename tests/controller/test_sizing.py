@@ -14,7 +14,7 @@ NOW = 1000.0
 
 
 def block(*, connected: bool = True, slots: int = 4, **more: float) -> Block:
-    made = Block("1-0", SHAPE, slots, 600.0, 0.0, SHAPE.label, state=JobState.RUNNING, connected=connected)
+    made = Block("1-0", SHAPE, slots, 600.0, 0.0, 1, state=JobState.RUNNING, connected=connected)
     for name, value in more.items():
         setattr(made, name, value)
     return made

@@ -1,18 +1,16 @@
-"""A node without a controller: it tells what dead workers left, and ends once nothing runs."""
+"""The tasks of a node without a controller: what dead workers left is told, and whether any still runs."""
 
 from __future__ import annotations
 
 import os
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from diel.executors.node import _aged
-from diel.executors.orphans import ORPHAN, Orphans
+from diel.executors.orphans import Orphans
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.worker.block import own_node
@@ -29,7 +27,7 @@ def paths(tmp_path: Path) -> RunPaths:
 
 @pytest.fixture
 def orphans(paths: RunPaths) -> Orphans:
-    return Orphans({"DIEL_RUN_DIR": str(paths.root), "DIEL_BLOCK": "1-0"})
+    return Orphans({"DIEL_RUN_DIR": str(paths.root), "DIEL_BLOCK": "1-0", "DIEL_EPOCH": "1"})
 
 
 def worker(paths: RunPaths, *records: Record, alive: bool, **more: Any) -> None:
@@ -76,32 +74,20 @@ def test_the_task_of_a_dead_worker_is_told_once(paths: RunPaths, orphans: Orphan
     assert told(paths) == [(1, "node")]
 
 
-def test_a_node_stays_while_its_controller_is_heard_of(paths: RunPaths, orphans: Orphans) -> None:
-    worker(paths, start(0), done(0), alive=True)
-    assert not orphans.abandoned()
-
-
-@pytest.mark.parametrize("superseded", [True, False])
-def test_a_node_ends_when_its_controller_is_gone_and_nothing_runs(
-    paths: RunPaths, orphans: Orphans, superseded: bool
-) -> None:
-    if superseded:
-        supersede(paths)
-    else:
-        old = time.time() - 2 * ORPHAN
-        os.utime(paths.lease, (old, old))
+def test_a_node_is_idle_when_none_of_its_workers_is_at_a_task(paths: RunPaths, orphans: Orphans) -> None:
+    assert not orphans.has_worked()
     worker(paths, start(0), done(0), alive=True)
     worker(paths, start(4), alive=True, node="another")
-    assert orphans.abandoned()
+    assert orphans.is_idle()
+    assert orphans.has_worked()
     worker(paths, start(1), alive=True)
-    assert not orphans.abandoned()
+    assert not orphans.is_idle()
 
 
-def test_the_drain_period_counts_from_the_begin_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DIEL_BLOCK_WALLTIME", "600")
-    monkeypatch.setenv("DIEL_BLOCK_END", f"{time.time() + 580:.0f}")
-    words = _aged(["pool", "--drain_period=500", "--port=1"])
-    assert words[0::2] == ["pool", "--port=1"]
-    assert 478 <= int(words[1].partition("=")[2]) <= 481
-    monkeypatch.delenv("DIEL_BLOCK_END")
-    assert _aged(["pool", "--drain_period=500"]) == ["pool", "--drain_period=500"]
+def test_what_a_dead_worker_left_keeps_its_node_until_it_is_told(paths: RunPaths, orphans: Orphans) -> None:
+    worker(paths, start(0), alive=False)
+    assert not orphans.is_idle()
+    supersede(paths)
+    orphans.look()
+    assert told(paths) == [(0, "node")]
+    assert orphans.is_idle()

@@ -1,0 +1,70 @@
+"""Whom a node of a block works for: the controller that wrote its script, or a later one that did so anew.
+
+A block may wait in the queue for longer than its controller lives, and begin while the run has none. Its
+nodes then wait for the next controller, so that the place in the queue is not lost.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from diel.lease import driver
+from diel.paths import RunPaths
+
+LOOK = 2.0
+"""Seconds between two looks."""
+ORPHAN = 600.0
+"""Seconds without a heartbeat of the run's controller, and since its block's begin, after which an idle
+node ends."""
+_EPOCH = re.compile(r"^export DIEL_EPOCH=([0-9]+)$", re.MULTILINE)
+
+
+class Succession:
+    """The controllers of a run, as one node of its blocks sees them."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))
+        self._epoch = int(environ["DIEL_EPOCH"])
+        self._began = float(environ["DIEL_BLOCK_END"]) - float(environ["DIEL_BLOCK_WALLTIME"])
+        self.script = self._paths.node_script(environ["DIEL_BLOCK"])
+
+    def renewed(self) -> bool:
+        """Whether a later controller wrote this node's script anew."""
+        try:
+            written = _EPOCH.search(self.script.read_text(encoding="utf-8", errors="surrogateescape"))
+        except OSError:
+            return False
+        return written is not None and int(written[1]) > self._epoch
+
+    def is_driven(self) -> bool:
+        """Whether the controller that wrote this node's script drives the run."""
+        held = driver(self._paths)
+        return held is not None and held[0].epoch == self._epoch
+
+    def is_lost(self) -> bool:
+        """Whether that controller is gone. One that died on another host is believed alive for a while, so
+        that this waits for its next heartbeat.
+        """
+        first = self._heartbeat()
+        while self.is_driven():
+            if self._heartbeat() != first:
+                return False
+            time.sleep(LOOK / 4)
+        return True
+
+    def is_abandoned(self) -> bool:
+        """Whether no controller was heard of for long."""
+        now = time.time()
+        return now - max(self._heartbeat(), self._began) > ORPHAN
+
+    def _heartbeat(self) -> float:
+        """When a controller was last heard of, by the file system's clock; 0 where the run is gone."""
+        try:
+            with open(self._paths.lease, "rb") as file:
+                return os.fstat(file.fileno()).st_mtime
+        except FileNotFoundError:
+            return 0.0

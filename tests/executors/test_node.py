@@ -1,0 +1,220 @@
+"""The keeper of a node, as a process: a pool that is none stands in for Parsl's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from diel.executors.node import _aged, node_name
+from diel.journal.segment import SegmentWriter, worker_segment_name
+from diel.lease import beat, take
+from diel.paths import RunPaths
+from tests.project import wait_for
+
+SOON = """
+import os, sys
+import diel.executors.succession as succession
+succession.LOOK, succession.ORPHAN = 0.1, float(sys.argv.pop(1))
+from diel.executors.node import Node
+sys.exit(Node(sys.argv[1:], os.environ).run())
+"""
+"""A keeper that looks more often, and waits no ten minutes."""
+LONG = 600.0
+
+
+class Run:
+    """A run's directory, and keepers of its block 1-0."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self.paths = paths
+        self.begun = paths.root / "begun"
+        self.keepers: list[subprocess.Popen[bytes]] = []
+        self.segments: list[SegmentWriter] = []
+
+    def take(self) -> None:
+        """This process drives the run from here on."""
+        self.controller = take(self.paths)[1]
+        self.segments.append(self.controller)
+
+    def hand_over(self) -> None:
+        self.controller.append({"event": "handover", "time": time.time()})
+
+    def keep(self, *command: str, patience: float = LONG, age: float = 0.0) -> subprocess.Popen[bytes]:
+        """Begins a keeper for the first controller; `age` is the block's."""
+        env = {
+            **os.environ,
+            "DIEL_RUN_DIR": str(self.paths.root),
+            "DIEL_BLOCK": "1-0",
+            "DIEL_EPOCH": "1",
+            "DIEL_BLOCK_WALLTIME": "3600",
+            "DIEL_BLOCK_END": f"{time.time() + 3600 - age:.0f}",
+        }
+        words = [sys.executable, "-c", SOON, str(patience), *command]
+        self.keepers.append(subprocess.Popen(words, env=env))
+        return self.keepers[-1]
+
+    def renew(self, text: str) -> None:
+        """Writes the node's script as the second controller would."""
+        part = self.paths.root / "part"
+        part.write_text(f"#!/bin/sh\nexport DIEL_EPOCH=2\n{text}\n")
+        part.replace(self.paths.node_script("1-0"))
+
+    def pools(self) -> list[int]:
+        """The processes that carry the node's mark."""
+        mark, found = f"{self.paths.root}:1-0/{node_name()}", []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("DIEL_NODE") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process.pid)
+            except psutil.Error:
+                continue
+        return found
+
+    def worker(self) -> SegmentWriter:
+        """A worker of this node, for the first controller."""
+        name = worker_segment_name(1, socket.gethostname(), os.getpid())
+        segment = SegmentWriter(self.paths.journal / name)
+        me = psutil.Process()
+        where = {"block": "1-0", "node": node_name()}
+        segment.append({"event": "worker", "pid": me.pid, "started": me.create_time(), **where})
+        self.segments.append(segment)
+        return segment
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    paths = RunPaths(tmp_path / "w-1")
+    paths.journal.mkdir(parents=True)
+    paths.blocks.mkdir(parents=True)
+    run = Run(paths)
+    run.take()
+    yield run
+    for keeper in run.keepers:
+        keeper.kill()
+        keeper.wait()
+    for segment in run.segments:
+        segment.close()
+    for pid in run.pools():
+        os.kill(pid, signal.SIGKILL)
+
+
+def pool(run: Run) -> tuple[str, ...]:
+    return "sh", "-c", f"touch '{run.begun}'; exec sleep 600"
+
+
+def test_a_pool_runs_to_its_end_and_its_exit_code_is_the_nodes(run: Run) -> None:
+    assert run.keep("true").wait(30) == 0
+    keeper = run.keep("sh", "-c", "exit 7")
+    wait_for(lambda: beat(run.paths) or keeper.poll() is not None, 30)  # its controller lives
+    assert keeper.returncode == 7
+
+
+def test_sigterm_ends_the_pool_and_what_made_a_session_of_its_own(run: Run) -> None:
+    keeper = run.keep("sh", "-c", f"setsid sleep 600 & touch '{run.begun}'; sleep 600")
+    wait_for(run.begun.exists, 30)
+    keeper.terminate()
+    assert keeper.wait(30) == 128 + signal.SIGTERM
+    assert run.pools() == []
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.004, 0.012])
+def test_sigterm_while_a_pool_begins_leaves_nothing_of_it(run: Run, delay: float) -> None:
+    keeper = run.keep(*pool(run))
+    while not _handles_sigterm(keeper.pid):
+        assert keeper.poll() is None
+    time.sleep(delay)
+    keeper.terminate()
+    assert keeper.wait(30) == 128 + signal.SIGTERM
+    assert run.pools() == []
+
+
+def _handles_sigterm(pid: int) -> bool:
+    """Whether a process has a handler for it by now: before, the signal ends it, and there is no pool."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_a_node_without_a_task_goes_over_to_the_controller_that_wrote_its_script_anew(run: Run) -> None:
+    keeper = run.keep(*pool(run))
+    wait_for(run.begun.exists, 30)
+    run.hand_over()
+    run.take()
+    over = run.paths.root / "over"
+    run.renew(f"echo $DIEL_BLOCK > '{over}'; exit 5")
+    assert keeper.wait(30) == 5  # in the same place: the scheduler sees one program
+    assert over.read_text() == "1-0\n"
+    assert run.pools() == []
+
+
+def test_a_node_goes_over_only_when_its_task_has_ended(run: Run) -> None:
+    keeper = run.keep(*pool(run))
+    wait_for(run.begun.exists, 30)
+    worker = run.worker()
+    task = {"stage": "s", "index": 0, "attempt": 1}
+    worker.append({"event": "start", **task})
+    run.hand_over()
+    run.take()
+    run.renew("exit 5")
+    with pytest.raises(subprocess.TimeoutExpired):
+        keeper.wait(1.0)
+    worker.append({"event": "done", **task})
+    assert keeper.wait(30) == 5
+
+
+def test_a_node_that_begins_without_a_controller_waits_for_the_next_one(run: Run) -> None:
+    run.hand_over()
+    keeper = run.keep(*pool(run), age=2 * LONG)
+    with pytest.raises(subprocess.TimeoutExpired):
+        keeper.wait(1.0)
+    run.take()
+    run.renew("exit 5")
+    assert keeper.wait(30) == 5
+    assert not run.begun.exists()
+
+
+def test_a_node_for_which_no_controller_comes_ends(run: Run) -> None:
+    run.hand_over()
+    os.utime(run.paths.lease, (1.0, 1.0))
+    assert run.keep(*pool(run), patience=60.0, age=60.5).wait(30) == 0
+    assert not run.begun.exists()
+
+
+def test_a_pool_that_its_controller_left_is_no_failure_of_the_block(run: Run) -> None:
+    """It began while the controller seemed to live, and found nobody to connect to."""
+    go = run.paths.root / "go"
+    wait = f"touch '{run.begun}'; while [ ! -e '{go}' ]; do sleep 0.05; done; exit 1"
+    keeper = run.keep("sh", "-c", wait)
+    wait_for(run.begun.exists, 30)
+    run.hand_over()
+    go.touch()
+    with pytest.raises(subprocess.TimeoutExpired):
+        keeper.wait(1.0)
+    run.take()
+    run.renew("exit 5")
+    assert keeper.wait(30) == 5
+
+
+def test_sigterm_ends_a_node_that_waits_for_a_controller(run: Run) -> None:
+    run.hand_over()
+    keeper = run.keep(*pool(run))
+    wait_for(lambda: _handles_sigterm(keeper.pid), 30)
+    keeper.terminate()
+    assert keeper.wait(30) == 128 + signal.SIGTERM
+
+
+def test_the_drain_period_counts_from_the_begin_of_the_block() -> None:
+    environ = {"DIEL_BLOCK_WALLTIME": "600", "DIEL_BLOCK_END": f"{time.time() + 580:.0f}"}
+    words = _aged(["pool", "--drain_period=500", "--port=1"], environ)
+    assert words[0::2] == ["pool", "--port=1"]
+    assert 478 <= int(words[1].partition("=")[2]) <= 481
+    assert _aged(["pool", "--drain_period=500"], {}) == ["pool", "--drain_period=500"]

@@ -1,0 +1,91 @@
+"""Whom a node works for, as the run's files tell."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from diel.executors import succession
+from diel.executors.succession import ORPHAN, Succession
+from diel.journal.segment import SegmentWriter
+from diel.lease import beat, take
+from diel.paths import RunPaths
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> RunPaths:
+    """A run that this process drives, as its first controller."""
+    paths = RunPaths(tmp_path / "w-1")
+    paths.journal.mkdir(parents=True)
+    paths.blocks.mkdir(parents=True)
+    take(paths)[1].close()
+    return paths
+
+
+def node(paths: RunPaths, *, age: float = 0.0, epoch: int = 1) -> Succession:
+    end = time.time() - age + 600
+    block = {"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": f"{end:.0f}", "DIEL_BLOCK_WALLTIME": "600"}
+    return Succession({"DIEL_RUN_DIR": str(paths.root), "DIEL_EPOCH": str(epoch), **block})
+
+
+def quiet(paths: RunPaths, seconds: float) -> None:
+    """Nothing was heard of the controller for so long."""
+    then = time.time() - seconds
+    os.utime(paths.lease, (then, then))
+
+
+def write(paths: RunPaths, epoch: int) -> None:
+    paths.node_script("1-0").write_text(f"#!/bin/sh\nexport DIEL_BLOCK=1-0\nexport DIEL_EPOCH={epoch}\n")
+
+
+def test_a_script_is_renewed_when_a_later_controller_wrote_it(paths: RunPaths) -> None:
+    assert not node(paths).renewed()  # it is not even there
+    write(paths, 1)
+    assert not node(paths).renewed()
+    write(paths, 3)
+    assert node(paths).renewed()
+    assert not node(paths, epoch=3).renewed()
+
+
+def test_a_run_is_driven_by_the_controller_of_one_epoch(paths: RunPaths) -> None:
+    assert node(paths).is_driven()
+    assert not node(paths, epoch=2).is_driven()
+    SegmentWriter(paths.controller_segment(2)).append(
+        {"event": "controller", "epoch": 2, "host": "h", "pid": 1, "started": 1.0, "time": time.time()}
+    )
+    assert not node(paths).is_driven()
+
+
+def test_a_controller_on_another_host_is_lost_once_it_counts_as_gone(
+    paths: RunPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(succession, "LOOK", 0.0)
+    monkeypatch.setattr("diel.lease.socket.gethostname", lambda: "elsewhere")
+    monkeypatch.setattr("diel.lease.SILENCE", 0.2)
+    assert node(paths).is_lost()
+
+
+def test_a_controller_is_not_lost_once_it_is_heard_of_again(
+    paths: RunPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet(paths, 30)
+    monkeypatch.setattr(succession.time, "sleep", lambda _seconds: beat(paths))
+    assert not node(paths).is_lost()
+
+
+def test_a_node_is_abandoned_after_ten_minutes_without_a_controller_and_ten_of_its_own(
+    paths: RunPaths,
+) -> None:
+    assert not node(paths, age=2 * ORPHAN).is_abandoned()
+    quiet(paths, 2 * ORPHAN)
+    assert not node(paths, age=1).is_abandoned()
+    assert node(paths, age=2 * ORPHAN).is_abandoned()
+
+
+def test_a_node_whose_run_was_removed_is_abandoned(paths: RunPaths) -> None:
+    paths.lease.unlink()
+    assert not node(paths).is_abandoned()
+    assert node(paths, age=2 * ORPHAN).is_abandoned()
