@@ -175,8 +175,7 @@ SLOW = """
         command: |
           echo $$ >> "$DIEL_RUN_DIR/../../pids"
           setsid sleep 600 &
-          sleep 0.1
-          test -e "$DIEL_RUN_DIR/../../go" || sleep 600
+          until test -e "$DIEL_RUN_DIR/../../go"; do sleep 0.05; done
         after: [quick]
       python: {module: "steps:waits", after: [quick]}
       end: {command: [echo, end], after: [slow, python]}

@@ -41,7 +41,7 @@ def all_states_4x4() -> NDArray[np.int64]:
     [
         (1.8, "metropolis", 32, 2000),
         (1.8, "wolff", 32, 600),
-        (CRITICAL, "wolff", 128, 250),  # finite size alone makes 0.34 % here
+        (CRITICAL, "wolff", 128, 100),  # finite size alone makes 0.34 % here
         (3.0, "metropolis", 32, 3000),
         (3.0, "wolff", 32, 600),
     ],
