@@ -21,6 +21,9 @@ DEMO_READY := $(VENV)/.ready-demo
 TEST_READY := $(VENV)/.ready-test
 LEFT_OUT   := .left-out
 
+# Python keeps what it compiled: else each of some thousand programs that the tests start compiles diel anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
@@ -35,6 +38,7 @@ demo: $(DEMO_READY)  ## set up .venv and run molecular dynamics that trains a su
 	@$(BIN)/diel run $(DEMO)
 
 test: debian $(TEST_READY)  ## set up .venv and run every check: ruff, mypy, layers, pytest
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 &  # compiles the tests once, beside mypy
 	@status=0; $(MAKE) --no-print-directory --keep-going ruff types layers pytest || status=$$?; \
 	  if [ -s $(LEFT_OUT) ]; then echo; echo "Left out:"; sed 's/^/  - /' $(LEFT_OUT); fi; \
 	  rm -f $(LEFT_OUT); \
