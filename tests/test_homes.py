@@ -165,7 +165,7 @@ def test_a_job_hands_its_run_over_before_its_walltime_ends(
     project: OnCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its tasks go on meanwhile: none is begun twice, and the run never looks interrupted."""
-    project.workflow(GATED).site(walltime="16s")
+    project.workflow(GATED).site(walltime="24s")
     monkeypatch.setattr("diel.controller.home.SHORTEST", 0.0)  # for a test that lasts no day
     for name, value in project.environment().items():
         monkeypatch.setenv(name, value)

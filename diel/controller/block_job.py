@@ -79,7 +79,7 @@ def node_script(
         **{name: env[name] for name in CARRIED if env.get(name)},
         "DIEL_RUN_DIR": str(run_dir),
         "DIEL_BLOCK": block,
-        "DIEL_EPOCH": str(epoch),
+        "DIEL_CONTROLLER_EPOCH": str(epoch),
         "DIEL_BLOCK_WALLTIME": f"{walltime:.0f}",
         "DIEL_GRACE": f"{site.grace:g}",
         "DIEL_GPU_VARIABLES": ",".join(pool.gpu_variables),

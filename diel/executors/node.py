@@ -67,11 +67,12 @@ class Node:
         """
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGUSR1, self._on_signal)
-        code = ENDED
+        threading.Thread(target=self._watch, daemon=True).start()
         try:
             code = self._work()
         except _Stop:
             self._stop_pool()
+            code = ENDED if self._ending else 0
         finally:
             _clear(self._mark)
         # From here on SIGTERM ends this process by itself: there is nothing to clear any more.
@@ -81,37 +82,45 @@ class Node:
         return code
 
     def _work(self) -> int:
-        """The pool's exit code; 0 where there was no controller for it, and none came."""
-        if self._succession.is_driven():
+        """Runs the pool, once its controller is there; returns its exit code."""
+        heard = self._succession.heartbeat()
+        if not self._succession.is_driven():
+            self._wait_for_word(heard)
+        while True:
+            code = self._run_pool()
+            heard = self._succession.heartbeat()
             with self._stoppable():
-                pass  # rather not begun than stopped
-            granted = next((self._environ[name] for name in GPU_LISTS if self._environ.get(name)), "")
-            env = {**self._environ, "DIEL_NODE": self._mark, "DIEL_BLOCK_GPUS": granted}
-            # Of this session: the scheduler sees it as well. Not to be interrupted: what is just being
-            # made would neither be known here nor carry the mark yet.
-            self._pool = subprocess.Popen(_aged(self._words, self._environ), env=env)
-            threading.Thread(target=self._watch, daemon=True).start()
-            with self._stoppable():
-                code = self._pool.wait()
                 if not code or self._orphans.has_worked() or not self._succession.is_lost():
                     return code
+            self._wait_for_word(heard)
+
+    def _run_pool(self) -> int:
+        granted = next((self._environ[name] for name in GPU_LISTS if self._environ.get(name)), "")
+        env = {**self._environ, "DIEL_NODE": self._mark, "DIEL_BLOCK_GPUS": granted}
         with self._stoppable():
-            while not (self._succession.renewed() or self._is_abandoned()):
+            pass  # rather not begun than stopped
+        # Of this session: the scheduler sees it as well. Not to be interrupted: what is just being made
+        # would neither be known here nor carry the mark yet.
+        self._pool = subprocess.Popen(_aged(self._words, self._environ), env=env)
+        with self._stoppable():
+            return self._pool.wait()
+
+    def _wait_for_word(self, heard: float) -> None:
+        """Waits for its controller, which seems to be gone; the watch sees to another one, or none."""
+        with self._stoppable():
+            while not self._succession.is_heard_since(heard):
                 time.sleep(LOOK)
-        return 0
 
     def _watch(self) -> None:
-        """Looks again and again, in a thread of its own."""
+        """In a thread of its own: looks whether to go over to another controller, or to end."""
         while True:
             time.sleep(LOOK)
             with contextlib.suppress(OSError, JournalError):  # a full disk, perhaps: the next look may tell
                 self._orphans.look()
-                if (self._succession.renewed() and self._orphans.is_idle()) or self._is_abandoned():
+                leave = self._succession.renewed() or self._succession.is_abandoned()
+                if leave and self._orphans.is_idle():
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
                     return
-
-    def _is_abandoned(self) -> bool:
-        return self._succession.is_abandoned() and self._orphans.is_idle()
 
     # --- its end ----------------------------------------------------------------------------------
 

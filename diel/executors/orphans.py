@@ -28,7 +28,7 @@ class Orphans:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))
         self._block, self._node = environ["DIEL_BLOCK"], own_node(environ)
-        self._epoch = int(environ["DIEL_EPOCH"])
+        self._epoch = int(environ["DIEL_CONTROLLER_EPOCH"])
         self._others: set[str] = set()
         """Segments of other nodes' workers."""
         self._told: set[str] = set()

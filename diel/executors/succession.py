@@ -20,7 +20,7 @@ LOOK = 2.0
 ORPHAN = 600.0
 """Seconds without a heartbeat of the run's controller, and since its block's begin, after which an idle
 node ends."""
-_EPOCH = re.compile(r"^export DIEL_EPOCH=([0-9]+)$", re.MULTILINE)
+_EPOCH = re.compile(r"^export DIEL_CONTROLLER_EPOCH=([0-9]+)$", re.MULTILINE)
 
 
 class Succession:
@@ -28,7 +28,7 @@ class Succession:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))
-        self._epoch = int(environ["DIEL_EPOCH"])
+        self._epoch = int(environ["DIEL_CONTROLLER_EPOCH"])
         self._began = float(environ["DIEL_BLOCK_END"]) - float(environ["DIEL_BLOCK_WALLTIME"])
         self.script = self._paths.node_script(environ["DIEL_BLOCK"])
 
@@ -45,23 +45,27 @@ class Succession:
         held = driver(self._paths)
         return held is not None and held[0].epoch == self._epoch
 
+    def is_heard_since(self, heartbeat: float) -> bool:
+        """Whether that controller was heard of since then: a container may not see its process."""
+        superseded = self._paths.controller_segment(self._epoch + 1).exists()
+        return not superseded and self.heartbeat() != heartbeat
+
     def is_lost(self) -> bool:
         """Whether that controller is gone. One that died on another host is believed alive for a while, so
         that this waits for its next heartbeat.
         """
-        first = self._heartbeat()
+        heard = self.heartbeat()
         while self.is_driven():
-            if self._heartbeat() != first:
+            if self.heartbeat() != heard:
                 return False
-            time.sleep(LOOK / 4)
-        return True
+            time.sleep(LOOK)
+        return not self.is_heard_since(heard)
 
     def is_abandoned(self) -> bool:
         """Whether no controller was heard of for long."""
-        now = time.time()
-        return now - max(self._heartbeat(), self._began) > ORPHAN
+        return time.time() - max(self.heartbeat(), self._began) > ORPHAN
 
-    def _heartbeat(self) -> float:
+    def heartbeat(self) -> float:
         """When a controller was last heard of, by the file system's clock; 0 where the run is gone."""
         try:
             with open(self._paths.lease, "rb") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -54,7 +55,7 @@ class Run:
             **os.environ,
             "DIEL_RUN_DIR": str(self.paths.root),
             "DIEL_BLOCK": "1-0",
-            "DIEL_EPOCH": "1",
+            "DIEL_CONTROLLER_EPOCH": "1",
             "DIEL_BLOCK_WALLTIME": "3600",
             "DIEL_BLOCK_END": f"{time.time() + 3600 - age:.0f}",
         }
@@ -65,7 +66,7 @@ class Run:
     def renew(self, text: str) -> None:
         """Writes the node's script as the second controller would."""
         part = self.paths.root / "part"
-        part.write_text(f"#!/bin/sh\nexport DIEL_EPOCH=2\n{text}\n")
+        part.write_text(f"#!/bin/sh\nexport DIEL_CONTROLLER_EPOCH=2\n{text}\n")
         part.replace(self.paths.node_script("1-0"))
 
     def pools(self) -> list[int]:
@@ -180,6 +181,16 @@ def test_a_node_that_begins_without_a_controller_waits_for_the_next_one(run: Run
     run.renew("exit 5")
     assert keeper.wait(30) == 5
     assert not run.begun.exists()
+
+
+def test_a_node_that_does_not_see_its_controllers_process_listens_for_its_heartbeat(run: Run) -> None:
+    lease = json.loads(run.paths.lease.read_text())
+    run.paths.lease.write_text(json.dumps({**lease, "pid": 2**22 + 1}))
+    keeper = run.keep(*pool(run))
+    with pytest.raises(subprocess.TimeoutExpired):
+        keeper.wait(1.0)
+    assert not run.begun.exists()
+    wait_for(lambda: beat(run.paths) or run.begun.exists(), 30)
 
 
 def test_a_node_for_which_no_controller_comes_ends(run: Run) -> None:

@@ -27,7 +27,7 @@ def paths(tmp_path: Path) -> RunPaths:
 
 @pytest.fixture
 def orphans(paths: RunPaths) -> Orphans:
-    return Orphans({"DIEL_RUN_DIR": str(paths.root), "DIEL_BLOCK": "1-0", "DIEL_EPOCH": "1"})
+    return Orphans({"DIEL_RUN_DIR": str(paths.root), "DIEL_BLOCK": "1-0", "DIEL_CONTROLLER_EPOCH": "1"})
 
 
 def worker(paths: RunPaths, *records: Record, alive: bool, **more: Any) -> None:

@@ -28,7 +28,7 @@ def paths(tmp_path: Path) -> RunPaths:
 def node(paths: RunPaths, *, age: float = 0.0, epoch: int = 1) -> Succession:
     end = time.time() - age + 600
     block = {"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": f"{end:.0f}", "DIEL_BLOCK_WALLTIME": "600"}
-    return Succession({"DIEL_RUN_DIR": str(paths.root), "DIEL_EPOCH": str(epoch), **block})
+    return Succession({"DIEL_RUN_DIR": str(paths.root), "DIEL_CONTROLLER_EPOCH": str(epoch), **block})
 
 
 def quiet(paths: RunPaths, seconds: float) -> None:
@@ -38,7 +38,9 @@ def quiet(paths: RunPaths, seconds: float) -> None:
 
 
 def write(paths: RunPaths, epoch: int) -> None:
-    paths.node_script("1-0").write_text(f"#!/bin/sh\nexport DIEL_BLOCK=1-0\nexport DIEL_EPOCH={epoch}\n")
+    paths.node_script("1-0").write_text(
+        f"#!/bin/sh\nexport DIEL_BLOCK=1-0\nexport DIEL_CONTROLLER_EPOCH={epoch}\n"
+    )
 
 
 def test_a_script_is_renewed_when_a_later_controller_wrote_it(paths: RunPaths) -> None:
