@@ -49,6 +49,9 @@ STRATEGY_PERIOD = 0.1
 """Seconds; Parsl starts the first block only after one period, five seconds by default."""
 ANSWER = 20
 """Seconds that Parsl's interchange has to answer a question."""
+NO_QUESTION = "127.0.0.1"
+"""An address to begin with: without one Parsl asks a server on the internet for this host's, and waits for up
+to half a minute where nothing answers."""
 TETHER = (sys.executable, "-m", "diel.executors.tether", "parsl.executors.high_throughput.interchange")
 POOL = DEFAULT_LAUNCH_CMD.replace(
     "process_worker_pool.py",
@@ -153,7 +156,7 @@ class BlockEngine:
         # when it is killed ends and is committed.
         orphan = f"--hb_threshold={workers.orphan}"
         executor.launch_cmd = POOL.replace("--hb_threshold={heartbeat_threshold}", orphan)
-        executor.all_addresses = set(self._addresses)
+        executor.address, executor.all_addresses = None, set(self._addresses)
         self._kernel.add_executors([executor])
         self._executors[label] = executor
 
@@ -258,6 +261,7 @@ class _Provider(ExecutionProvider):
 def _packed(label: str, workers: Workers, provider: _Provider) -> HighThroughputExecutor:
     return HighThroughputExecutor(
         label=label,
+        address=NO_QUESTION,
         provider=provider,
         max_workers_per_node=workers.slots,
         cores_per_worker=1e-6,  # how many fit is worked out by the plan
@@ -276,6 +280,7 @@ def _mpi(label: str, workers: Workers, provider: _Provider) -> HighThroughputExe
     provider.nodes = workers.mpi_nodes
     return MPIExecutor(
         label=label,
+        address=NO_QUESTION,
         provider=provider,
         max_workers_per_block=workers.slots,
         heartbeat_period=workers.beat,
