@@ -7,7 +7,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts.arrays import as_array, keep_array
 from diel.artifacts.artifact import Artifacts, describe, written
@@ -15,9 +15,11 @@ from diel.artifacts.digest import Way
 from diel.artifacts.promise import Sizes, check_array, check_number, check_path, check_value
 from diel.artifacts.values import Values, check_size, plain
 from diel.errors import ModuleError
-from diel.spec import Output
 
-Promises = Mapping[str, Output]
+if TYPE_CHECKING:
+    from diel.spec import Output
+
+Promises = Mapping[str, "Output"]
 """By output, where there is more to it than a path or the type of a value."""
 _NOTHING: Promises = {}
 

@@ -13,11 +13,13 @@ from diel.artifacts.npy import read_header
 from diel.artifacts.tables import check_table
 from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import ModuleError
-from diel.spec import Output
-from diel.spec.contract import ABOUT, Contract, fits_count, format_of, shown_shape, told_count
+from diel.terms import ABOUT, fits_count, format_of, shown_shape, told_count
 
 if TYPE_CHECKING:
     import numpy
+
+    from diel.spec import Output
+    from diel.spec.contract import Contract
 
 Sizes = dict[str, tuple[int, str]]
 """The sizes that names such as `n` stand for in one task, each with the output that said so first."""

@@ -7,11 +7,14 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import ModuleError
-from diel.spec.contract import Contract, fits_count, told_count
+from diel.terms import fits_count, told_count
+
+if TYPE_CHECKING:
+    from diel.spec.contract import Contract
 
 _JSON_LINES = (".jsonl", ".ndjson")
 

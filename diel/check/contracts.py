@@ -13,8 +13,9 @@ from diel.errors import did_you_mean
 from diel.graph import Edge, Key, StageGraph
 from diel.parameter import Parameter
 from diel.spec import Output, Stage
-from diel.spec.contract import ABOUT, Expected, format_of, shown_shape
+from diel.spec.contract import Expected
 from diel.spec.model import found as shown
+from diel.terms import ABOUT, format_of, shown_shape
 
 
 def check_contracts(found: Check, graph: StageGraph, modules: Mapping[str, Module]) -> None:

@@ -10,7 +10,8 @@ from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.errors import did_you_mean
 from diel.graph import StageGraph
-from diel.spec import SIMULATED, Stage
+from diel.spec import Stage
+from diel.terms import SIMULATED
 
 _SCRIPT = re.compile(r"files\.|[\w.-]+\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/")
 

@@ -12,7 +12,8 @@ from diel.errors import did_you_mean
 from diel.graph import Edge, Key, StageGraph
 from diel.graph.judge import references_of
 from diel.graph.surrogates import answered, teachers, values_of
-from diel.spec import SIMULATED, Stage, Surrogate
+from diel.spec import Stage, Surrogate
+from diel.terms import SIMULATED
 
 
 def check_surrogates(found: Check, graph: StageGraph, modules: Mapping[str, Module], *, whole: bool) -> None:

@@ -17,8 +17,8 @@ from diel.expressions import ExpressionError
 from diel.journal.ranges import ranges
 from diel.journal.segment import Record
 from diel.requests import Cancel
-from diel.spec import SIMULATED
 from diel.states import FailureClass, TaskState
+from diel.terms import SIMULATED
 
 Task = tuple[int, Resolved]
 

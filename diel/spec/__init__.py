@@ -11,12 +11,11 @@ from diel.spec.resources import Resources
 from diel.spec.search import Search
 from diel.spec.service import Ready, Service
 from diel.spec.stage import Kind, Retries, Stage
-from diel.spec.surrogate import SIMULATED, Surrogate
+from diel.spec.surrogate import Surrogate
 from diel.spec.workflow import Workflow
 
 __all__ = [
     "MAX_POINTS",
-    "SIMULATED",
     "Axis",
     "FileForm",
     "Flaw",

@@ -6,13 +6,14 @@ Who makes the output is held to it right after its task; `validate` compares the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from diel.errors import did_you_mean
 from diel.spec.model import Flaw, Items, Model, Text, found, refuse
+from diel.terms import ABOUT, COUNT, format_of
 
 DTYPES = (
     "bool",
@@ -33,7 +34,6 @@ DTYPES = (
 )
 """NumPy's names of the types that arrays on the disk have; `str` is text of any length."""
 _LOOSE = {"float": "float64", "double": "float64", "int": "int64", "single": "float32", "half": "float16"}
-_COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
 _SIZE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 ColumnType = Literal["int", "float", "str", "bool"]
@@ -44,29 +44,10 @@ def _count(value: Any) -> str:
     """A number of things as it is kept: `>=100`, or `==3` for a plain number."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return f"=={value}"
-    match = _COUNT.fullmatch(value) if isinstance(value, str) else None
+    match = COUNT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise refuse(f"expected a number, found {found(value)}", 'write 100, or ">=100", ">0", "<=10"')
     return f"{match[1] or '=='}{int(match[2])}"
-
-
-def fits_count(wanted: str, number: int) -> bool:
-    """Whether a number is as a contract wants it: `>=100`, `==3`."""
-    match = _COUNT.fullmatch(wanted)
-    assert match is not None, wanted
-    limit = int(match[2])
-    return {
-        "==": number == limit,
-        ">=": number >= limit,
-        "<=": number <= limit,
-        ">": number > limit,
-        "<": number < limit,
-    }[match[1]]
-
-
-def told_count(wanted: str) -> str:
-    """Such a number in a sentence: `100`, `>=100`."""
-    return wanted.removeprefix("==")
 
 
 def _dtype(value: Any) -> str:
@@ -90,11 +71,6 @@ def _size(value: Any) -> int | str:
         hint = "a name has letters, digits and _, and stands for the same size wherever it is"
         raise refuse(f"{found(value)} is no size", f'write 3, "*" for any size, or a name such as n; {hint}')
     return value
-
-
-def shown_shape(shape: Iterable[int | str]) -> str:
-    """A shape as the workflow writes it."""
-    return f"[{', '.join(map(str, shape))}]"
 
 
 def _columns(given: dict[str, Any]) -> dict[str, Any]:
@@ -169,28 +145,12 @@ class Contract(Expected):
         return (*found, *(("finite",) if self.finite else ()), *(("json",) if self.keys is not None else ()))
 
 
-FORMATS = {
-    ".csv": "table",
-    ".tsv": "table",
-    ".jsonl": "table",
-    ".ndjson": "table",
-    ".npy": "array",
-    ".json": "json",
-}
-"""What is in a file, by its suffix."""
-ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
-"""What a key of a contract is about."""
 _WRITTEN = {
     "table": "a table is a .csv, .tsv, .jsonl or .ndjson file",
     "array": "an array is a .npy file",
     "json": "JSON is a .json file, or `value: dict`",
     "files": "`files` counts those of a directory or glob",
 }
-
-
-def format_of(path: str) -> str | None:
-    """table, array or json, by a path's suffix; None where it does not tell."""
-    return FORMATS.get(path[path.rfind(".") :].lower()) if "." in path.rpartition("/")[2] else None
 
 
 def contract_flaws(

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from diel.spec.model import Items, Limit, Model, Name, found, no_repeats, refuse
 
-SIMULATED = "simulated"
-"""The value that says of each task of such a stage whether its result was computed."""
 WRITTEN = "write {service: NAME, tolerance: 0.02}"
 _TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 

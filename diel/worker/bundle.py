@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from diel.catalogue import Module
 from diel.journal.segment import Record
-from diel.spec import Output, Resources, Service, Surrogate
 
-if TYPE_CHECKING:  # what plans without staging need not load
+if TYPE_CHECKING:  # what workers and plans without these need not load
+    from diel.spec import Output, Resources, Service, Surrogate
     from diel.staging.item import Item
     from diel.staging.local import Local
     from diel.staging.shard import Shard

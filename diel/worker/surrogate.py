@@ -14,11 +14,12 @@ from diel.artifacts import Values, check_values
 from diel.errors import DielError
 from diel.journal.segment import Record
 from diel.paths import RunPaths
-from diel.spec import SIMULATED, Surrogate
+from diel.terms import SIMULATED
 from diel.worker.bundle import Job, Question, Request
 
 if TYPE_CHECKING:
     from diel.services.client import Service
+    from diel.spec import Surrogate
 
 GONE = "the service has ended, or never came up"
 LONGEST_PAUSE = 32.0

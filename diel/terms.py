@@ -1,0 +1,55 @@
+"""Terms of a workflow file that tasks are held to: how many, of which shape, in which format.
+
+Workers need these, and not the models that check a file: to load pydantic would take each of them as long as
+all the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+SIMULATED = "simulated"
+"""The value that says of each task of a stage with a surrogate whether its result was computed."""
+COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
+"""A number of things: `>=100`, `==3`."""
+FORMATS = {
+    ".csv": "table",
+    ".tsv": "table",
+    ".jsonl": "table",
+    ".ndjson": "table",
+    ".npy": "array",
+    ".json": "json",
+}
+"""What is in a file, by its suffix."""
+ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
+"""What a key of a contract is about."""
+
+
+def fits_count(wanted: str, number: int) -> bool:
+    """Whether a number is as a contract wants it: `>=100`, `==3`."""
+    match = COUNT.fullmatch(wanted)
+    assert match is not None, wanted
+    limit = int(match[2])
+    return {
+        "==": number == limit,
+        ">=": number >= limit,
+        "<=": number <= limit,
+        ">": number > limit,
+        "<": number < limit,
+    }[match[1]]
+
+
+def told_count(wanted: str) -> str:
+    """Such a number in a sentence: `100`, `>=100`."""
+    return wanted.removeprefix("==")
+
+
+def shown_shape(shape: Iterable[int | str]) -> str:
+    """A shape as the workflow writes it."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def format_of(path: str) -> str | None:
+    """table, array or json, by a path's suffix; None where it does not tell."""
+    return FORMATS.get(path[path.rfind(".") :].lower()) if "." in path.rpartition("/")[2] else None
