@@ -82,17 +82,15 @@ class Node:
         return code
 
     def _work(self) -> int:
-        """Runs the pool, once its controller is there; returns its exit code."""
-        heard = self._succession.heartbeat()
-        if not self._succession.is_driven():
-            self._wait_for_word(heard)
+        """Runs the pool, again where it found no controller and that comes back; returns its exit code."""
         while True:
             code = self._run_pool()
-            heard = self._succession.heartbeat()
             with self._stoppable():
                 if not code or self._orphans.has_worked() or not self._succession.is_lost():
                     return code
-            self._wait_for_word(heard)
+                heard = self._succession.heartbeat()
+                while not self._succession.is_heard_since(heard):  # the watch sees to another one, or none
+                    time.sleep(LOOK)
 
     def _run_pool(self) -> int:
         granted = next((self._environ[name] for name in GPU_LISTS if self._environ.get(name)), "")
@@ -104,12 +102,6 @@ class Node:
         self._pool = subprocess.Popen(_aged(self._words, self._environ), env=env)
         with self._stoppable():
             return self._pool.wait()
-
-    def _wait_for_word(self, heard: float) -> None:
-        """Waits for its controller, which seems to be gone; the watch sees to another one, or none."""
-        with self._stoppable():
-            while not self._succession.is_heard_since(heard):
-                time.sleep(LOOK)
 
     def _watch(self) -> None:
         """In a thread of its own: looks whether to go over to another controller, or to end."""

@@ -46,7 +46,7 @@ class Succession:
         return held is not None and held[0].epoch == self._epoch
 
     def is_heard_since(self, heartbeat: float) -> bool:
-        """Whether that controller was heard of since then: a container may not see its process."""
+        """Whether that controller was heard of since then."""
         superseded = self._paths.controller_segment(self._epoch + 1).exists()
         return not superseded and self.heartbeat() != heartbeat
 
