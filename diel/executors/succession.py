@@ -34,6 +34,8 @@ class Succession:
 
     def renewed(self) -> bool:
         """Whether a later controller wrote this node's script anew."""
+        if not self._is_superseded():  # asked by many nodes, again and again: that is cheaper than to read
+            return False
         try:
             written = _EPOCH.search(self.script.read_text(encoding="utf-8", errors="surrogateescape"))
         except OSError:
@@ -47,8 +49,7 @@ class Succession:
 
     def is_heard_since(self, heartbeat: float) -> bool:
         """Whether that controller was heard of since then."""
-        superseded = self._paths.controller_segment(self._epoch + 1).exists()
-        return not superseded and self.heartbeat() != heartbeat
+        return not self._is_superseded() and self.heartbeat() != heartbeat
 
     def is_lost(self) -> bool:
         """Whether that controller is gone. One that died on another host is believed alive for a while, so
@@ -64,6 +65,9 @@ class Succession:
     def is_abandoned(self) -> bool:
         """Whether no controller was heard of for long."""
         return time.time() - max(self.heartbeat(), self._began) > ORPHAN
+
+    def _is_superseded(self) -> bool:
+        return self._paths.controller_segment(self._epoch + 1).exists()
 
     def heartbeat(self) -> float:
         """When a controller was last heard of, by the file system's clock; 0 where the run is gone."""

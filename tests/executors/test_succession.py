@@ -47,6 +47,9 @@ def test_a_script_is_renewed_when_a_later_controller_wrote_it(paths: RunPaths) -
     assert not node(paths).renewed()  # it is not even there
     write(paths, 1)
     assert not node(paths).renewed()
+    for epoch in (2, 3):
+        SegmentWriter(paths.controller_segment(epoch)).close()
+    assert not node(paths).renewed()  # the later ones have not come to it yet
     write(paths, 3)
     assert node(paths).renewed()
     assert not node(paths, epoch=3).renewed()
