@@ -232,6 +232,26 @@ def test_a_block_that_begins_without_a_controller_waits_for_the_next_one(project
     project.assert_nothing_is_left()
 
 
+def test_nodes_go_over_to_the_next_controller_when_their_tasks_have_ended(project: OnCluster) -> None:
+    """Twelve tasks on eight cores: four of them begin in what their first controller asked for."""
+    text = GATED.replace("range: 4", "range: 12").partition("      after:")[0]
+    project.workflow(text)
+    paths = project.submit("--home", "login")
+    run = project.newest()
+    wait_for(lambda: len(run.records("start")) == 8, 60)
+    (job,) = project.block_jobs()
+    project.kill_controller()
+    project.diel("resume")
+    project.wait_for_state("running")
+    (paths.root / "go").touch()
+    project.wait_for_state("succeeded", "failed", "interrupted")
+    assert project.state() == "succeeded", paths.controller_log.read_text()
+    assert project.block_jobs() == [job]
+    assert [len(run.attempts("wait", index)) for index in range(12)] == [1] * 12
+    assert {block["epoch"] for block in project.status()["blocks"]} == {2}
+    project.assert_nothing_is_left()
+
+
 def test_a_waiting_block_that_would_be_asked_for_otherwise_is_given_back(project: OnCluster) -> None:
     blocker, job = waiting(project)
     path = project.folder / "schedulers/mine.yaml"

@@ -1,8 +1,7 @@
 """Adoption: what runs on in blocks of an earlier controller is neither lost nor run twice.
 
 A worker whose controller is gone ends the task that it is at and commits it. The next controller takes
-such tasks for handed out, reads their workers' segments, and gives a block back once all that it still
-ran has ended. A block that never had a worker may still wait in the queue, and may keep its place there
+such tasks for handed out, and reads their workers' segments. What becomes of their blocks, the caller decides
 (docs/decisions/026).
 """
 

@@ -55,6 +55,11 @@ class Asking:
         left = self._scheduler.left if isinstance(self._scheduler, Inside) else math.inf
         return min(shape.block_walltime(self.pool(shape), self._site.grace), max(1.0, left))
 
+    def slots(self, shape: Shape, nodes: int) -> int:
+        """Tasks of a shape that run side by side on so many connected nodes of a block."""
+        workers = shape.workers(self.pool(shape))
+        return workers if shape.nodes else workers * nodes
+
     def drain(self, shape: Shape) -> float:
         """Seconds after which a block gets no more tasks."""
         return drain_after(shape, self.walltime(shape), self._site.grace)

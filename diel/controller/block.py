@@ -56,7 +56,7 @@ class Block:
     held: bool = False
     """Whether it gets no more tasks, for one of its nodes is to be avoided."""
     adopted: bool = False
-    """Whether it is an earlier controller's: it gets no more tasks."""
+    """Whether its nodes work for an earlier controller: it gets no tasks until one of them comes over."""
     kept: float | None = None
     """When this controller made an earlier one's its own, in seconds since the epoch."""
     stderr_tail: str = ""
@@ -64,6 +64,8 @@ class Block:
     """Seconds for which it had nothing to do."""
     bundles: int = 0
     stuck_since: float | None = None
+    free_since: float | None = None
+    """Since when no task is known to run there (monotonic seconds)."""
 
     @property
     def live(self) -> bool:
@@ -76,10 +78,7 @@ class Block:
 
     @property
     def blame(self) -> FailureClass:
-        known = BLAME.get(self.state, FailureClass.NODE)
-        if self.adopted and known == FailureClass.WALLTIME:
-            return FailureClass.NODE  # its tasks were told of their end by nobody who listened
-        return known
+        return BLAME.get(self.state, FailureClass.NODE)
 
     @property
     def told(self) -> str:

@@ -32,6 +32,8 @@ from diel.worker.bundle import Bundle
 if TYPE_CHECKING:
     from diel.controller.dispatcher import Dispatcher
 
+COMING = 60.0
+"""Seconds that the nodes of a kept block have to come over, once none of its tasks runs any more."""
 STUCK = 120.0
 """Seconds that a block may have bundles and no worker at a task, before it is given back."""
 END_PATIENCE = 45.0
@@ -125,9 +127,9 @@ class Blocks:
         self._where[bundle.number] = shape.label
         if bundle.job.service is not None:
             self._services[bundle.number] = shape
+        self._renew(shape)
         if not self._usable(shape):
             self._grow(shape)
-        self._renew(shape)
         return future
 
     def ended(self, number: int) -> None:
@@ -153,9 +155,14 @@ class Blocks:
             if self._wants_block(shape):
                 self._grow(shape)
         self._refused_room.clear()
-        busy = self._busy()
-        self._end([block for block in self._blocks.values() if self._is_spare(block, busy)])
+        self._note_busy()
+        self._end([block for block in self._blocks.values() if self._is_spare(block)])
         return False
+
+    def _note_busy(self) -> None:
+        busy, now = self._busy(), time.monotonic()
+        for block in self._blocks.values():
+            block.free_since = None if block.name in busy else block.free_since or now
 
     # --- growing ----------------------------------------------------------------------------------
 
@@ -181,6 +188,8 @@ class Blocks:
         label, pool = shape.label, self._asking.pool(shape)
         held = [block for block in self._blocks.values() if block.shape.pool == shape.pool and block.live]
         if len(held) >= pool.blocks or not self._watching.is_due(label):
+            return
+        if any(block.shape == shape and self._is_coming(block) for block in held):
             return
         if not self._asking.is_worth_it(shape):
             if not any(block.live for block in self._blocks.values()):
@@ -211,10 +220,17 @@ class Blocks:
                 if not block.adopted:
                     self._agent.do(partial(self._asking.hold, block))
 
-    def _is_spare(self, block: Block, busy: set[str]) -> bool:
+    def _is_spare(self, block: Block) -> bool:
+        if block.free_since is None:
+            return False
         if block.adopted or block.held:
-            return block.live and block.name not in busy and not block.bundles
-        return self._is_idle(block) or self._is_stuck(block, busy)
+            return block.live and not block.bundles and not self._is_coming(block)
+        return self._is_idle(block) or self._is_stuck(block)
+
+    def _is_coming(self, block: Block) -> bool:
+        """Whether nodes of an earlier controller's block are about to work for this one."""
+        wanted = block.adopted and block.tried and block.live and not (block.ending or block.held)
+        return wanted and block.free_since is not None and time.monotonic() - block.free_since < COMING
 
     def _is_idle(self, block: Block) -> bool:
         """Whether a block is of no more use: nothing in it, nothing for it, and that for a while."""
@@ -230,14 +246,13 @@ class Blocks:
         rivals = (shape for shape in shapes if shape.pool == pool and shape != block.shape)
         return any(self._out.get(shape.label) and not self._usable(shape) for shape in rivals)
 
-    def _is_stuck(self, block: Block, busy: set[str]) -> bool:
+    def _is_stuck(self, block: Block) -> bool:
         """Whether a block has bundles and does nothing: a killed worker can take its node's queue along."""
-        if not block.live or block.ending or block.adopted or not block.connected or not block.bundles:
+        if not block.live or block.ending or not block.connected or not block.bundles:
             block.stuck_since = None
             return False
         now = time.monotonic()
-        if block.name in busy or block.stuck_since is None:
-            block.stuck_since = now
+        block.stuck_since = max(block.stuck_since or now, block.free_since or now)
         return now - block.stuck_since > STUCK
 
     def _end(self, blocks: Iterable[Block]) -> None:
@@ -258,19 +273,18 @@ class Blocks:
         begun = {worker["block"] for worker in self._ledger.history.workers.values()}
         for block in adopt(self._ledger, dispatcher):
             self._blocks[block.name] = block
-            if block.name not in begun and not block.ending and self._asking.asks_the_same(block):
-                self._keep(block)
+            if not block.ending and self._asking.asks_the_same(block):
+                block.kept, block.epoch = time.time(), self._epoch
+                if block.name not in begun:
+                    block.adopted = False
+                    block.slots = block.shape.slots(self._asking.pool(block.shape))
+        self._note_busy()
         self._end_unknown()
-
-    def _keep(self, block: Block) -> None:
-        """Makes an earlier controller's block, in which nothing was begun, this one's."""
-        block.adopted, block.kept, block.epoch = False, time.time(), self._epoch
-        block.slots = block.shape.slots(self._asking.pool(block.shape))
 
     def _renew(self, shape: Shape) -> None:
         """Has the nodes of kept blocks work for this controller, now that there is work for them."""
-        for block in self._usable(shape):
-            if block.kept is not None and not block.tried:
+        for block in self._blocks.values():
+            if block.shape == shape and block.live and block.kept is not None and not block.tried:
                 block.tried = True
                 self._agent.ask(block.name, partial(self._asking.renew, block))
 

@@ -41,7 +41,7 @@ from diel.scheduler import scheduler_named
 from diel.scheduler.inside import inside_here
 from diel.scheduler.scheduler import Scheduler
 from diel.site import within
-from diel.states import RunState, TaskState
+from diel.states import FailureClass, RunState, TaskState
 from diel.worker.reaper import kill_marked
 
 LOOK_SECONDS = 0.1
@@ -200,7 +200,10 @@ class Controller:
                 continue
             worker = self.history.workers.get(one.worker)
             if worker is not None and worker["block"] == block.name:
-                self._intake.lose(self._stages.runs[name], index, block.blame, block.told, worker["node"])
+                blame = block.blame
+                if blame == FailureClass.WALLTIME and self._dispatcher.in_flight[name, index].adopted:
+                    blame = FailureClass.NODE  # it was told of its end by nobody who listened
+                self._intake.lose(self._stages.runs[name], index, blame, block.told, worker["node"])
 
     def _is_over(self) -> bool:
         in_flight = bool(self._dispatcher.in_flight)

@@ -41,6 +41,10 @@ class InFlight:
     """0 where an earlier controller handed it out."""
     attempt: int
 
+    @property
+    def adopted(self) -> bool:
+        return self.bundle == 0
+
 
 @dataclass
 class Sent:

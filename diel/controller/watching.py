@@ -180,9 +180,11 @@ class Watching:
     def _note_loads(self, news: Loads) -> None:
         for block in self._blocks.values():
             load = news.blocks.get(block.shape.label, {}).get(block.number)
-            if block.adopted or not block.live:
+            if not block.live:
                 continue
             if load is not None:
+                if block.kept is not None:  # its nodes come over one by one, as their tasks end
+                    block.adopted, block.slots = False, self._asking.slots(block.shape, load.nodes)
                 if not block.connected:
                     block.connected, block.connected_since = True, time.monotonic()
                     block.began = block.began or time.time()

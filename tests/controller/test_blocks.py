@@ -14,18 +14,22 @@ from typing import Any
 import pytest
 
 from diel.controller.asking import Asking
+from diel.controller.backend import Outlook
 from diel.controller.block import Block
 from diel.controller.blocks import Blocks
 from diel.controller.ledger import Ledger
 from diel.controller.start import create
+from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.lease import take
 from diel.paths import RunPaths
 from diel.plan import Plan, prepare
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import Inside
+from diel.scheduler.job import JobState
 from diel.scheduler.scheduler import Scheduler
 from diel.site import Shape
 from tests.pretend import Pretend
+from tests.project import wait_for
 
 SITE = """
 name: cluster
@@ -157,3 +161,79 @@ def test_nor_one_within_an_allocation_that_ended(plan: Plan, paths: RunPaths, wa
     inside = Inside("slurm", ("n1", "n2"), "7", time.time() + 36000)
     paths.block_script("1-0").write_text(asking(plan, paths, inside)._script(waiting))
     assert not asking(plan, paths, inside).asks_the_same(waiting)
+
+
+# --- whose nodes come over ------------------------------------------------------------------------
+
+
+class Second:
+    """The blocks of a run's second controller; in the first one's block, job 100, a task has run."""
+
+    def __init__(self, plan: Plan, paths: RunPaths) -> None:
+        self.scheduler = Pretend()
+        job = self.scheduler.add("block", JobState.RUNNING)
+        first = take(paths)[1]
+        block = Block("1-0", WORK, 4, 3600.0, 0.0, 1, job=job, state=JobState.RUNNING)
+        first.append({"event": "block", "time": 1.0, **block.record()}, {"event": "handover", "time": 2.0})
+        paths.blocks.mkdir(parents=True)
+        paths.block_script("1-0").write_text(asking(plan, paths, self.scheduler)._script(block))
+        worker = SegmentWriter(paths.journal / worker_segment_name(1, "n1", 1))
+        worker.append({"event": "worker", "host": "n1", "pid": 1, "block": "1-0", "node": "n1", "time": 1.0})
+        lease, second = take(paths)
+        self.segments = (first, worker, second)
+        ledger = Ledger(paths, second)
+        ledger.read_all()
+        self.busy: set[str] = set()
+        self.lost: list[Block] = []
+        self.blocks = Blocks(plan, ledger, lease.epoch, self.scheduler, self.lost.append, lambda: self.busy)
+
+    def adopt(self) -> None:
+        dispatcher: Any = SimpleNamespace(adopt=lambda stage, index, attempt: None)
+        self.blocks.adopt(dispatcher)
+
+    def tend(self) -> None:
+        self.blocks.tend(Outlook(0.0, False, {}, frozenset()))
+
+    def is_given_back(self) -> bool:
+        self.tend()
+        return self.blocks.left == () or "100" in self.scheduler.cancelled
+
+    def close(self) -> None:
+        self.blocks.detach()
+        for segment in self.segments:
+            segment.close()
+
+
+@pytest.fixture
+def second(plan: Plan, paths: RunPaths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Second]:
+    monkeypatch.setattr(Asking, "submit", lambda self, shape, cores, bundle: Future())
+    monkeypatch.setattr(Asking, "renew", lambda self, block: block.job)
+    monkeypatch.setattr(Asking, "ask", lambda self, block: "999")
+    monkeypatch.setattr(Asking, "start", lambda self: None)
+    monkeypatch.setattr("diel.lease.is_alive", lambda lease, age: False)
+    found = Second(plan, paths)
+    yield found
+    found.close()
+
+
+def test_a_block_for_which_there_is_no_work_is_given_back_when_its_tasks_have_ended(second: Second) -> None:
+    second.busy = {"1-0"}
+    second.adopt()
+    for _ in range(3):
+        assert not second.is_given_back()
+    second.busy = set()
+    wait_for(second.is_given_back)
+
+
+def test_one_whose_nodes_are_to_come_over_is_waited_for(
+    second: Second, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second.adopt()
+    hand_out(second.blocks, 1, WORK, None)
+    for _ in range(3):
+        assert not second.is_given_back()
+    assert second.blocks.left == ("100",)  # and no other is asked for meanwhile
+    monkeypatch.setattr("diel.controller.blocks.COMING", 0.0)
+    wait_for(second.is_given_back)
+    hand_out(second.blocks, 2, WORK, None)
+    wait_for(lambda: second.tend() or "999" in second.blocks.left)
