@@ -76,9 +76,12 @@ class Block:
         fresh = self.began is None or now < self.began + drain
         return self.live and not (self.ending or self.adopted or self.held) and fresh
 
-    @property
-    def blame(self) -> FailureClass:
-        return BLAME.get(self.state, FailureClass.NODE)
+    def blame(self, adopted: bool) -> FailureClass:
+        """Why a task was lost with it; `adopted` is one that an earlier controller handed out."""
+        known = BLAME.get(self.state, FailureClass.NODE)
+        if adopted and known == FailureClass.WALLTIME:
+            return FailureClass.NODE  # it was told of its end by nobody who listened
+        return known
 
     @property
     def told(self) -> str:

@@ -41,7 +41,7 @@ from diel.scheduler import scheduler_named
 from diel.scheduler.inside import inside_here
 from diel.scheduler.scheduler import Scheduler
 from diel.site import within
-from diel.states import FailureClass, RunState, TaskState
+from diel.states import RunState, TaskState
 from diel.worker.reaper import kill_marked
 
 LOOK_SECONDS = 0.1
@@ -200,9 +200,7 @@ class Controller:
                 continue
             worker = self.history.workers.get(one.worker)
             if worker is not None and worker["block"] == block.name:
-                blame = block.blame
-                if blame == FailureClass.WALLTIME and self._dispatcher.in_flight[name, index].adopted:
-                    blame = FailureClass.NODE  # it was told of its end by nobody who listened
+                blame = block.blame(self._dispatcher.in_flight[name, index].adopted)
                 self._intake.lose(self._stages.runs[name], index, blame, block.told, worker["node"])
 
     def _is_over(self) -> bool:
@@ -327,7 +325,7 @@ class Controller:
     def _look_after_slow(self, now: float) -> None:
         """Reads what slow workers wrote, and those of an earlier controller, which report to nobody."""
         slow = any(now - sent.since > SLOW for sent in self._dispatcher.sent.values())
-        if slow or any(task.bundle == 0 for task in self._dispatcher.in_flight.values()):
+        if slow or any(task.adopted for task in self._dispatcher.in_flight.values()):
             if self._intake.read_news():
                 self._last_progress = now
             self._dispatcher.drop_settled()

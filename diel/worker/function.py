@@ -80,7 +80,8 @@ def _stay_one(worker: int) -> None:
 
 def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
     own = error.__traceback__  # its first frame is this file's: of no use to the module's author
-    traceback.print_exception(error.with_traceback(own.tb_next if own is not None else None))
+    told = traceback.format_exception(error.with_traceback(own.tb_next if own is not None else None))
+    sys.stderr.write("".join(told))  # in one piece: an MPI launcher may drop what it has not read at the end
     try:
         text = str(error)
     except Exception:  # the module's own class, whose text may fail as well

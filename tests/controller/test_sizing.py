@@ -93,6 +93,6 @@ def test_a_block_is_given_back_when_it_idles_and_others_do_for_the_rest(
 )
 def test_the_end_of_a_block_says_why_its_tasks_were_lost(state: JobState, adopted: bool, blame: str) -> None:
     made = block()
-    made.state, made.adopted = state, adopted
-    assert made.blame == blame
+    made.state = state
+    assert made.blame(adopted) == blame
     assert state.value in made.told
