@@ -153,7 +153,7 @@ class Asking:
         )
         _write(paths.node_script(block.name), node)
         block.number = number
-        if block.job:  # it waits in the queue already
+        if block.job:  # an earlier controller asked for it
             self._job = block.job
         else:
             script = paths.block_script(block.name)

@@ -39,7 +39,7 @@ class Block:
     number: str = ""
     """Parsl's name of it, within the executor of its shape."""
     tried: bool = False
-    """Whether the scheduler was asked for it, maybe without an answer."""
+    """Whether it was asked for, maybe without an answer; a kept one: whether its nodes are to come over."""
     job: str = ""
     """The scheduler's id; empty until it gave one."""
     state: JobState = JobState.PENDING

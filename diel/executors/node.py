@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ import psutil
 from diel.errors import JournalError
 from diel.executors.orphans import Orphans
 from diel.executors.succession import LOOK, Succession
+from diel.worker.block import own_node
 from diel.worker.reaper import kill_marked, marked, wait_ended
 
 PATIENCE = 1.0
@@ -40,11 +40,6 @@ class _Stop(Exception):
     """What this node does is to end: the scheduler asks for that, or a later controller wants the node."""
 
 
-def node_name() -> str:
-    """This node's name: the scheduler's own, where several share one host name."""
-    return os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
-
-
 class Node:
     """One node of a block, for one controller."""
 
@@ -52,7 +47,7 @@ class Node:
         """`words` are the pool's command."""
         self._words = words
         self._environ = environ
-        self._mark = f"{environ.get('DIEL_RUN_DIR', '')}:{environ.get('DIEL_BLOCK', '')}/{node_name()}"
+        self._mark = f"{environ.get('DIEL_RUN_DIR', '')}:{environ.get('DIEL_BLOCK', '')}/{own_node(environ)}"
         self._orphans = Orphans(environ)
         self._succession = Succession(environ)
         self._pool: subprocess.Popen[bytes] | None = None
@@ -95,8 +90,8 @@ class Node:
     def _run_pool(self) -> int:
         granted = next((self._environ[name] for name in GPU_LISTS if self._environ.get(name)), "")
         env = {**self._environ, "DIEL_NODE": self._mark, "DIEL_BLOCK_GPUS": granted}
-        with self._stoppable():
-            pass  # rather not begun than stopped
+        if self._asked:
+            raise _Stop
         # Of this session: the scheduler sees it as well. Not to be interrupted: what is just being made
         # would neither be known here nor carry the mark yet.
         self._pool = subprocess.Popen(_aged(self._words, self._environ), env=env)

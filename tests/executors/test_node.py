@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.executors.node import _aged, node_name
+from diel.executors.node import _aged
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.lease import beat, take
 from diel.paths import RunPaths
+from diel.worker.block import own_node
 from tests.project import wait_for
 
 SOON = """
@@ -71,7 +72,7 @@ class Run:
 
     def pools(self) -> list[int]:
         """The processes that carry the node's mark."""
-        mark, found = f"{self.paths.root}:1-0/{node_name()}", []
+        mark, found = f"{self.paths.root}:1-0/{own_node(os.environ)}", []
         for process in psutil.process_iter():
             try:
                 if process.environ().get("DIEL_NODE") == mark and process.status() != psutil.STATUS_ZOMBIE:
@@ -85,7 +86,7 @@ class Run:
         name = worker_segment_name(1, socket.gethostname(), os.getpid())
         segment = SegmentWriter(self.paths.journal / name)
         me = psutil.Process()
-        where = {"block": "1-0", "node": node_name()}
+        where = {"block": "1-0", "node": own_node(os.environ)}
         segment.append({"event": "worker", "pid": me.pid, "started": me.create_time(), **where})
         self.segments.append(segment)
         return segment
