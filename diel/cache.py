@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import files_of
+from diel.files import replacing
 from diel.journal.segment import Record, decode, segments
 from diel.lease import driver
 from diel.paths import RunPaths
@@ -185,8 +186,6 @@ def _write(
         "segments": names,
         "journal": newest,
     }
-    temporary = paths.cache_keys.with_suffix(f".part-{os.getpid()}")
-    with open(temporary, "wb") as file:
+    with replacing(paths.cache_keys) as file:
         file.write(json.dumps(header).encode() + b"\n")
         file.writelines(sorted(entries))
-    os.replace(temporary, paths.cache_keys)

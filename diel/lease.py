@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from diel.errors import UsageError
+from diel.files import put
 from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
 from diel.paths import RunPaths
 
@@ -162,7 +163,7 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     process = psutil.Process()
     lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time())
     segment.append({"event": "controller", **asdict(lease), "time": time.time()})
-    _write(paths.lease, json.dumps(asdict(lease)))
+    put(paths.lease, json.dumps(asdict(lease)))
     return lease, segment
 
 
@@ -206,9 +207,3 @@ def still_mine(paths: RunPaths, lease: Lease) -> bool:
 def beat(paths: RunPaths) -> None:
     """Shows that the controller lives."""
     os.utime(paths.lease)
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_suffix(".part")
-    temporary.write_text(text)
-    os.replace(temporary, path)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import DielError, UsageError
+from diel.files import replacing
 from diel.load import scalar
 from diel.spec import Axis, Sample, SampleRange, StaticForm, Workflow
 
@@ -252,11 +253,9 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
 def keep(points: Points, path: Path) -> None:
     """Writes points as JSON lines: the parameters first, then one line a point."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".part")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(json.dumps(points.parameters) + "\n")
-        file.writelines(json.dumps(points.values(index)) + "\n" for index in range(len(points)))
-    temporary.replace(path)
+    with replacing(path) as file:
+        file.write(json.dumps(points.parameters).encode() + b"\n")
+        file.writelines(json.dumps(points.values(index)).encode() + b"\n" for index in range(len(points)))
 
 
 def kept(path: Path) -> Rows | None:

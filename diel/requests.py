@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from diel.files import put
 from diel.paths import RunPaths
 
 FRESH = 2.0
@@ -51,11 +52,9 @@ def ask_stop(paths: RunPaths, targets: Sequence[str]) -> Path:
 
 
 def _ask(paths: RunPaths, kind: str, targets: Sequence[str]) -> Path:
-    name = f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
-    temporary = paths.requests / f".{name}"
-    temporary.write_text(json.dumps({"targets": list(targets)}), encoding="utf-8")
-    os.replace(temporary, paths.requests / name)
-    return paths.requests / name
+    path = paths.requests / f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
+    put(path, json.dumps({"targets": list(targets)}))
+    return path
 
 
 def read_cancels(paths: RunPaths) -> list[Cancel]:

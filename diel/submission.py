@@ -20,6 +20,7 @@ from typing import Literal
 import psutil
 
 from diel.errors import UsageError
+from diel.files import put
 from diel.journal.history import History
 from diel.lease import Lease, is_alive, newest_epoch, time_at
 from diel.paths import RunPaths
@@ -109,9 +110,7 @@ def withdraw(paths: RunPaths, submission: Submission) -> None:
 
 
 def _write(paths: RunPaths, submission: Submission) -> Submission:
-    part = paths.submissions / f".{submission.number}-{socket.gethostname()}-{os.getpid()}"
-    part.write_text(json.dumps(asdict(submission)), encoding="utf-8")
-    os.replace(part, paths.submission(submission.number))
+    put(paths.submission(submission.number), json.dumps(asdict(submission)))
     return submission
 
 

@@ -289,6 +289,19 @@ def test_looking_at_a_workflow_loads_no_engine_and_no_numerics(
     assert loaded & (HEAVY - {"rich"}) == set()
 
 
+def test_one_file_puts_files_in_place(root: Path) -> None:
+    """The probe runs on nodes without diel, and the doctor tries what file systems can do."""
+    apart = {"diel/files.py", "diel/cli/checkup/probe.py", "diel/cli/checkup/folder.py"}
+    found = {
+        path.relative_to(root).as_posix()
+        for path in python_files(root, "diel")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace"
+        if ast.unparse(node.func.value) == "os" or (len(node.args) == 1 and not node.keywords)
+    }
+    assert found <= apart
+
+
 # --- documents -----------------------------------------------------------------------------------
 
 

@@ -477,7 +477,7 @@ def test_newer_inputs_reach_a_running_service_round_by_round(tmp_path: Path) -> 
             inputs: {greeting: {from: learn.name, at: {round: last}, initially: nobody}}
             service: {ready: {http: /health}, reload: true, shared_cores: true}
           ask: {over: [round], module: "tools:ask", services: [serve], after: [wait]}
-          wait: {over: [round], command: [sleep, "1"], inputs: {before: {from: learn.name, at: {round: previous}, initially: ""}}}
+          wait: {over: [round], command: ["true"], inputs: {before: {from: learn.name, at: {round: previous}, initially: ""}}}
           learn:
             over: [round]
             command: 'echo "{\\"name\\": \\"${{ ask.greeting }}-${{ round }}\\"}" > "$DIEL_RESULT"'
@@ -488,6 +488,37 @@ def test_newer_inputs_reach_a_running_service_round_by_round(tmp_path: Path) -> 
     assert run.values("ask", "greeting") == ["nobody", "nobody-0", "nobody-0-1"]
     assert len({tuple(pids) for pids in run.values("ask", "pids")}) == 1, "it stayed up"
     assert len(service_records(run, "ready")) == 1
+
+
+def test_newer_inputs_that_cannot_be_written_are_written_later_and_nobody_asks_before(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        axes: {round: {loop: {max: 1}}}
+        stages:
+          serve:
+            module: "tools:echo"
+            inputs: {greeting: {from: learn.name, at: {round: last}, initially: nobody}}
+            service: {ready: {http: /health}, reload: true, shared_cores: true}
+          early: {module: "tools:ask", services: [serve]}
+          learn:
+            over: [round]
+            command: |
+              mkdir "$DIEL_RUN_DIR/services/serve/0.1.inputs.json"  # what is to be written there cannot be
+              echo '{"name": "newer"}' > "$DIEL_RESULT"
+            outputs: {name: {value: str}}
+            after: [early]
+          ask: {over: [round], module: "tools:ask", services: [serve], after: [learn]}
+        """,
+    )
+    process = made.start("run", "flow.yaml")
+    wait_for(lambda: process.poll() is not None or (made.runs() and made.newest().records("trouble")))
+    run = made.newest()
+    (run.root / "services/serve/0.1.inputs.json").rmdir()
+    made.end(process)
+    assert run.values("ask", "greeting") == ["newer"]
+    (trouble,) = run.records("trouble")
+    assert trouble["message"] == "services/serve/0.1.inputs.json cannot be written: Is a directory"
 
 
 def test_a_service_ends_with_its_controller_and_comes_back_with_the_next(tmp_path: Path) -> None:

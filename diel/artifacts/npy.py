@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import xxhash
 
+from diel.files import replacing
+
 if TYPE_CHECKING:
     import numpy
 
@@ -106,23 +108,22 @@ def write_array(
     """
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        part = ""
     except FileExistsError:
-        part = f"{os.path.dirname(path)}/.{os.path.basename(path)}.part"
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        with replacing(path) as opened:
+            return _write_any(opened.fileno(), array, hashed=hashed, finite=finite)
     try:
-        if array.nbytes <= _SMALL:
-            size, text = _write_small(file, array, finite=finite)
-        else:
-            size, text = _write_large(file, array, hashed=hashed, finite=finite)
+        return _write_any(file, array, hashed=hashed, finite=finite)
     except NotFinite:
-        os.unlink(part or path)
+        os.unlink(path)
         raise
     finally:
         os.close(file)
-    if part:
-        os.replace(part, path)
-    return size, text
+
+
+def _write_any(file: int, array: numpy.ndarray[Any, Any], *, hashed: bool, finite: bool) -> tuple[int, str]:
+    if array.nbytes <= _SMALL:
+        return _write_small(file, array, finite=finite)
+    return _write_large(file, array, hashed=hashed, finite=finite)
 
 
 def _write_small(file: int, array: numpy.ndarray[Any, Any], *, finite: bool) -> tuple[int, str]:

@@ -17,6 +17,7 @@ from diel.controller.block_job import block_job, drain_after, node_script
 from diel.errors import DielError
 from diel.executors.addresses import addresses
 from diel.executors.workers import Load, Workers
+from diel.files import put
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.scheduler.inside import Inside
@@ -151,13 +152,13 @@ class Asking:
         node = node_script(
             self._site, shape, paths.root, block.name, block.epoch, block.walltime, command, os.environ
         )
-        _write(paths.node_script(block.name), node)
+        put(paths.node_script(block.name), node)
         block.number = number
         if block.job:  # an earlier controller asked for it
             self._job = block.job
         else:
             script = paths.block_script(block.name)
-            _write(script, self._script(block))
+            put(script, self._script(block))
             block.tried = True
             self._job = self._scheduler.submit(script)
         return self._job
@@ -195,10 +196,3 @@ class Asking:
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="surrogateescape")
-
-
-def _write(path: Path, text: str) -> None:
-    """At once: a node may be at reading what stood there."""
-    part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8", errors="surrogateescape")
-    os.replace(part, path)

@@ -7,12 +7,11 @@ cores with the consumers of neither able to run.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from diel.controller.ledger import Ledger
 from diel.controller.link import Link
@@ -23,8 +22,9 @@ from diel.controller.stage_run import StageRun
 from diel.domain import Group
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
+from diel.files import put
 from diel.plan import Plan
-from diel.services.endpoint import make_token, read_endpoint, write_endpoint
+from diel.services.endpoint import Endpoint, make_token, mark_of, read_endpoint, write_endpoint
 from diel.states import TaskState
 
 PATIENCE = 10.0
@@ -80,8 +80,12 @@ class Serving:
         self._turned_away: set[Point] = set()
         self._before: set[tuple[str, int]] = set()
         """Replicas that an earlier controller has seen to their end."""
-        self._sent: dict[tuple[str, int], str] = {}
-        """The newest inputs of replicas, as they were sent."""
+        self._sent: dict[Path, str] = {}
+        """Marks of the newest inputs of attempts at replicas, by the file that brings them."""
+        self._owed: dict[Path, str] = {}
+        """Files for replicas' workers that could not be written yet."""
+        self._adopted: set[tuple[str, int]] = set()
+        """Replicas that an earlier controller left: there may be newer inputs that it did not send."""
 
     def __bool__(self) -> bool:
         return bool(self._asked)
@@ -102,9 +106,13 @@ class Serving:
                 link.up.look_at(range(link.up.size))  # there may be nobody who asks it
 
     def _begin_anew(self, stage: StageRun) -> None:
-        """What ended well for an earlier controller can be started again: it left no result."""
+        """What ended well for an earlier controller can be started again, for it left no result; what it
+        left running is taken over.
+        """
         for index in range(min(stage.size, len(stage.history.states))):
-            if stage.history.state(index) == TaskState.DONE:
+            if stage.history.state(index) in HANDED_OUT:
+                self._adopted.add((stage.name, index))
+            elif stage.history.state(index) == TaskState.DONE:
                 stage.history.set(index, TaskState.WAITING)
                 stage.history.attempts.setdefault(index, 1)
                 self._before.add((stage.name, index))
@@ -128,8 +136,10 @@ class Serving:
         path = self._ledger.paths.service(service.name, index)
         endpoint = read_endpoint(path)
         if endpoint is not None and not endpoint.is_over:
-            with contextlib.suppress(OSError):
+            try:
                 write_endpoint(path, replace(endpoint, state="failed", message="its worker was lost"))
+            except OSError as error:
+                self._tell_refused(path, error)
 
     def note_renewal(self, link: Link, index: int) -> None:
         """An upstream task made what may be newer inputs of a service."""
@@ -145,11 +155,44 @@ class Serving:
         except (ExpressionError, MissingInput, ModuleError):
             return  # it goes on with what it has
         text = json.dumps(inputs)
-        if self._sent.get((service.name, index)) == text:
+        path, mark = self._renewal(service, index), mark_of(text.encode())
+        if self._sent.get(path) == mark:
             return
-        self._sent[(service.name, index)] = text
-        path = self._ledger.paths.service_renewal(service.name, index, _attempt(service, index))
-        _put(path, text)
+        self._sent[path] = mark
+        self._put(path, text)
+        up = self._up.get(self._point(service, index))
+        if up is not None:
+            up.ready = False
+
+    def _renewal(self, service: StageRun, index: int) -> Path:
+        return self._ledger.paths.service_renewal(service.name, index, _attempt(service, index))
+
+    def _put(self, path: Path, text: str) -> None:
+        """Puts a file in place for a replica's worker; one that cannot be written now is owed."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            put(path, text)
+        except OSError as error:
+            if path not in self._owed:
+                self._tell_refused(path, error)
+            self._owed[path] = text
+        else:
+            self._owed.pop(path, None)
+
+    def _tell_refused(self, path: Path, error: OSError) -> None:
+        name = path.relative_to(self._ledger.paths.root)
+        self._ledger.append("trouble", message=f"{name} cannot be written: {error.strerror}")
+
+    def _catch_up(self) -> None:
+        """Writes what is owed, and sends what an earlier controller may not have sent."""
+        for path, text in list(self._owed.items()):
+            self._put(path, text)
+        while self._adopted:
+            name, index = self._adopted.pop()
+            service = self._runs[name]
+            assert service.spec.service is not None
+            if service.spec.service.reload is not None:
+                self._send(service, index)
 
     # --- what the finder asks -----------------------------------------------------------------------
 
@@ -218,6 +261,7 @@ class Serving:
 
     def tend(self, in_use: Iterable[tuple[str, int]]) -> None:
         """Sees which points are ready, which idle, which have come down. `in_use` are tasks that are out."""
+        self._catch_up()
         if not self._up:
             return
         now = time.monotonic()
@@ -256,11 +300,15 @@ class Serving:
             self._tell_stop(point, up.why)
 
     def _look_ready(self, point: Point, up: _Up, now: float) -> None:
-        """Whether consumers may go on: all replicas are ready, or one is and the others take long."""
+        """Whether consumers may go on: all replicas are ready, or one is and the others take long.
+
+        None may before each that is ready was given its newest inputs: their results claim these.
+        """
         service = self._runs[point[0]]
         left = [index for index in self._replicas(point) if not service.history.state(index).ended]
-        answering = sum(self._answers(service, index) for index in left)
-        if not answering:
+        endpoints = {index: found for index in left if (found := self._endpoint(service, index)) is not None}
+        answering = len(endpoints)
+        if not answering or any(self._lacks(service, *each) for each in endpoints.items()):
             up.answers_since, up.ready = None, False
             return
         up.answers_since = up.answers_since if up.answers_since is not None else now
@@ -268,11 +316,18 @@ class Serving:
             up.ready, up.used = True, now
             self._wake(point)
 
-    def _answers(self, service: StageRun, index: int) -> bool:
+    def _endpoint(self, service: StageRun, index: int) -> Endpoint | None:
+        """Where a replica answers; None where it does not."""
         if service.history.state(index) not in HANDED_OUT:
-            return False
-        endpoint = read_endpoint(self._ledger.paths.service(service.name, index))
-        return endpoint is not None and endpoint.is_ready and endpoint.attempt == _attempt(service, index)
+            return None
+        found = read_endpoint(self._ledger.paths.service(service.name, index))
+        own = found is not None and found.is_ready and found.attempt == _attempt(service, index)
+        return found if own else None
+
+    def _lacks(self, service: StageRun, index: int, endpoint: Endpoint) -> bool:
+        """Whether a replica has yet to be given its newest inputs."""
+        sent = self._sent.get(self._renewal(service, index))
+        return sent is not None and sent != endpoint.inputs
 
     # --- coming down --------------------------------------------------------------------------------
 
@@ -296,7 +351,7 @@ class Serving:
             if service.history.state(index) in HANDED_OUT:
                 path = self._ledger.paths.service_stop(service.name, index, _attempt(service, index))
                 if not path.exists():
-                    _put(path, why)
+                    self._put(path, why)
 
     def _note_down(self, point: Point) -> None:
         """A point is down: its room is free, and whoever came to ask for it meanwhile asks again."""
@@ -327,13 +382,3 @@ def _key_of(recipe: Recipe) -> Callable[[int], str]:
 
 def _attempt(service: StageRun, index: int) -> int:
     return service.history.attempts.get(index, 1)
-
-
-def _put(path: os.PathLike[str], text: str) -> None:
-    """Puts a file in place in one step; one that cannot be written is written at the next look."""
-    with contextlib.suppress(OSError):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        part = f"{os.fspath(path)}.part"
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(part, path)

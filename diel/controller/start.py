@@ -17,6 +17,7 @@ from diel.check import check
 from diel.controller.block_job import block_job
 from diel.controller.controller import Controller
 from diel.errors import DielError, UsageError
+from diel.files import put
 from diel.journal.snapshot import read_run
 from diel.lease import take
 from diel.paths import RunPaths
@@ -74,8 +75,8 @@ def create(
     paths = create_run(runs, plan.workflow.name)
     try:
         document = plan.checked.document
-        paths.workflow.write_text(document.text, encoding="utf-8")
-        paths.site.write_text(plan.site.model_dump_json(indent=1), encoding="utf-8")
+        put(paths.workflow, document.text)
+        put(paths.site, plan.site.model_dump_json(indent=1))
         run_file = RunFile(
             run=paths.run_id,
             workflow=plan.workflow.name,
@@ -95,9 +96,7 @@ def create(
             diel=__version__,
             python=platform.python_version(),
         )
-        part = paths.run_file.with_suffix(".part")
-        part.write_text(run_file.model_dump_json(indent=1), encoding="utf-8")
-        part.replace(paths.run_file)
+        put(paths.run_file, run_file.model_dump_json(indent=1))
     except OSError as error:
         shutil.rmtree(paths.root, ignore_errors=True)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
@@ -188,13 +187,8 @@ def keep_site(paths: RunPaths, site: Site) -> None:
     """Makes a site the one on which a run goes on. Raises UsageError where it cannot be written."""
     run_file = read_run_file(paths).model_copy(update={"site": site.name})
     try:
-        for path, text in (
-            (paths.site, site.model_dump_json(indent=1)),
-            (paths.run_file, run_file.model_dump_json(indent=1)),
-        ):
-            part = path.with_suffix(".part")
-            part.write_text(text, encoding="utf-8")
-            part.replace(path)
+        put(paths.site, site.model_dump_json(indent=1))
+        put(paths.run_file, run_file.model_dump_json(indent=1))
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from diel.controller.stream_link import StreamLink, members_of
 from diel.domain import Group
 from diel.errors import StreamError
 from diel.executors.addresses import addresses
+from diel.files import put
 from diel.plan import Plan
 
 if TYPE_CHECKING:
@@ -142,11 +142,8 @@ class Streaming:
 
     def _write_facts(self, facts: dict[str, Any]) -> None:
         """In the connection's thread, or when nothing else is asked any more."""
-        path = self._ledger.paths.stream_facts
-        part = path.with_suffix(".part")
-        with contextlib.suppress(OSError):
-            part.write_text(json.dumps(facts), encoding="utf-8")
-            os.replace(part, path)
+        with contextlib.suppress(OSError):  # written again at the next look
+            put(self._ledger.paths.stream_facts, json.dumps(facts))
         self._asked = False
 
     def stop(self) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from diel.files import put
 from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial, TrialState
 from diel.journal.history import History
 from diel.journal.ranges import ranges, spread
@@ -98,9 +99,7 @@ class Reader:
                 for label, axis in self.history.axes.items()
             },
         }
-        temporary = self.paths.snapshot.with_suffix(".part")
-        temporary.write_text(json.dumps(document), encoding="utf-8", errors="surrogateescape")
-        os.replace(temporary, self.paths.snapshot)
+        put(self.paths.snapshot, json.dumps(document))
         self._saved = dict(self.offsets)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from diel.context import Context
 from diel.errors import Interrupted
+from diel.files import replacing
 from diel.pytorch.settings import Settings
 
 HISTORY = ("epoch", "loss", "validation_loss", "learning_rate")
@@ -124,9 +125,8 @@ class Saver:
         started = time.monotonic()
         if interrupted or started >= self._due:
             self.tick()
-            part = self.path.with_suffix(".part")
-            torch.save(self.progress.state(), part)
-            part.replace(self.path)  # never half written, whatever happens
+            with replacing(self.path) as file:
+                torch.save(self.progress.state(), file)
             ended = time.monotonic()
             self._due = ended + max(SAVE_EVERY, SAVE_RATIO * (ended - started))
         if interrupted:

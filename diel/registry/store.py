@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import UsageError
+from diel.files import put
 from diel.paths import registry_dir
 from diel.registry.change import Change, change_of, read_change, user_name
 
@@ -196,10 +197,8 @@ def _keep_fold(runs: Path) -> None:
         "held": {name: asdict(one.change) for name, one in held.items()},
         "unreadable": [path.name for path in unreadable],
     }
-    temporary = folder / f".{_FOLD}-{os.getpid()}-{threading.get_ident()}.part"
     with contextlib.suppress(OSError):
-        temporary.write_text(json.dumps(document), encoding="utf-8")
-        os.replace(temporary, folder / _FOLD)
+        put(folder / _FOLD, json.dumps(document))
 
 
 def _digest(names: Sequence[str]) -> str:

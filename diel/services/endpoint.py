@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from diel.files import put
 from diel.paths import RunPaths
 
 
@@ -32,6 +33,8 @@ class Endpoint:
     """How often it was restarted within this attempt."""
     message: str = ""
     """Why it is not ready, where that needs saying."""
+    inputs: str = ""
+    """Mark of the newer inputs that it was given last (`mark_of`); empty for those that it started with."""
     time: float = 0.0
 
     @property
@@ -44,12 +47,15 @@ class Endpoint:
         return self.state in ("stopped", "failed")
 
 
+def mark_of(inputs: bytes) -> str:
+    """What tells one file of newer inputs from another."""
+    return f"{zlib.crc32(inputs):08x}-{len(inputs)}"
+
+
 def write_endpoint(path: Path, endpoint: Endpoint) -> None:
     """Puts a replica's file in place in one step. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps({**asdict(endpoint), "time": time.time()}), encoding="utf-8")
-    os.replace(part, path)
+    put(path, json.dumps({**asdict(endpoint), "time": time.time()}))
 
 
 def read_endpoint(path: Path) -> Endpoint | None:
@@ -68,12 +74,7 @@ def make_token(paths: RunPaths) -> str:
     with contextlib.suppress(FileNotFoundError):
         return read_token(paths)
     paths.services.mkdir(parents=True, exist_ok=True)
-    part = paths.service_token.with_suffix(".part")
-    part.unlink(missing_ok=True)
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(file, "w", encoding="ascii") as opened:
-        opened.write(secrets.token_urlsafe(32))
-    os.replace(part, paths.service_token)
+    put(paths.service_token, secrets.token_urlsafe(32), 0o600)
     return read_token(paths)
 
 

@@ -30,6 +30,7 @@ from functools import cache
 from pathlib import Path
 
 from diel.errors import DielError
+from diel.files import put
 from diel.staging.item import Item
 from diel.values import format_size
 
@@ -96,9 +97,7 @@ class Disk:
                 return
             for key in os.listdir(self.entries):
                 self._drop(key)
-            part = f"{place}.{os.getpid()}"
-            Path(part).write_text(boot, encoding="ascii")
-            os.replace(part, place)
+            put(place, boot)
 
     def path(self, item: Item) -> str:
         """Where the copy of an artifact is, once it is there."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import ModuleError
+from diel.files import put
 from diel.staging.bring import Brought, Check, bring, no_check
 from diel.staging.disk import StagingError
 from diel.staging.item import Item, item_of
@@ -121,10 +122,8 @@ def leave_notes(task_dir: str, *, all_of_them: bool = False) -> None:
     for number, brought in enumerate(take_notes()):
         if not (all_of_them or brought.copied or brought.warning):
             continue
-        place = f"{task_dir}/{NOTES}{os.uname().nodename}-{os.getpid()}-{number}"
-        with open(f"{place}.part", "w", encoding="utf-8") as file:
-            json.dump(brought.document(), file)
-        os.replace(f"{place}.part", f"{place}.json")
+        place = f"{task_dir}/{NOTES}{os.uname().nodename}-{os.getpid()}-{number}.json"
+        put(place, json.dumps(brought.document()))
 
 
 def read_notes(task_dir: str) -> list[Brought]:

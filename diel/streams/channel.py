@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from diel.files import put
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
 from diel.streams.message import Header, cut, pack, unpack
@@ -101,10 +101,8 @@ class Channel:
         header |= {"counts": self._counts(), "batches": len(self._files) - first}
         path = self.log.path(file).with_suffix(".index")
         with contextlib.suppress(OSError):  # it only saves time
-            part = path.with_suffix(".part")
             block = self._positions[first:].tobytes() + self._records[first:].tobytes()
-            part.write_bytes(pack(header) + b"\n" + block)
-            os.replace(part, path)
+            put(path, pack(header) + b"\n" + block)
 
     def _load_index(self, file: int) -> bool:
         try:

@@ -6,10 +6,10 @@ Only its owner can read the file (mode 0600): whoever has the keys may take part
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from diel.files import put
 from diel.streams.message import VERSION
 
 SILENCE = 600.0
@@ -39,11 +39,7 @@ def contact_file(root: Path) -> Path:
 
 def write_contact(root: Path, contact: Contact) -> None:
     """Replaces the file in one step; it can never be read by others, nor half."""
-    part = contact_file(root).with_suffix(".part")
-    part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        json.dump(asdict(contact), file)
-    os.replace(part, contact_file(root))
+    put(contact_file(root), json.dumps(asdict(contact)), 0o600)
 
 
 def read_contact(root: Path) -> Contact | None:

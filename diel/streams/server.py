@@ -21,6 +21,7 @@ import zmq
 import zmq.utils.z85
 
 from diel.errors import StreamError
+from diel.files import put
 from diel.paths import RunPaths
 from diel.streams.broker import Broker
 from diel.streams.contact import SILENCE, Contact, contact_file, read_contact, write_contact
@@ -98,7 +99,7 @@ class _Server:
             client_key=client.decode(),
             client_secret=client_secret.decode(),
         )
-        (root / "epoch").write_text(str(self._contact.epoch))
+        put(root / "epoch", str(self._contact.epoch))
         write_contact(root, self._contact)
 
     def _send(self, peer: bytes, header: Header, block: bytes) -> bool:

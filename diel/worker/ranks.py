@@ -8,6 +8,7 @@ import os
 import sys
 
 from diel.context import Context
+from diel.files import put
 from diel.staging.drawing import fetch, leave_notes, note
 from diel.states import FailureClass
 from diel.worker.bundle import Failure, Request
@@ -42,10 +43,7 @@ def main() -> None:
     if context.shards or context.local is not None:
         leave_notes(str(context.task_dir))
     if context.rank == 0:
-        path = context.task_dir / RETURN_FILE
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(result), encoding="utf-8", errors="surrogateescape")
-        os.replace(part, path)
+        put(context.task_dir / RETURN_FILE, json.dumps(result))
 
 
 def _staged(request: Request, context: Context) -> Request:

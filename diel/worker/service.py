@@ -21,7 +21,7 @@ from diel.artifacts import Artifacts, Values
 from diel.context import Context
 from diel.journal.segment import Record
 from diel.paths import RunPaths
-from diel.services.endpoint import Endpoint, read_token, write_endpoint
+from diel.services.endpoint import Endpoint, mark_of, read_token, write_endpoint
 from diel.spec import Service
 from diel.states import FailureClass
 from diel.worker.bundle import Failure, Job, Request
@@ -90,8 +90,10 @@ class Keeper:
         self._file = paths.service(job.stage, request.index)
         self._wanted = Wanted(paths, job.stage, request.index, request.attempt, job.service.idle)
         self._renewal = paths.service_renewal(job.stage, request.index, request.attempt)
-        self._renewed = 0
-        """When the newer inputs were written that it has, as st_mtime_ns."""
+        self._renewed = (0, 0)
+        """Which file of newer inputs it has: its inode, and when it was written in nanoseconds."""
+        self._given = ""
+        """Their mark."""
         self._restarts = 0
         self._host = _own_address(env)
         self._token = read_token(paths)
@@ -156,7 +158,7 @@ class Keeper:
             raise Failure(FailureClass.APP, f"the service {why}{often}", 1)
         pause = min(LONGEST_PAUSE, TICK * 2.0**self._restarts)
         self._restarts += 1
-        self._renewed = 0
+        self._renewed, self._given = (0, 0), ""
         self._tell("restarting", process.line.url, why)
         end = time.monotonic() + pause
         while time.monotonic() < end:
@@ -230,15 +232,18 @@ class Keeper:
         if self._service.reload is None:
             return
         try:
-            written = os.stat(self._renewal).st_mtime_ns
-            if written == self._renewed:
+            status = os.stat(self._renewal)
+            found = status.st_ino, status.st_mtime_ns
+            if found == self._renewed:
                 return
             body = self._renewal.read_bytes()
         except OSError:
             return
-        self._renewed = written
+        self._renewed = found
         why = process.line.send(self._service.reload, body, self._service.startup)
+        self._given = mark_of(body)
         self._write("reloaded" if not why else "refused", process.line.url, why)
+        self._put("ready", process.line.url)
 
     # --- ending it ----------------------------------------------------------------------------------
 
@@ -260,12 +265,15 @@ class Keeper:
 
     def _tell(self, state: str, url: str, message: str = "") -> None:
         """Writes how it stands: to its file, for consumers, and to the journal. Raises Failure."""
-        endpoint = Endpoint(state, url, self._request.attempt, self._restarts, message)
+        self._put(state, url, message)
+        self._write(state, url, message)
+
+    def _put(self, state: str, url: str, message: str = "") -> None:
+        endpoint = Endpoint(state, url, self._request.attempt, self._restarts, message, self._given)
         try:
             write_endpoint(self._file, endpoint)
         except OSError as error:
             raise Failure(FailureClass.NODE, f"its file cannot be written: {error.strerror}") from error
-        self._write(state, url, message)
 
     def _tell_end(self, state: str, message: str) -> None:
         """Writes how it ended, which stays what it is where that cannot be written."""
