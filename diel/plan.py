@@ -13,6 +13,7 @@ from diel.catalogue import Module
 from diel.check import Checked, check
 from diel.check.gangs import check_gang_room
 from diel.check.services import check_room
+from diel.check.shell import missing_shells
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
 from diel.graph.judge import judge_of
@@ -225,7 +226,7 @@ def prepare(
 
 def make_plan(checked: Checked, site: Site) -> Plan:
     """Places each stage in a pool. Raises SpecError where one fits none."""
-    problems: list[Problem] = []
+    problems = list(missing_shells(checked, site))
     stages: dict[str, StagePlan] = {}
     for name in checked.graph.order:
         wanted = checked.workflow.stages[name].resources

@@ -186,7 +186,7 @@ def test_what_a_killed_run_has_done_is_used(project: Project) -> None:
         """
     axes: {n: {range: 6}}
     stages:
-      quick: {over: [n], command: [sh, -c, 'echo ${{ n }} > out'], outputs: {out: out}}
+      quick: {over: [n], command: 'echo ${{ n }} > out', outputs: {out: out}}
       slow: {over: [n], command: [sleep, "${{ n * 100 }}"], after: [quick]}
 """
     )
@@ -211,7 +211,7 @@ def test_failed_tasks_are_not_cached(project: Project) -> None:
         """
     axes: {n: {range: 2}}
     stages:
-      fails: {over: [n], command: [sh, -c, 'test -e ${{ run.dir }}/../../there || exit ${{ n }}']}
+      fails: {over: [n], command: 'test -e ${{ run.dir }}/../../there || exit ${{ n }}'}
 """
     )
     assert project.run(code=1).counts("fails") == {"done": 1, "failed": 1}

@@ -427,6 +427,7 @@ def test_a_list_in_a_shell_command_gives_several_quoted_words() -> None:
         ("cat <<EOF\n${{ x }}\nEOF", "here-document"),
         ("echo $((1 + ${{ x }}))", "arithmetic"),
         ("(( ${{ x }} ))", "arithmetic"),
+        ("echo $[ ${{ x }} ]", "arithmetic"),
         ("echo ${y:-${{ x }}}", "${...}"),
         ("echo \\${{ x }}", "backslash"),
         ("echo $'a\\'b' ${{ x }}", "$'...'"),

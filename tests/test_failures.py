@@ -473,7 +473,7 @@ RETRIES = """
     axes: {n: {range: 2}}
     stages:
       third: {module: "tries:third", params: {wanted: 3}, retries: {limit: 5, backoff: 100ms}}
-      never: {over: [n], command: [sh, -c, 'echo "$DIEL_ATTEMPT"; ls > found; touch mark; exit ${{ 1 - n }}'], retries: {limit: 2, backoff: 500ms}}
+      never: {over: [n], command: 'echo "$DIEL_ATTEMPT"; ls > found; touch mark; exit ${{ 1 - n }}', retries: {limit: 2, backoff: 500ms}}
       command:
         command: |
           mkdir -p "$DIEL_CHECKPOINT_DIR"

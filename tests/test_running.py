@@ -610,7 +610,7 @@ CONDITIONS = """
       by_hyperparameter: {when: hp.deep, module: "tools:keep", params: {value: 1}}
       none_left: {over: [n], when: "n > 9", module: "tools:keep", params: {value: "${{ n }}"}}
       of_none_left: {module: "tools:keep", inputs: {value: none_left.value}}
-      odd_fails: {over: [n], command: [sh, -c, 'echo "{\\"v\\": ${{ n }}}" > "$DIEL_RESULT"; exit ${{ n % 2 }}'], outputs: {v: {value: int}}}
+      odd_fails: {over: [n], command: 'echo "{\\"v\\": ${{ n }}}" > "$DIEL_RESULT"; exit ${{ n % 2 }}', outputs: {v: {value: int}}}
       half_is_enough: {module: "tools:keep", inputs: {value: {from: odd_fails.v, min_success: 0.5}}}
       more_is_not_there: {module: "tools:keep", inputs: {value: {from: odd_fails.v, min_success: 0.6}}}
       all_is_not_there: {module: "tools:keep", inputs: {value: odd_fails.v}}
@@ -719,7 +719,7 @@ MANY = """
       n: {range: 250}
       part: {from: split.parts}
     stages:
-      work: {over: [n], command: [sh, -c, 'echo ${{ n }}; exit $((${{ n }} == 77))']}
+      work: {over: [n], command: 'echo ${{ n }}; exit ${{ int(n == 77) }}'}
       split: {module: "tools:split", params: {count: 3}}
       parts: {over: [part], module: "tools:keep", params: {value: "${{ part }}"}}
       total: {module: "tools:keep", inputs: {value: parts.value}}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diel.check.flaws import Check
 from diel.errors import did_you_mean
-from diel.expressions import ExpressionError, Template, parse, parse_expression, walk
+from diel.expressions import ExpressionError, Template, parse_expression, walk
 from diel.graph import Key, parameters_of
 from diel.graph.judge import place_of_name
 from diel.spec import Stage
@@ -73,11 +73,6 @@ def check_expressions(found: Check, name: str, stage: Stage, names: Names) -> No
             problem = _missing(chain, names, str(place))
             if problem is not None:
                 found.add(key, problem[0], problem[1], _offset(template.text, chain))
-    if isinstance(stage.command, str):
-        try:
-            parse(stage.command).check_shell()
-        except ExpressionError as error:
-            found.add((*here, "command"), error.message, error.hint, error.offset)
 
 
 def check_conditions(found: Check) -> None:

@@ -16,7 +16,9 @@ from diel.check.modules import check_module
 from diel.check.names import Names, check_conditions, check_expressions, visible_names
 from diel.check.outputs import check_outputs, check_published
 from diel.check.points import check_axes, check_picks
+from diel.check.program import check_programs
 from diel.check.search import check_searches
+from diel.check.shell import check_shell
 from diel.check.staging import check_staging
 from diel.check.surrogate import check_surrogates
 from diel.errors import Problem, SpecError
@@ -87,6 +89,8 @@ def check(
     for name, stage in workflow.stages.items():
         names: Names = visible_names(found, name)
         check_expressions(found, name, stage, names)
+        check_shell(found, name, stage)
+        check_programs(found, name, stage)
         _check_files(found, name)
         if name in modules:
             published = {edge.published.name for edge in graph.into(name) if edge.published is not None}

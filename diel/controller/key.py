@@ -20,6 +20,8 @@ def family_parts(stage: Stage, module: Module | None, files: Mapping[str, str]) 
     digest = "" if module is None else module.digest
     outputs = {name: _made(output) for name, output in stage.outputs.items()}
     command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
+    if stage.interpreter:
+        command = [*stage.interpreter, command]
     return {
         "module": digest_of([reference, digest])[:16],
         "command": digest_of([command, outputs])[:16],

@@ -35,8 +35,6 @@ from diel.staging.item import Item
 from diel.staging.shard import Shard
 from diel.worker.bundle import Job, Question, Request, Staged, Staging
 
-SHELL = ("/bin/sh", "-e", "-c")
-
 
 class MissingInput(DielError):
     """An input or expression asks for something that a task did not make."""
@@ -276,7 +274,7 @@ class Recipe:
 
     def _command(self, scope: Scope) -> tuple[str, ...] | None:
         if self.shell is not None:
-            return (*SHELL, self.shell.shell(scope))
+            return (*self.run.spec.interpreter, self.shell.shell(scope))
         if self.module is not None:
             return None
         return tuple(word for template in self.words for word in template.words(scope))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any
@@ -41,6 +42,9 @@ def _command_change(view: View, old: View, stage: str) -> Iterator[Change]:
         lines, old_lines = (_command_lines(spec.command) for spec in (new, before))
         text = f"the command changed: {_difference(old_lines, lines)}"
         yield Change("command", "command", text, "\n".join(old_lines), "\n".join(lines))
+    if new.interpreter != before.interpreter and new.interpreter and before.interpreter:
+        words, old_words = (shlex.join(spec.interpreter) for spec in (new, before))
+        yield Change("command", "shell", f"the shell: {old_words} → {words}", old_words, words)
     outputs, old_outputs = (
         {label: plain(output.model_dump(exclude=APART)) for label, output in spec.outputs.items()}
         for spec in (new, before)

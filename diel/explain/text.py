@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from diel.controller.recipe import SHELL
 from diel.explain.attempts import attempt_text, place_line, staging_line
 from diel.explain.place import job_of, place_text, says
 from diel.explain.wait import SHOWN
+from diel.spec.shell import SHELLS
 from diel.table import shown
 from diel.values import format_duration
 
@@ -203,7 +203,7 @@ def _command(words: Sequence[str]) -> Iterator[str]:
     """A command as it could be typed: the text for a shell, or the words, quoted where they need it."""
     yield ""
     yield "command"
-    text = words[-1] if tuple(words[:-1]) == SHELL else shlex.join(words)
+    text = words[-1] if tuple(words[:-1]) in SHELLS.values() else shlex.join(words)
     for line in text.rstrip().splitlines()[:COMMAND_LINES]:
         yield f"    {_printable(line)[:1000]}"
 

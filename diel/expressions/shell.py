@@ -44,6 +44,7 @@ _UNSAFE = {
     "`": "inside backticks; write $(...) instead",
     "#": "inside a shell comment",
     "((": "inside shell arithmetic; compute inside ${{ }} instead",
+    "$[": "inside shell arithmetic; compute inside ${{ }} instead",
     "{": "inside a shell's ${...}; set a variable first: x=${{ ... }}",
 }
 _HEREDOC = "in a command with a here-document (<<); write the text to a file, or use printf"
@@ -57,7 +58,7 @@ def places(literals: Iterable[str]) -> list[Place]:
 
     Raises Unquotable where a value stands where no quoting is safe.
     """
-    reader = _Reader()
+    reader = Reader()
     found: list[Place] = []
     texts = list(literals)
     for index, text in enumerate(texts):
@@ -71,7 +72,7 @@ def places(literals: Iterable[str]) -> list[Place]:
     return found
 
 
-class _Reader:
+class Reader:
     """Follows quotes and brackets through a command."""
 
     def __init__(self) -> None:
@@ -96,9 +97,9 @@ class _Reader:
     def read(self, text: str) -> None:
         index = 0
         while index < len(text):
-            index += self._step(text, index)
+            index += self.step(text, index)
 
-    def _step(self, text: str, index: int) -> int:
+    def step(self, text: str, index: int) -> int:
         """Reads what starts at the index; returns its length."""
         char, top = text[index], self.top
         if self.escaped:
@@ -115,13 +116,13 @@ class _Reader:
             return 1
         length = self._dollar(text, index) if char == "$" else 0
         if not length:
-            length = self._quoted(char) if top in (_DOUBLE, "{") else self._bare(text, index)
+            length = self._quoted(char) if top in (_DOUBLE, "{", "$[") else self._bare(text, index)
         return length
 
     def _dollar(self, text: str, index: int) -> int:
         if text.startswith("$'", index) and self.top != _DOUBLE:
             self.lost = self.lost or _ANSI
-        for mark, name in (("$((", "(("), ("$(", _PAREN), ("${", "{")):
+        for mark, name in (("$((", "(("), ("$(", _PAREN), ("${", "{"), ("$[", "$[")):
             if text.startswith(mark, index):
                 self.open.append(name)
                 self.fresh = True
@@ -129,10 +130,10 @@ class _Reader:
         return 0
 
     def _quoted(self, char: str) -> int:
-        if char == {_DOUBLE: '"', "{": "}"}[self.top]:
+        if char == {_DOUBLE: '"', "{": "}", "$[": "]"}[self.top]:
             self.open.pop()
             self.fresh = False
-        elif char == "`" or (self.top == "{" and char in "'\""):
+        elif char == "`" or (self.top != _DOUBLE and char in "'\""):
             self._toggle(char)
         return 1
 
@@ -143,6 +144,12 @@ class _Reader:
             self._toggle(char)
         elif char == "#" and self.fresh:
             self.open.append("#")
+        elif text.startswith("<<<", index):  # bash's way to hand a word to a program's input
+            self.fresh = True
+            return 3
+        elif text.startswith("<<<", index) and "((" not in self.open:
+            self.fresh = True  # bash's way to hand a word to a program's input
+            return 3
         elif text.startswith("<<", index) and "((" not in self.open:
             self.lost = self.lost or _HEREDOC
         elif text.startswith("))", index) and self.top == "((":

@@ -39,6 +39,22 @@ class Template:
         """Whether there is no `${{ }}` in the text."""
         return self.whole is None and not any(isinstance(part, Expression) for part in self.parts)
 
+    @property
+    def expressions(self) -> list[Expression]:
+        """What stands in `${{ }}`, in order."""
+        return [part for part in self.parts if isinstance(part, Expression)]
+
+    @cached_property
+    def literals(self) -> list[str]:
+        """The texts before, between and after the expressions: one more than there are of these."""
+        found = [""]
+        for part in self.parts:
+            if isinstance(part, str):
+                found[-1] += part
+            else:
+                found.append("")
+        return found
+
     def value(self, scope: Scope) -> Any:
         """The value of a text that is wholly one expression, else the text with values put in.
 
@@ -73,18 +89,10 @@ class Template:
 
     @cached_property
     def _places(self) -> list[Place]:
-        literals = [""]
-        values: list[Expression] = []
-        for part in self.parts:
-            if isinstance(part, str):
-                literals[-1] += part
-            else:
-                values.append(part)
-                literals.append("")
         try:
-            return places(literals)
+            return places(self.literals)
         except Unquotable as error:
-            raise ExpressionError(error.message, values[error.index].offset) from None
+            raise ExpressionError(error.message, self.expressions[error.index].offset) from None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from diel.spec.output import Output
 from diel.spec.policy import Policies, policy_flaws
 from diel.spec.resources import Resources
 from diel.spec.service import Service
+from diel.spec.shell import Shell, shell_words
 from diel.spec.surrogate import Surrogate
 from diel.values import format_duration
 
@@ -55,9 +56,9 @@ def _words(command: Any) -> Any:
     if command is None:
         return None
     if isinstance(command, str) and not command.strip():
-        raise refuse("an empty command", "write a list of words, or a text for /bin/sh")
+        raise refuse("an empty command", "write a list of words, or a text for the shell")
     if isinstance(command, dict):
-        raise refuse("expected a list of words, or a text for /bin/sh; found a mapping")
+        raise refuse("expected a list of words, or a text for the shell; found a mapping")
     if isinstance(command, list | tuple):
         if not command:
             raise refuse("an empty command", "the first word is the program")
@@ -104,7 +105,10 @@ class Stage(Model):
         description="Python function: `simulation.ising` or `package.module:function`.",
     )
     command: Annotated[Text | Items[Json] | None, BeforeValidator(_words)] = Field(
-        default=None, description="Any program: a list of words (no shell), or a string for /bin/sh."
+        default=None, description="Any program: a list of words (no shell), or a text for the shell."
+    )
+    shell: Shell = Field(
+        default=None, description="What runs a command that is a text; the workflow's where absent."
     )
     over: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
         default=(), description="Axes that the stage runs over."
@@ -157,6 +161,11 @@ class Stage(Model):
     )
 
     @property
+    def interpreter(self) -> tuple[str, ...]:
+        """The words in front of a command that is a text; none for another."""
+        return shell_words(self.shell) if isinstance(self.command, str) else ()
+
+    @property
     def asks(self) -> tuple[str, ...]:
         """The services that its tasks ask, that of its surrogate included."""
         if self.surrogate is None or self.surrogate.service in self.services:
@@ -179,6 +188,9 @@ class Stage(Model):
             flaws.append(Flaw("a stage needs a module or a command, found neither", hint))
         else:
             flaws += _form_flaws(self.outputs, returned=self.module is not None)
+        if self.shell is not None and not isinstance(self.command, str):
+            hint = "drop it: a list of words and a module need no shell"
+            flaws.append(Flaw("`shell` goes with a command that is a text", hint, ("shell",)))
         if isinstance(self.when, str) and not self.when.strip():
             flaws.append(Flaw("an empty condition", "write an expression, or drop `when`", ("when",)))
         flaws += _shared_paths(self.outputs)

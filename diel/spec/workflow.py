@@ -11,6 +11,7 @@ from diel.errors import did_you_mean
 from diel.spec.axis import Axis
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import Flaw, Flaws, Label, Model, found, refuse
+from diel.spec.shell import Shell
 from diel.spec.stage import Stage
 
 
@@ -26,6 +27,9 @@ class Workflow(Model):
     diel: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of the file format.")
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100, description="Names the runs.")
     description: str = Field(default="", description="What it is for, for readers.")
+    shell: Shell = Field(
+        default=None, description="What runs commands that are texts: bash, sh, or a list of words."
+    )
     hyperparameters: dict[Label, Hyperparameter] = Field(
         default_factory=dict, description="The shared registry: typed, bounded, with defaults."
     )
@@ -37,7 +41,17 @@ class Workflow(Model):
         flaws = [*_clashes(self), *_unknown_hyperparameters(self)]
         if flaws:
             raise Flaws(*flaws)
-        return self
+        return self if self.shell is None else self._with_shell(self.shell)
+
+    def _with_shell(self, shell: str | tuple[str, ...]) -> Workflow:
+        """The same, each stage with the shell that it uses."""
+        stages = {
+            name: stage.model_copy(update={"shell": shell})
+            if stage.shell is None and isinstance(stage.command, str)
+            else stage
+            for name, stage in self.stages.items()
+        }
+        return self.model_copy(update={"stages": stages})
 
 
 def _clashes(workflow: Workflow) -> Iterable[Flaw]:

@@ -24,6 +24,7 @@ from diel.worker.watchdog import Watchdog, Watched
 DYING = 1.0
 """Seconds that a failure in a block is held back: the scheduler may just be ending them all, and then the
 program is not to blame."""
+_CLOSED = ": killed by SIGPIPE: what it wrote to had ended, as in `PROGRAM | head -1`"
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
 _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
 
@@ -126,7 +127,8 @@ def find_program(name: str, env: Mapping[str, str]) -> str:
     """Where a program is. Raises Failure (`launch`) where it is not on PATH."""
     found = _find(name, env.get("PATH", os.defpath))
     if found is None:
-        raise Failure(FailureClass.LAUNCH, f"no program '{name}' on PATH")
+        hint = "; install it there, or write `shell: sh`" if name == "bash" else ""
+        raise Failure(FailureClass.LAUNCH, f"no program '{name}' on PATH{hint}")
     return found
 
 
@@ -174,7 +176,7 @@ def _find(program: str, path: str) -> str | None:
 
 def meaning(code: int) -> str:
     """What an exit code says beyond its number, to be put behind it; nothing for most."""
-    known = {126: ": not executable", 127: ": command not found"}
+    known = {126: ": not executable", 127: ": command not found", 141: _CLOSED}
     if code in known:
         return known[code]
     return f": killed by {_signal_name(code - 128)}" if 128 < code <= 128 + 64 else ""

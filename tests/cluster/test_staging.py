@@ -54,7 +54,7 @@ WIDE = """
         resources: {nodes: 2, ranks_per_node: 2, pool: cpu}
       command:
         inputs: {big: {from: prepare.big, stage: node}}
-        command: [sh, -c, "echo $SLURMD_NODENAME ${{ inputs.big }} $(cat ${{ inputs.big }})"]
+        command: "echo $SLURMD_NODENAME ${{ inputs.big }} $(cat ${{ inputs.big }})"
         resources: {nodes: 2, ranks_per_node: 2, pool: cpu}
 """
 PARTS = """

@@ -148,8 +148,8 @@ def test_values_reach_a_shell_quoted_and_a_list_as_they_are(folder: Path) -> Non
     assert bench.resolve("words").command == ("printf", "%s", nasty)
     command = bench.resolve("shell").command
     assert command is not None
-    assert command[:3] == ("/bin/sh", "-e", "-c")
-    assert command[3] == "printf %s 'a b'\"'\"'; rm -rf \"$HOME\" `x`\n-é'"
+    assert command[:-1] == ("bash", "-e", "-o", "pipefail", "-c")
+    assert command[-1] == "printf %s 'a b'\"'\"'; rm -rf \"$HOME\" `x`\n-é'"
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "~/x", "a/../../x", "", ".", "a\0b"])

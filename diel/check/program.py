@@ -1,0 +1,138 @@
+"""Checks of commands: no value stands in a word that a shell runs as a program."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+
+from diel.check.flaws import Check
+from diel.expressions import ExpressionError, Template, parse
+from diel.expressions.program import SHELLS, begin, evaluated, executed
+from diel.expressions.shell import Place, Unquotable, places
+from diel.expressions.words import VALUE, Word, commands
+from diel.spec import Stage
+
+_LONGEST = 300
+"""The longest command that is shown rewritten, in characters."""
+_OTHER_SHELL = ("ssh", "rsh", "remsh", "watch", "parallel", "su", "runuser", "script", "flock")
+_HINTS = {
+    "eval": "leave `eval` out, or set a variable first: x=${{ ... }}",
+    "trap": "set a variable first, and name it in single quotes: f=${{ ... }}; trap 'rm \"$f\"' EXIT",
+    "env": "write the words one by one, without -S",
+    **dict.fromkeys(_OTHER_SHELL, 'quote it for that shell: "$(printf %q ${{ ... }})"'),
+    **dict.fromkeys(("[[", "[", "test"), "write [ ... ] with one bracket, or compute inside ${{ }}"),
+    **dict.fromkeys(("let", "[...]"), "compute inside ${{ }}"),
+    **dict.fromkeys(("declare", "typeset", "local", "export", "readonly"), "compute inside ${{ }}"),
+}
+_PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
+
+
+def check_programs(found: Check, name: str, stage: Stage) -> None:
+    """A value is told where a shell would execute what it holds, with the words to write instead."""
+    key = ("stages", name, "command")
+    try:
+        if isinstance(stage.command, str):
+            _check_text(found, key, parse(stage.command))
+        elif stage.command is not None:
+            _check_list(found, key, [parse(w) if isinstance(w, str) else None for w in stage.command])
+    except (ExpressionError, Unquotable):
+        return  # told where expressions are read and quoted
+
+
+def _check_text(found: Check, key: tuple[str, ...], template: Template) -> None:
+    if template.constant:
+        return
+    literals = template.literals
+    whole = VALUE.join(literals)
+    for words in commands(literals):
+        for place, runner in (*executed(words), *evaluated(words)):
+            word = words[place]
+            sources = [template.expressions[number].source for number in word.values]
+            instead = _retold(whole, words, place, runner) if not any(w.expands for w in words) else ""
+            written = _filled(instead, [f"${{{{ {source} }}}}" for source in sources])
+            offset = template.expressions[word.values[0]].offset
+            found.add(key, _message(runner), _hint(runner, written), offset)
+
+
+def _check_list(found: Check, key: tuple[str, ...], templates: Sequence[Template | None]) -> None:
+    if all(one is None or one.constant for one in templates):
+        return
+    words = [Word(VALUE.join(one.literals)) if one is not None else Word() for one in templates]
+    for place, runner in executed(words):
+        template = templates[place]
+        assert template is not None
+        values = [f'"${{{{ {one.source} }}}}"' for one in template.expressions]
+        told = [_listed(words[one].text, templates[one]) if one != place else "" for one in range(len(words))]
+        code = _with_arguments(words, place)
+        written = ""
+        if runner in SHELLS and code is not None:
+            told[place] = _yaml(code)
+            after = [] if len(words) > place + 1 else [runner]
+            written = f"[{', '.join([*told, *after, *values])}]"
+        found.add((*key, place), _message(runner), _hint(runner, written), template.expressions[0].offset)
+
+
+def _message(runner: str) -> str:
+    if runner in _HINTS and runner not in ("eval", "trap", "env", *_OTHER_SHELL):
+        return f"the shell computes with a value in `{runner}`, and executes a $(...) that it holds"
+    return f"a value in the program that {runner} runs: the shell would execute what it holds"
+
+
+def _hint(runner: str, written: str) -> str:
+    if written and len(written) <= _LONGEST:
+        return f"write {written}"
+    return _HINTS.get(
+        runner,
+        'write "$@" there, and hand the value over behind the program: sh -c \'echo "$@"\' sh ${{ ... }}',
+    )
+
+
+def _retold(whole: str, words: Sequence[Word], place: int, runner: str) -> str:
+    """A simple command of a text, rewritten; empty where that cannot be told."""
+    start = words[begin(words)].start
+    if runner == "eval":
+        return " ".join(word.text for word in words[place:]) if len(words) == place + 1 else ""
+    code = _with_arguments(words, place)
+    if runner not in SHELLS or code is None:
+        return ""
+    after = whole[words[place].end : words[-1].end] or f" {runner}"
+    values = " ".join([VALUE] * len(words[place].values))
+    return f"{whole[start : words[place].start]}{shlex.quote(code)}{after} {values}"
+
+
+def _with_arguments(words: Sequence[Word], place: int) -> str | None:
+    """A program with "$1" in the place of each value; None where that cannot be told."""
+    code, given = words[place].text, words[place + 1 :]
+    if any(VALUE in word.text for word in (*words[:place], *given)):
+        return None
+    literals = code.split(VALUE)
+    first = max(0, len(given) - 1) + 1
+    try:
+        where = places(literals)
+    except Unquotable:
+        return None
+    text = literals[0]
+    for number, (spot, literal) in enumerate(zip(where, literals[1:], strict=True)):
+        name = "@" if len(where) == 1 and first == 1 else f"{first + number}"
+        variable = f"${name}" if not re.match(r"\w", literal) or name == "@" else f"${{{name}}}"
+        text += {Place.BARE: f'"{variable}"', Place.DOUBLE: variable, Place.SINGLE: f"'\"{variable}\"'"}[spot]
+        text += literal
+    return re.sub(r"''(\"\$[@\w]+\")''", r"\1", text)
+
+
+def _filled(text: str, values: Sequence[str]) -> str:
+    parts = text.split(VALUE)
+    return "".join(part + value for part, value in zip(parts, [*values, ""], strict=False)) if text else ""
+
+
+def _listed(text: str, template: Template | None) -> str:
+    """A word of a list as a workflow file writes it."""
+    return _yaml(text if template is None or template.constant else template.text)
+
+
+def _yaml(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
+    return json.dumps(text, ensure_ascii=False) if "\n" in text else "'" + text.replace("'", "''") + "'"
