@@ -7,7 +7,8 @@
     ├── Interrupted             no failure: a module that stopped at a checkpoint, to continue later
     ├── JournalError            a run's files cannot be read or written
     └── StreamError             a stream or the tuple space cannot be used
-        └── StreamEnd           no failure: a stream is closed, and all its items were read
+        ├── StreamEnd           no failure: a stream has ended, and all its items were read
+        └── StreamBroken        4: a stream lacks items, for a task that puts into it failed
 
 Each message says what is wrong, where, what was expected and what to do next.
 """
@@ -56,7 +57,16 @@ class StreamLost(StreamError):
 
 
 class StreamEnd(StreamError):
-    """A stream is closed, and this consumer was given all its items; iterating over it just ends."""
+    """A stream has ended, and this consumer was given all its items; iterating over it just ends."""
+
+
+class StreamBroken(StreamError):
+    """A stream lacks items: a task that puts into it failed for good. Raised by iterating as well.
+
+    No end: a task that reads such a stream has no result, whatever it does. `diel resume` runs it again.
+    """
+
+    exit_code = 4
 
 
 @dataclass(frozen=True, slots=True, order=True)

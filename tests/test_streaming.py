@@ -144,17 +144,6 @@ def test_a_reader_that_fails_for_good_holds_nobody_up(project: Project) -> None:
     assert made.counts("learn") == {"failed": 1}
 
 
-def test_a_producer_that_fails_ends_the_stream(project: Project) -> None:
-    failing = MAKE.replace('return {"made": count}', 'raise ValueError("no") if seed == 1 else None')
-    failing = failing.replace("raise ValueError", "raise_(ValueError").replace(
-        " if seed == 1", ") if seed == 1"
-    )
-    project.module("make", failing + "\n    def raise_(error: Exception) -> None:\n        raise error\n")
-    made = run(project, FLOW.replace("retries: 5", "retries: 0").replace("0.01", "0.0"), code=1)
-    assert made.counts("make") == {"done": 2, "failed": 1}
-    assert made.value("learn", "got") == ALL
-
-
 def test_any_program_takes_part_by_the_command_line(project: Project) -> None:
     made = run(
         project,

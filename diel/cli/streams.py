@@ -26,4 +26,5 @@ def _line(name: str, facts: Mapping[str, Any]) -> str:
     ]
     told = f"stream {name}: {facts.get('items', 0):,} items"
     told += ", complete" if facts.get("closed") else ""
+    told += f", broken: {facts['broken']}" if facts.get("broken") else ""
     return told + (f", {max(behind):,} of them unread" if behind and max(behind) else "")

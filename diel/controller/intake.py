@@ -171,6 +171,8 @@ class Intake:
 
     def _retry_or_fail(self, stage: StageRun, index: int, record: Record, node: str | None) -> None:
         kind = FailureClass(record["class"])
+        if kind is FailureClass.UPSTREAM and self._stages.streaming.was_cancelled(stage, index):
+            kind = FailureClass.CANCELLED
         if kind is FailureClass.CANCELLED and stage.standing(index) is Standing.CLOSED:
             stage.omitted.add(index)
             self._ledger.verdict("skipped", stage, [[index, index]], reason="axis", cause="")

@@ -221,8 +221,9 @@ class Recipe:
         shards = self._sharing.shards(index, inputs) if self._sharing else None
         key, parts = self._key(scope, {**point, **keyed(shards)} if shards else point, inputs)
         resolved = Resolved(params, inputs, self._command(scope), outputs, env, key, parts, None, shards)
-        if self.streams is not None:
-            resolved = replace(resolved, streams=self.streams(index))
+        if self.streams is not None:  # what came through streams is in no key: another run's never fits
+            key = digest_of([key, self.paths.run_id])
+            resolved = replace(resolved, key=key, streams=self.streams(index))
         if self._services:
             resolved = replace(resolved, services=self._replicas(index))
         if self._surrogate is not None:

@@ -176,13 +176,13 @@ class Stages:
             tell(stage, index)
         self._publishing.note_end(stage, index)
         self._keeping.note_end(stage, index)
-        self.streaming.note_end(stage, index)
         for link in self.out_of[stage.name]:
             link.count(index)
             if link.down.domain is not None:
                 link.down.look_at(link.woken_by(index))
             if link.edge.renewed and link.down.domain is not None:
                 self.serving.note_renewal(link, index)
+        self.streaming.note_end(stage, index)
         self.serving.note_end(stage, index)
         for axis in stage.adaptive:
             if axis.judged:

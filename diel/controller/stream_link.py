@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from diel.controller.link import Link, Verdict
 from diel.controller.stage_run import StageRun
 from diel.domain import Group
+from diel.states import TaskState
 
 
 @dataclass
@@ -15,15 +16,28 @@ class StreamLink(Link):
     """An edge along which items move while both its tasks run: no task waits for the other's end."""
 
     def verdict(self, group: Group) -> Verdict:
-        """Nobody waits: what keeps both together is that they are a gang."""
-        if self.up.void or self.missing:
-            return Verdict.FAILED
-        if self.up.domain is None:
-            return Verdict.WAITING
-        found = {self.verdict_of(index) for index in self.members(group)}
-        if not found or found & {Verdict.WAITING, Verdict.READY}:
-            return Verdict.READY
-        return Verdict.FAILED if Verdict.FAILED in found else Verdict.OMITTED
+        """Nobody waits: a gang keeps both together. It fails once too many producers are lost."""
+        found = super().verdict(group)
+        if found is not Verdict.WAITING or self.up.domain is None:
+            return found
+        lacks = self.edge.min_success == 1 and self._never_made(group)
+        return Verdict.FAILED if lacks else Verdict.READY
+
+    def is_cut(self, index: int) -> bool:
+        """Whether a producer ended without a result, and so perhaps before its last item."""
+        history = self.up.history
+        ended = history.state(index).ended and not history.state(index).good
+        return ended and (index not in self.up.omitted or index in history.attempts)
+
+    def broken_by(self, group: Group, index: int) -> dict[str, list[str]]:
+        """The groups of readers for which the loss of one producer is too much."""
+        is_too_much = self.verdict(group) is Verdict.FAILED or index in self.up.omitted
+        return self.readers(group) if is_too_much else {}
+
+    def losses(self, index: int) -> set[TaskState]:
+        """How those ended that a reader lacks items of."""
+        makers = self.members(self.group_of_downstream(index))
+        return {self.up.history.state(maker) for maker in makers if self.is_cut(maker)}
 
     def channel(self, group: Group) -> str:
         """The channel of a group of producers: one for each combination of the matched axes' points."""

@@ -19,6 +19,7 @@ from diel.errors import StreamError
 from diel.executors.addresses import addresses
 from diel.files import put
 from diel.plan import Plan
+from diel.states import TaskState
 
 if TYPE_CHECKING:
     from diel.streams.client import Connection
@@ -27,6 +28,8 @@ START_SECONDS = 30.0
 """How long a call waits for the broker."""
 LOOK_EVERY = 1.0
 """Seconds between two looks at how the channels stand."""
+MOST_TOLD = 300
+"""Letters of a producer's failure that its readers are told."""
 
 
 class Streaming:
@@ -74,9 +77,11 @@ class Streaming:
         given = link.up.spec.outputs[str(link.edge.output)].stream
         assert given is not None
         connection = self._connect()
+        # An earlier controller may have closed or broken it, where producers failed that run again now.
+        connection.open(channel, buffer=given.buffer, replay=given.replay, groups=groups)
+        for index in link.members(group):
+            self._break(alike, index)
         left = sum(1 for index in link.members(group) if not link.up.history.state(index).ended)
-        # An earlier controller may have closed it, where producers failed that run again now.
-        connection.open(channel, buffer=given.buffer, replay=given.replay, groups=groups, again=bool(left))
         if left:
             self._left[(link.up.name, channel)] = left
         else:
@@ -88,11 +93,33 @@ class Streaming:
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended for good: it puts no more, and what it got is settled."""
-        for link in self._out_of.get(stage.name, ()):
+        links = self._out_of.get(stage.name, ())
+        self._break(links, index)
+        for link in links:
             self._count_end(link, index)
         for link in self._into.get(stage.name, ()):
             if link.up.domain is not None and link.channel(link.group_of_downstream(index)) in self._opened:
                 self._settle(link, index)
+
+    def _break(self, links: Iterable[StreamLink], index: int) -> None:
+        """Tells those who read what a task put, where it ended without a result, that it is not all."""
+        for link in links:
+            group = link.group_of_upstream(index)
+            if group is not None and link.is_cut(index) and link.channel(group) in self._opened:
+                broken = link.broken_by(group, index)
+                self._connect().break_off(link.channel(group), broken, self._why(link.up, index))
+
+    def _why(self, stage: StageRun, index: int) -> str:
+        state = stage.history.state(index)
+        if state != TaskState.FAILED:
+            return f"{stage.name}/{index} was {state.label}"
+        told = self._ledger.history.failures.get((stage.name, index), {}).get("message", "")
+        return f"{stage.name}/{index} failed" + (f": {told[:MOST_TOLD]}" if told else "")
+
+    def was_cancelled(self, stage: StageRun, index: int) -> bool:
+        """Whether a reader lacks items only because a user cancelled who puts them."""
+        found = [link.losses(index) for link in self._into.get(stage.name, ())]
+        return set().union(*found) == {TaskState.CANCELLED}
 
     def _count_end(self, link: StreamLink, index: int) -> None:
         group = link.group_of_upstream(index)

@@ -22,6 +22,7 @@ from diel.controller.service_link import ServiceLink
 from diel.errors import DielError
 from diel.explain.change import Change, mapping_changes, plain
 from diel.explain.family import family_changes
+from diel.explain.gang import gang_of
 from diel.explain.view import View
 from diel.expressions import ExpressionError
 from diel.journal.segment import Record
@@ -57,6 +58,8 @@ def why_computed(view: View, stage: str, index: int, depth: int = 0) -> Comparis
         return Comparison("it is a service, and starts anew in each run that asks it")
     if not run_file.use_cache:
         return Comparison("`--no-cache` said to use no earlier result")
+    if gang_of(view, stage) is not None:
+        return Comparison("it runs beside others, and what comes through a stream is in no key")
     begin_at = run_file.begin_at
     if begin_at is not None and stage in view.run.graph.after(begin_at):
         return Comparison(f"`--from {begin_at}` said to compute it anew")

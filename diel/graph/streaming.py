@@ -33,9 +33,6 @@ def check_stream(workflow: Workflow, use: Use) -> list[Flaw]:
     if use.at:
         hint = "drop `at`: a stream comes from all tasks while they run; axes in both stages are matched"
         flaws.append(Flaw((*use.key, "at"), f"{source} is a stream, of which nothing can be picked", hint))
-    if use.min_success < 1:
-        hint = "drop it: a stream ends when its producers have ended, however they did"
-        flaws.append(Flaw((*use.key, "min_success"), f"{source} is a stream, not gathered results", hint))
     return flaws
 
 

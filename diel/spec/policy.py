@@ -149,6 +149,8 @@ def _default(stage: Stage, kind: FailureClass) -> Rule:
             return Rule(NODE_RETRIES, NODE_BACKOFF, shared=False)
         case FailureClass.PREEMPTED:
             return Rule(PREEMPTED_RETRIES, 0.0, shared=False)
+        case FailureClass.UPSTREAM:  # it would read the same
+            return Rule(0, 0.0, shared=False)
     return Rule(stage.retries.limit, stage.retries.backoff, shared=True)
 
 

@@ -6,7 +6,7 @@ asks the next one the same. What a request means is told in docs/streams.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from diel.streams.channel import Channel, Source
@@ -37,6 +37,7 @@ class Broker:
         self._requests: dict[str, Callable[[Request], Header | None]] = {
             "open": self._open,
             "close": self._close,
+            "break": self._break,
             "settle": self._settle,
             "facts": self._facts,
             "stop": self._stop,
@@ -49,6 +50,7 @@ class Broker:
             "get": self._get,
             "seat": self._seat,
             "commit": self._commit,
+            "flaw": self._flaw,
             "forget": self._forget,
             "space": self._desk.enter,
             "tuple": self._desk.do,
@@ -102,7 +104,6 @@ class Broker:
             "buffer": max(1, int(header["buffer"])),
             "replay": bool(header["replay"]),
             "groups": groups,
-            "again": bool(header.get("again", False)),
         }
         if not self._channels.has_opened(wanted):
             self._channels.write(wanted)
@@ -118,6 +119,19 @@ class Broker:
             self._serve_waiting(channel)
             channel.sweep()
         return {}
+
+    def _break(self, request: Request) -> Header:
+        """A producer failed for good: the groups that are named get what is there now, and no end."""
+        channel = self._known(request)
+        groups = [name for name in request.header["groups"] if channel.groups[name].broken_at is None]
+        if groups or not channel.broken:
+            self._break_for(channel, groups, str(request.header["why"]), channel.end)
+            self._serve_waiting(channel)
+        return {}
+
+    def _break_for(self, channel: Channel, groups: list[str], why: str, at: int) -> None:
+        told: Header = {"do": "break", "c": channel.name, "groups": groups}
+        self._channels.write({**told, "why": why, "at": at})
 
     def _settle(self, request: Request) -> Header:
         channel, header = self._known(request), request.header
@@ -137,6 +151,25 @@ class Broker:
     def _stop(self, request: Request) -> Header:
         self.stopped = True
         return {}
+
+    def _flaw(self, request: Request) -> Header:
+        """Why what an attempt of a task read or put is not all of it; an empty text where it is.
+
+        A task that is several MPI ranks is several members.
+        """
+        channel, header = self._known(request), request.header
+        task = str(header["member"])
+        group = channel.groups[header["group"]] if "group" in header else None
+        there: Mapping[str, Source | Member] = channel.sources if group is None else group.members
+        for name in (name for name in there if name == task or name.startswith(f"{task}.")):
+            refuse_older(there[name].attempt, {**header, "member": name})
+            if group is None:
+                flaw = channel.flaw_of(name, header["attempt"], goes_on=bool(header["goes_on"]))
+            else:
+                flaw = group.members[name].broken or (channel.broken if group.broken_at is not None else "")
+            if flaw:
+                return {"flaw": flaw}
+        return {"flaw": ""}
 
     def _forget(self, request: Request) -> Header:
         """Takes a request back that still waits. The answer says whether it did."""
@@ -208,10 +241,13 @@ class Broker:
         return {}
 
     def _part(self, request: Request) -> Header:
-        """A producer leaves, and its share of the room is the others'."""
+        """A producer leaves: it has put all, and its share of the room is the others'."""
         channel, name = self._known(request), request.header["member"]
         source = channel.sources.get(name)
         if source is not None and source.attempt == request.header["attempt"]:
+            self._channels.write(
+                {"do": "place", "c": channel.name, "p": name, "a": source.attempt, "at": source.at}
+            )
             channel.here.discard(name)
             self._grant(channel)
         return {}
@@ -236,7 +272,11 @@ class Broker:
             self._channels.write({"do": "join", **where, "cursor": cursor, "holds": False})
         group, member = self._member(channel, request)
         if header["attempt"] > member.attempt:
+            again = header["member"] in group.good
             self._channels.write({"do": "begin", **where, "a": header["attempt"]})
+            if again and (channel.base or len(group.members) > 1):
+                why = f"{header['member']} runs again, and the items that it had read are not there any more"
+                self._break_for(channel, [header["group"]], why, 0)
             late = self._getting.get(channel.name, {}).pop((header["group"], header["member"]), None)
             if late is not None:
                 self._serve(late)  # the attempt before is told that it is over
@@ -278,9 +318,7 @@ class Broker:
             return True
         position, there = group.next_stretch(channel.end)
         if not there:
-            if channel.closed:
-                self._answer(request, {"end": True})
-            return channel.closed
+            return self._tell_end(channel, request)
         if len(group.unsettled) > 1:
             most = min(most, max(1, there // (2 * len(group.unsettled))))
         items = channel.fetch(position, min(there, most))
@@ -289,6 +327,18 @@ class Broker:
         if not self._answer(request, _items(number, items), b"".join(items)):
             self._channels.write({"do": "undo", **where, **stretch})
         return True
+
+    def _tell_end(self, channel: Channel, request: Request) -> bool:
+        """Answers a `get` for which there is no item with the end, if it has come, or with what broke it."""
+        group, member = self._member(channel, request)
+        if group.broken_at is not None:
+            if not member.broken:
+                self._channels.write({"do": "tell", **_seat(request), "why": channel.broken})
+            self._answer(request, {"broken": channel.broken})
+            return True
+        if channel.closed:
+            self._answer(request, {"end": True})
+        return channel.closed
 
     def _serve_waiting(self, channel: Channel) -> None:
         """Items came, or none will come any more: who waits asks again."""

@@ -57,6 +57,8 @@ class Channel:
         self.buffer = buffer
         self.replay = replay
         self.closed = False
+        self.broken = ""
+        """Why it lacks items; empty where it does not."""
         self.groups: dict[str, Group] = {}
         self.sources: dict[str, Source] = {}
         self.here: set[str] = set()
@@ -131,7 +133,8 @@ class Channel:
 
     def snapshot(self, block: bytearray) -> Header:
         """All that the items do not say; appends what its groups keep in arrays to the block."""
-        told = {"c": self.name, "buffer": self.buffer, "replay": self.replay, "closed": self.closed}
+        told = {"c": self.name, "buffer": self.buffer, "replay": self.replay}
+        told |= {"closed": self.closed, "broken": self.broken}
         sources = {name: [one.attempt, one.at] for name, one in self.sources.items()}
         groups = {name: group.snapshot(block) for name, group in self.groups.items()}
         counted = {"base": self.base, "end": self.end, "bytes": self.bytes, "counts": self._counts()}
@@ -139,7 +142,7 @@ class Channel:
 
     def restore(self, told: Header, block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
-        self.closed = told["closed"]
+        self.closed, self.broken = told["closed"], told.get("broken", "")
         self.note_gone(told)
         for name, (attempt, at) in told["sources"].items():
             self.sources[name].attempt, self.sources[name].at = attempt, at
@@ -207,7 +210,9 @@ class Channel:
     def room(self) -> int:
         """Items that may come before the slowest group holds the producers up."""
         waiting = [
-            self.end - group.cursor for group in self.groups.values() if group.holds and not group.settled
+            self.end - group.cursor
+            for group in self.groups.values()
+            if group.holds and not group.settled and group.broken_at is None
         ]
         return max(0, self.buffer - max(waiting)) if waiting else MANY
 
@@ -216,6 +221,24 @@ class Channel:
         source = self.sources[member]
         room = self.room()
         return min(MANY, source.count + -(-room // max(1, len(self.here))))
+
+    def flaw_of(self, name: str, attempt: int, *, goes_on: bool) -> str:
+        """What an attempt that ended well did not put; empty where nothing lacks.
+
+        One that `goes_on` took up a checkpoint, and may have had nothing more to put.
+        """
+        source = self.sources[name]
+        if name in self.here and source.attempt == attempt:
+            return (
+                f"what {name} puts into {self.name} did not come to its end: who put it failed, or was ended"
+            )
+        came = source.attempt == attempt
+        if source.at >= source.count if came else (goes_on or not source.count):
+            return ""
+        return (
+            f"{name} put {source.at if came else 0} items into {self.name}, and an attempt before it had put "
+            f"{source.count}: each puts the same items from the first, or calls `resume()` and puts the rest"
+        )
 
     # --- consumers ---------------------------------------------------------------------------------
 
@@ -264,7 +287,7 @@ class Channel:
         """
         if self.replay or not self.groups or not self._files:
             return 0
-        floors = [group.floor() for group in self.groups.values() if group.holds and not group.settled]
+        floors = [group.floor() for group in self.groups.values() if group.holds and not group.is_done]
         floor = min(floors, default=self.end)
         needed = self._files[max(0, bisect_right(self._positions, floor) - 1)]
         return bisect_left(self._files, needed)
@@ -315,7 +338,8 @@ class Channel:
         return {
             "items": self.end,
             "bytes": self.bytes,
-            "closed": self.closed,
+            "closed": self.closed and not self.broken,
+            "broken": self.broken or None,
             "buffer": self.buffer,
             "producers": {name: source.count for name, source in self.sources.items()},
             "groups": {

@@ -1,8 +1,9 @@
 """The channels of a run, and the log of what the channels' own logs do not say.
 
-A record is {"do": "open" | "close" | "attempt" | "place" | "join" | "skip" | "begin" | "give" | "undo" |
-"seat" | "commit" | "settle" | "gone", "c": channel, …}: what was opened, where each producer and consumer is,
-who was given which items, and which items are no longer on the disk.
+A record is {"do": "open" | "close" | "break" | "attempt" | "place" | "join" | "skip" | "begin" | "give" |
+"undo" | "seat" | "tell" | "commit" | "settle" | "gone", "c": channel, …}: what was opened or broken, where
+each producer and consumer is, who was given which items or told what broke, and which items are no longer on
+the disk.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Channels:
     def has_opened(self, wanted: Header) -> bool:
         """Whether a record "open" would change nothing."""
         channel = self._there.get(wanted["c"])
-        if channel is None or (channel.closed and wanted["again"]):
+        if channel is None or channel.closed or channel.broken:
             return False
         return (channel.buffer, channel.replay) == (wanted["buffer"], wanted["replay"]) and all(
             name in channel.groups
@@ -105,6 +106,11 @@ class Channels:
         channel = self._there[header["c"]]
         if do == "close":
             channel.closed = True
+        elif do == "break":
+            channel.broken = channel.broken or header["why"]
+            for name in header["groups"]:
+                group = channel.groups[name]
+                group.broken_at = header["at"] if group.broken_at is None else group.broken_at
         elif do in ("attempt", "place"):
             source = channel.sources.setdefault(header["p"], Source())
             source.attempt, source.at = header["a"], header["at"]
@@ -119,16 +125,18 @@ class Channels:
             _fold_member(do, channel.groups[header["g"]], header)
 
     def _fold_open(self, header: Header) -> None:
-        name = header["c"]
-        if name not in self._there:
+        if header["c"] not in self._there:
             number = len(self._there) + 1
-            self._there[name] = Channel(self._root, number, name, header["buffer"], header["replay"])
-        channel = self._there[name]
+            made = Channel(self._root, number, header["c"], header["buffer"], header["replay"])
+            self._there[made.name] = made
+        channel = self._there[header["c"]]
         channel.buffer, channel.replay = header["buffer"], header["replay"]
-        channel.closed &= not header["again"]
-        for group, members in header["groups"].items():
-            channel.groups.setdefault(group, Group(channel.base)).holds = True
-            channel.groups[group].add(members)
+        channel.closed, channel.broken = False, ""
+        for group in channel.groups.values():
+            group.broken_at = None
+        for name, members in header["groups"].items():
+            channel.groups.setdefault(name, Group(channel.base)).holds = True
+            channel.groups[name].add(members)
 
 
 def _fold_member(do: str, group: Group, header: Header) -> None:
@@ -144,6 +152,8 @@ def _fold_member(do: str, group: Group, header: Header) -> None:
         member.at = member.deliveries.total
     elif do == "seat":
         member.at = header["at"]
+    elif do == "tell":
+        member.broken = header["why"]
     elif do == "commit":
         member.deliveries.commit(header["at"])
     elif do == "settle":

@@ -6,7 +6,7 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from diel.paths import RunPaths
 from diel.streams.consumer import MOST, Consumer
 from diel.streams.contact import SILENCE, read_contact
 from diel.streams.link import Link
+from diel.streams.message import Header
 from diel.streams.producer import Producer
 from diel.streams.space import Space
 
@@ -77,6 +78,16 @@ class Connection:
         with self._lock:
             return [ends.pop(key) for key in list(ends) if key[-2:] == (member, attempt)]
 
+    def flaw(self, end: Mapping[str, Any], member: str, attempt: int, *, goes_on: bool = False) -> str:
+        """Why what an attempt of a task read from, or put into, a stream is not all; empty where it is.
+
+        `end` is what the task is told of it, and `member` the task; `goes_on` where it took up a checkpoint.
+        Raises StreamError where another attempt took over, and where no broker answers.
+        """
+        request: Header = {"op": "flaw", "channel": end["channel"], "member": member, "attempt": attempt}
+        request |= {"group": end["group"]} if end["role"] == "get" else {"goes_on": goes_on}
+        return str(self._link.call(request)[0]["flaw"])
+
     def space(self, member: str | None = None, attempt: int = 1) -> Space:
         """The tuple space; with a member the same `Space` each time.
 
@@ -101,28 +112,24 @@ class Connection:
         buffer: int = 1000,
         replay: bool = True,
         groups: Mapping[str, Sequence[str]],
-        again: bool = False,
     ) -> None:
         """Opens a channel, or adds groups and members to one: before that, nobody can put or get.
 
         `buffer`: items that may wait for the slowest group. Without `replay`, items that all groups have
-        committed go from the disk. `again` takes a `close` back, for producers that run once more.
+        committed go from the disk. One that was closed or broken is open again.
         """
         told = {group: list(members) for group, members in groups.items()}
         self._link.call(
-            {
-                "op": "open",
-                "channel": channel,
-                "buffer": buffer,
-                "replay": replay,
-                "groups": told,
-                "again": again,
-            }
+            {"op": "open", "channel": channel, "buffer": buffer, "replay": replay, "groups": told}
         )
 
     def close(self, channel: str) -> None:
         """No producer will put any more: who has read all of it is told so."""
         self._link.call({"op": "close", "channel": channel})
+
+    def break_off(self, channel: str, groups: Iterable[str], why: str) -> None:
+        """A producer failed for good: these groups get what is there by now, and StreamBroken for an end."""
+        self._link.call({"op": "break", "channel": channel, "groups": list(groups), "why": why})
 
     def settle(self, channel: str, group: str, member: str, good: bool) -> None:
         """A member's task ended for good: what it got is committed, or (not `good`) the others'."""
@@ -131,7 +138,7 @@ class Connection:
     def facts(self) -> dict[str, Any]:
         """How each channel stands.
 
-        `{channel: {"items", "bytes", "closed", "buffer", "producers": {member: items},
+        `{channel: {"items", "bytes", "closed", "broken", "buffer", "producers": {member: items},
         "groups": {group: {"delivered", "committed", "waiting", "settled"}}}}`.
         """
         found: dict[str, Any] = self._link.call({"op": "facts"})[0]["channels"]

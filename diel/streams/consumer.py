@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from diel.errors import StreamEnd, StreamError
+from diel.errors import StreamBroken, StreamEnd, StreamError
 from diel.streams.item import decode
 from diel.streams.link import Link
 from diel.streams.message import Header, cut
@@ -66,8 +66,9 @@ class Consumer:
     def get(self, timeout: float | None = None) -> Any:
         """The next item, waiting for it.
 
-        Raises TimeoutError after `timeout` seconds, StreamEnd where the stream is closed and all was got,
-        StreamError where another attempt took over, and where no broker answers.
+        Raises TimeoutError after `timeout` seconds, StreamEnd where the stream has ended and all was got,
+        StreamBroken where it lacks items and all that is there was got, StreamError where another attempt
+        took over, and where no broker answers.
         """
         with self._lock:
             if not self._items:
@@ -128,6 +129,11 @@ class Consumer:
             self._asking = None
             if "error" in answer:
                 self._error = StreamError(answer["error"])
+            elif "broken" in answer:
+                self._error = StreamBroken(
+                    f"the stream {self._who['channel']} is broken: {answer['broken']}; it lacks items, and "
+                    "this task can have no result: `diel resume` runs both again"
+                )
             elif answer.get("end"):
                 self._ended = True
             else:
@@ -137,6 +143,7 @@ class Consumer:
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Any]:
+        """All items to the end. Raises StreamBroken where there is none, and StreamError as `get` does."""
         while True:
             try:
                 yield self.get()
@@ -162,6 +169,5 @@ class Consumer:
         if asking is not None:
             self._link.call({"op": "forget", "of": asking})
             self._link.drop(asking)
-        if not self._error:
-            with contextlib.suppress(StreamError):  # another attempt took over, and got it again
-                self._link.call({"op": "seat", **self._who, "at": self._got})
+        with contextlib.suppress(StreamError):  # another attempt took over, and got it again
+            self._link.call({"op": "seat", **self._who, "at": self._got})

@@ -90,6 +90,8 @@ class Member:
         self.attempt = 0
         self.at = 0
         """The delivery that this attempt gets next."""
+        self.broken = ""
+        """Why the stream is broken, once this attempt was told so; it stays so if the stream is mended."""
         self.deliveries = Deliveries()
 
 
@@ -102,6 +104,10 @@ class Group:
         """Whether producers wait for this group; not for one that came without being asked for."""
         self.members: dict[str, Member] = {}
         self.unsettled: set[str] = set()
+        self.good: set[str] = set()
+        """Members whose tasks have a result."""
+        self.broken_at: int | None = None
+        """The position up to which items are given, where the stream is broken for this group."""
         self.returned: deque[tuple[int, int]] = deque()
         """Positions and counts that members gave back."""
 
@@ -118,30 +124,43 @@ class Group:
         }
         returned, unsettled = list(self.returned), sorted(self.unsettled)
         told: Header = {"cursor": self.cursor, "holds": self.holds, "members": members}
+        told |= {"good": sorted(self.good), "broken_at": self.broken_at}
+        told["broken"] = {name: one.broken for name, one in self.members.items() if one.broken}
         return {**told, "returned": returned, "unsettled": unsettled}
 
     def restore(self, told: Header, block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
         self.add(told["members"])
-        self.unsettled = set(told["unsettled"])
+        self.unsettled, self.good = set(told["unsettled"]), set(told.get("good", ()))
+        self.broken_at = told.get("broken_at")
         self.returned = deque((position, count) for position, count in told["returned"])
         for name, (attempt, at, *counts) in told["members"].items():
             member = self.members[name]
             member.attempt, member.at = attempt, at
+            member.broken = told.get("broken", {}).get(name, "")
             block = member.deliveries.restore(counts, block)
         return block
 
     def begin(self, name: str, attempt: int) -> None:
-        """A new attempt gets again what was not committed."""
+        """A new attempt gets again what was not committed; all, where the result of one before was lost."""
         member = self.members[name]
-        member.attempt = attempt
+        if name in self.good and len(self.members) == 1:
+            member.deliveries, self.cursor = Deliveries(), 0
+            self.returned.clear()
+        member.attempt, member.broken = attempt, ""
         member.at = member.deliveries.committed
+        self.good.discard(name)
         self.unsettled.add(name)
 
     @property
     def settled(self) -> bool:
         """Whether nobody of it will ask any more."""
         return not self.unsettled and bool(self.members)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody of it will ever need its items again: one that failed runs again on `resume`."""
+        return self.settled and self.good >= self.members.keys()
 
     @property
     def delivered(self) -> int:
@@ -153,11 +172,15 @@ class Group:
 
     def available(self, end: int) -> int:
         """Items that nobody of the group was given yet."""
-        return end - self.cursor + sum(count for _, count in self.returned)
+        return self._reach(end) - self.cursor + sum(count for _, count in self.returned)
+
+    def _reach(self, end: int) -> int:
+        """Up to where items are given."""
+        return end if self.broken_at is None else max(self.cursor, min(end, self.broken_at))
 
     def next_stretch(self, end: int) -> tuple[int, int]:
         """Where the next items stand, and how many: those given back come first."""
-        return self.returned[0] if self.returned else (self.cursor, end - self.cursor)
+        return self.returned[0] if self.returned else (self.cursor, self._reach(end) - self.cursor)
 
     def give(self, name: str, position: int, count: int) -> None:
         """Counts items as delivered to a member; they stand at the beginning of `next_stretch`."""
@@ -179,6 +202,7 @@ class Group:
         member = self.members[name]
         self.unsettled.discard(name)
         if good:
+            self.good.add(name)
             member.deliveries.commit(member.at)
         self.returned = deque(sorted([*self.returned, *member.deliveries.release()]))
         member.at = member.deliveries.committed

@@ -218,8 +218,7 @@ class Producer:
         try:
             self.flush()
             self._closed = True
-            if self._go_on:
-                self._link.call({"op": "place", **self._who, "at": self._next})
+            self._link.call({"op": "place", **self._who, "at": self._next})
             self._link.call({"op": "part", **self._who})
         finally:
             self._segments.close()

@@ -15,7 +15,7 @@ from typing import Any
 from diel.artifacts import Artifact, Artifacts, Values, collect_returned, open_array, open_arrays
 from diel.catalogue import Module, load_function
 from diel.context import Context
-from diel.errors import DielError, Interrupted, ModuleError, StreamLost
+from diel.errors import DielError, Interrupted, ModuleError, StreamBroken, StreamLost
 from diel.parameter import Parameter
 from diel.states import FailureClass
 from diel.worker.block import with_hosts
@@ -69,6 +69,8 @@ def call(job: Job, request: Request, context: Context, communicator: Any) -> tup
 def _class_of(error: BaseException) -> FailureClass:
     if isinstance(error, StreamLost):
         return FailureClass.NODE
+    if isinstance(error, StreamBroken):
+        return FailureClass.UPSTREAM
     return FailureClass.OOM if isinstance(error, MemoryError) else FailureClass.APP
 
 

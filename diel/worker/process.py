@@ -39,7 +39,7 @@ from diel.worker.oom import OomKills
 from diel.worker.record import done_record, fail_record
 from diel.worker.space import is_full
 from diel.worker.staging import late_notes, record_of, shard_environment, stage
-from diel.worker.streaming import stream_environment
+from diel.worker.streaming import held_to_streams, stream_environment
 from diel.worker.surrogate import Asked, ask
 from diel.worker.watchdog import Watchdog, Watched, watched_of
 
@@ -166,7 +166,10 @@ class Worker:
             if request.staged is not None:
                 request = self._stage(job, request, task_dir, watched)
             try:
-                values, artifacts = self._execute(job, request, task_dir, watched)
+                if request.streams is None:
+                    values, artifacts = self._execute(job, request, task_dir, watched)
+                else:
+                    values, artifacts = self._execute_joined(job, request, task_dir, watched)
             finally:
                 if job.staging is not None:
                     self._end_staging(job, request, task_dir)
@@ -347,6 +350,19 @@ class Worker:
         finally:
             os.chdir(self._root)
             restore(self.environ, own)
+
+    def _execute_joined(
+        self, job: Job, request: Request, task_dir: str, watched: Watched
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """As `_execute`, for a task that streams join to others."""
+        try:
+            with held_to_streams(self._root, job, request):
+                return self._execute(job, request, task_dir, watched)
+        except Failure:
+            if self._drain is not None:
+                self._drain.close()
+                self._drain = None
+            raise
 
     def _launch_with_drain(
         self, job: Job, request: Request, task_dir: str, env: Mapping[str, str], watched: Watched

@@ -54,8 +54,8 @@ class Desk:
 
     # --- in words ---
 
-    def open(self, buffer: int = 100, replay: bool = True, again: bool = False, **groups: list[str]) -> None:
-        self.told("open", channel="x", buffer=buffer, replay=replay, groups=groups, again=again)
+    def open(self, buffer: int = 100, replay: bool = True, **groups: list[str]) -> None:
+        self.told("open", channel="x", buffer=buffer, replay=replay, groups=groups)
 
     def put(self, member: str, first: int, *items: str, attempt: int = 1, **more: Any) -> Header:
         block = "".join(items).encode()
@@ -352,10 +352,119 @@ def test_with_replay_everything_stays(desk: Desk) -> None:
 def test_a_closed_channel_can_be_opened_again(desk: Desk) -> None:
     desk.open(a=["a/0"])
     desk.told("close", channel="x")
-    desk.open(a=["a/0"])
     assert "closed" in desk.put("m/0", 0, "a")["error"]
-    desk.open(a=["a/0"], again=True)
+    desk.open(a=["a/0"])
     assert desk.put("m/0", 0, "a")["count"] == 1
+
+
+# --- what is not whole ---
+
+
+def whole(desk: Desk, member: str, attempt: int = 1, **more: Any) -> str:
+    return str(desk.told("flaw", channel="x", member=member, attempt=attempt, **more)["flaw"])
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_broken_stream_gives_what_is_there_and_no_end(desk: Desk, restart: bool) -> None:
+    desk.open(a=["a/0"], b=["b/0"])
+    desk.put("m/0", 0, *"ab")
+    desk.consume("a", "a/0")
+    desk.consume("b", "b/0")
+    assert desk.get("b", "b/0", 0) == ["a", "b"]
+    assert desk.get("b", "b/0", 2) is None
+    desk.told("break", channel="x", groups=["a", "b"], why="m/0 failed")
+    assert desk.answers[-2][1]["broken"] == "m/0 failed", "who waits is told"
+    desk.put("m/1", 0, "c")
+    if restart:
+        desk.again()
+    desk.told("close", channel="x")
+    assert desk.get("a", "a/0", 0) == ["a", "b"]
+    who = {"channel": "x", "group": "a", "member": "a/0", "attempt": 1}
+    assert desk.told("get", **who, **{"from": 2, "most": 1})["broken"] == "m/0 failed"
+    facts = desk.told("facts")["channels"]["x"]
+    assert (facts["items"], facts["closed"], facts["broken"]) == (3, False, "m/0 failed")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_who_was_told_of_a_broken_stream_has_no_result_though_it_is_mended(desk: Desk, restart: bool) -> None:
+    desk.open(a=["a/0"], b=["b/0"], c=["c/0"])
+    for name in "abc":
+        desk.consume(name, f"{name}/0")
+    desk.ask("get", channel="x", group="a", member="a/0", attempt=1, **{"from": 0, "most": 1})
+    desk.told("break", channel="x", groups=["a", "b"], why="m/0 failed")
+    assert [whole(desk, f"{name}/0", group=name) for name in "abc"] == ["m/0 failed", "m/0 failed", ""]
+    desk.open(a=["a/0"], b=["b/0"], c=["c/0"])
+    if restart:
+        desk.again()
+    assert [whole(desk, f"{name}/0", group=name) for name in "abc"] == ["m/0 failed", "", ""]
+    desk.consume("a", "a/0", attempt=2)
+    assert "is over" in desk.told("flaw", channel="x", member="a/0", attempt=1, group="a")["error"]
+    assert whole(desk, "a/0", 2, group="a") == ""
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_attempt_that_puts_less_than_the_one_before_is_found_out(desk: Desk, restart: bool) -> None:
+    desk.open(a=["a/0"])
+    desk.put("m/0", 0, *"abc")
+    assert "did not come to its end" in whole(desk, "m/0", goes_on=False)
+    desk.told("part", channel="x", member="m/0", attempt=1)
+    assert whole(desk, "m/0", goes_on=False) == ""
+    assert "put 0 items into x, and an attempt before it had put 3" in whole(desk, "m/0", 2, goes_on=False)
+    assert whole(desk, "m/0", 2, goes_on=True) == "", "it took up a checkpoint behind the last item"
+    desk.told("produce", channel="x", member="m/0", attempt=2)
+    desk.told("place", channel="x", member="m/0", attempt=2, at=2)
+    desk.told("part", channel="x", member="m/0", attempt=2)
+    if restart:
+        desk.again()
+    assert "put 2 items" in whole(desk, "m/0", 2, goes_on=False)
+    assert whole(desk, "m", 2, goes_on=False) == "", "nobody who put anything"
+
+
+def test_the_ranks_of_a_task_are_asked_for_together(desk: Desk) -> None:
+    desk.open(a=["a/0.0", "a/0.1"])
+    desk.told("produce", channel="x", member="m/0.1", attempt=1)
+    assert whole(desk, "m/0", goes_on=False)
+    desk.consume("a", "a/0.1")
+    desk.told("break", channel="x", groups=["a"], why="m/0 failed")
+    assert whole(desk, "a/0", group="a") == "m/0 failed"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_reader_whose_result_was_lost_reads_all_again(desk: Desk, restart: bool) -> None:
+    desk.open(a=["a/0"], b=["b/0", "b/1"])
+    desk.put("m/0", 0, *"abc")
+    for group, member in (("a", "a/0"), ("b", "b/0")):
+        desk.consume(group, member)
+        desk.get(group, member, 0)
+        desk.told("settle", channel="x", group=group, member=member, good=True)
+    if restart:
+        desk.again()
+    desk.open(a=["a/0"], b=["b/0", "b/1"])
+    desk.told("close", channel="x")
+    assert desk.consume("a", "a/0", attempt=2)["at"] == 0
+    assert desk.get("a", "a/0", 0, attempt=2) == ["a", "b", "c"]
+    desk.consume("b", "b/0", attempt=2)
+    assert "not there any more" in whole(desk, "b/0", 2, group="b"), "nobody knows which ones it had"
+
+
+def test_without_replay_what_a_reader_that_failed_had_read_stays_for_its_next_attempt(desk: Desk) -> None:
+    desk.open(buffer=10**6, replay=False, a=["a/0"], b=["b/0"])
+    names = [f"channels/0001/items-abc-{number}.bin" for number in range(4)]
+    for number, name in enumerate(names):
+        (desk.root / name).write_bytes(b"large")
+        desk.put("m/0", number, f"r{number}", files=[name], held=50_000_000)
+    for group, good in (("a", True), ("b", False)):
+        desk.consume(group, f"{group}/0")
+        desk.get(group, f"{group}/0", 0)
+        desk.told("settle", channel="x", group=group, member=f"{group}/0", good=good)
+    assert all((desk.root / name).exists() for name in names)
+    desk.consume("b", "b/0", attempt=2)
+    assert desk.get("b", "b/0", 0, attempt=2) == ["r0", "r1", "r2", "r3"]
+    desk.told("settle", channel="x", group="b", member="b/0", good=True)
+    assert not (desk.root / names[0]).exists()
+    desk.open(buffer=10**6, replay=False, a=["a/0"], b=["b/0"])
+    desk.consume("a", "a/0", attempt=2)
+    assert "not there any more" in whole(desk, "a/0", 2, group="a")
 
 
 def test_facts_tell_how_each_channel_stands(desk: Desk) -> None:
