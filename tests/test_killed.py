@@ -107,6 +107,11 @@ def check(project: Project, run: str) -> None:
         attempts[(task, attempt)] += 1
         assert float(began) <= committed[task], f"{task} began again after its result was committed"
     assert set(attempts.values()) == {1}, "an attempt ran twice"
+    begun: dict[tuple[object, object], list[object]] = {}
+    for record in project.records(run):
+        if record["event"] == "start":
+            begun.setdefault((record["stage"], record["index"]), []).append(record["attempt"])
+    assert all(sorted(found) == [*range(1, len(found) + 1)] for found in begun.values())  # type: ignore[type-var]
     total = next(record for record in done if record["stage"] == "total")
     assert total["values"] == {"count": TASKS - 1, "sum": sum(i * i for i in range(TASKS - 1))}
 

@@ -738,11 +738,15 @@ def test_a_run_of_many_tasks_ends_as_a_short_one_does(tmp_path: Path) -> None:
 def test_tasks_that_take_longer_than_a_bundle_waits_are_all_done(tmp_path: Path) -> None:
     text = """
     axes: {n: {range: 10}}
-    stages: {slow: {over: [n], command: [sleep, "1.1"]}}
+    stages: {slow: {over: [n], command: "sleep 1.1; echo $DIEL_ATTEMPT ${{ task.attempt }} $PWD"}}
 """
     run = Project(tmp_path).workflow(text).run()
     assert run.counts("slow") == {"done": 10}
-    assert all(len(run.attempts("slow", n)) == 1 for n in range(10))
+    handed_back = {index for record in run.records("release") for index in record["tasks"]}
+    assert handed_back, "this tests nothing"
+    for n in range(10):
+        assert run.attempts("slow", n) == [1], "it was handed out again, but began once"
+        assert run.stdout("slow", n).split() == ["1", "1", str(run.task_dir("slow", n))]
 
 
 # --- the command's own answers ----------------------------------------------------------------

@@ -24,7 +24,6 @@ from diel.states import RunState, TaskState
 from diel.status import find_task, fold_status, open_reader
 
 STREAMS = ("stdout", "stderr")
-PENDING = (TaskState.WAITING, TaskState.READY, TaskState.QUEUED)
 METRICS = ".metrics.jsonl"
 PAUSE = 0.2
 """Seconds between two looks at a task that is followed."""
@@ -106,36 +105,11 @@ def find_output(reader: Reader, task: str, attempt: int | None = None) -> Output
     number = attempt or last
     if number > last:
         raise UsageError(f"{label} has had {_attempts(last)}, no attempt {number}")
-    if not has_begun(reader, name, index, number):
-        before = f"; --attempt {number - 1} shows the one before" if number > 1 else ""
-        what = label if number == 1 else f"attempt {number} of {label}"
-        why = f"`diel explain {reader.paths.run_id} {label}` tells why"
-        raise UsageError(
-            f"{what} is {state.label} and has not begun, so it has printed nothing{before}; {why}"
-        )
     under_way = stage.under_way.get(index)
     capture = None
     if under_way is not None and under_way.number == number and under_way.state is TaskState.RUNNING:
         capture = reader.paths.captures / under_way.worker.removesuffix(".jsonl")
     return Output(label, number, state, reader.paths.task_dir(name, index, number), capture)
-
-
-def has_begun(reader: Reader, name: str, index: int, number: int) -> bool:
-    """Whether a task's attempt was begun: one that was handed out to a block may wait for it still."""
-    stage = reader.history.stage(name)
-    if stage.state(index) not in PENDING or number < stage.attempts.get(index, 0):
-        return True
-    if reader.paths.task_dir(name, index, number).exists():
-        return True
-    known = stage.under_way.get(index)
-    if known is not None and known.state is TaskState.QUEUED:
-        return False
-    # Its controller is gone, or it was put back: a silent task leaves nothing but its worker's word.
-    words = (b'"start"', b'"fail"')
-    return any(
-        record["event"] in ("start", "fail") and record["stage"] == name and record["attempt"] == number
-        for record in _records(reader.paths, index, words)
-    )
 
 
 def _records(paths: RunPaths, index: int, words: tuple[bytes, ...]) -> Iterator[Record]:
@@ -254,8 +228,8 @@ def _follow(paths: RunPaths, task: str, attempt: int | None, wanted: tuple[str, 
             state = reader.history.stage(name).state(index)
             live = status.state in (RunState.PENDING, RunState.RUNNING)
             over = state.ended or not live
-            number = attempt or reader.history.stage(name).attempts.get(index, 0)
-            begun = state.good or (number > 0 and has_begun(reader, name, index, number))
+            count = reader.history.stage(name).attempts.get(index, 1 if state.good else 0)
+            begun = 0 < (attempt or count) <= count
             if begun:
                 output = find_output(reader, f"{name}/{index}", attempt)
                 if followed != output.attempt:

@@ -334,6 +334,7 @@ class Controller:
         quiet = now - self._last_progress
         excluded = frozenset(self._intake.excluded)
         if self._backend.tend(Outlook(quiet, self._is_running_any(), self._backlog(), excluded)):
+            self._intake.read_news()
             self._dispatcher.take_back_all()
             self._last_progress = now
 

@@ -13,6 +13,7 @@ from diel.controller.backend import Backend
 from diel.controller.ledger import Ledger
 from diel.controller.recipe import Resolved
 from diel.controller.stage_run import StageRun
+from diel.journal.segment import Record
 from diel.plan import Plan
 from diel.site import Shape, shape_of
 from diel.spec import changed_resources
@@ -44,6 +45,10 @@ class InFlight:
     @property
     def adopted(self) -> bool:
         return self.bundle == 0
+
+    def is_told_by(self, record: Record) -> bool:
+        """Whether a record of its worker's is of this attempt."""
+        return record["attempt"] == self.attempt and (self.adopted or record["bundle"] == self.bundle)
 
 
 @dataclass
@@ -115,7 +120,7 @@ class Dispatcher:
         return max(1, min(int(BUNDLE_SECONDS / each), most, MAX_BUNDLE))
 
     def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[tuple[int, Resolved]]) -> None:
-        """Hands out a bundle, written down first: an attempt's number is never given twice."""
+        """Hands out a bundle, written down first, each task as the attempt behind those that began."""
         self._bundles += 1
         number = self._bundles
         before = stage.history.attempts
@@ -149,7 +154,7 @@ class Dispatcher:
         return sent
 
     def take_back(self, stage: StageRun, bundle: int, indices: Iterable[int]) -> None:
-        """Puts tasks that a worker did not begin back in line."""
+        """Puts tasks that a worker did not begin back in line: what was written has been read before."""
         back = []
         for index in indices:
             task = self.in_flight.get((stage.name, index))

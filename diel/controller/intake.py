@@ -91,6 +91,7 @@ class Intake:
         event = record["event"]
         if event == "release":
             stage = self._stages.runs[record["stage"]]
+            self._ledger.history.apply(record, segment)
             self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
             return True
         if event == "staging":
@@ -102,7 +103,7 @@ class Intake:
         task = self._dispatcher.in_flight.get((name, index))
         if task is None:
             return False
-        if event not in ("done", "fail") or (event == "fail" and task.attempt != record["attempt"]):
+        if event not in ("done", "fail") or (event == "fail" and not task.is_told_by(record)):
             return True
         del self._dispatcher.in_flight[(name, index)]
         stage = self._stages.runs[name]
@@ -160,6 +161,7 @@ class Intake:
             stage=stage.name,
             index=index,
             attempt=task.attempt,
+            bundle=task.bundle,
             **{"class": kind, "message": message},
         )
         self._retry_or_fail(stage, index, record, node)

@@ -273,9 +273,7 @@ class Searching(Decider):
             if "origin" in record:
                 yield RunPaths(paths.root.parent / record["run"]).task_dir(stage.name, *record["origin"])
             return
-        attempt = stage.history.under_way.get(index)
-        latest = stage.history.attempts.get(index, 1) if attempt is None else attempt.number
-        for number in range(1, latest + 1):
+        for number in range(1, stage.history.latest(index) + 1):
             yield paths.task_dir(stage.name, index, number)
 
     def _prune(self, context: Context, trial: Trial) -> None:

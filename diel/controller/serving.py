@@ -165,7 +165,7 @@ class Serving:
             up.ready = False
 
     def _renewal(self, service: StageRun, index: int) -> Path:
-        return self._ledger.paths.service_renewal(service.name, index, _attempt(service, index))
+        return self._ledger.paths.service_renewal(service.name, index, service.history.latest(index))
 
     def _put(self, path: Path, text: str) -> None:
         """Puts a file in place for a replica's worker; one that cannot be written now is owed."""
@@ -201,11 +201,21 @@ class Serving:
         point = self._point(service, index)
         up = self._up.get(point)
         if up is not None:
+            self._forget_told(service, index)
             return not up.why
         if point not in self._offered:
             self._offered.add(point)
             self._wake(point)
         return False
+
+    def _forget_told(self, service: StageRun, index: int) -> None:
+        """What an attempt was told that never began is not meant for the one that gets its number."""
+        paths, number = self._ledger.paths, service.history.attempts.get(index, 0) + 1
+        for where in (paths.service_stop, paths.service_renewal):
+            path = where(service.name, index, number)
+            self._sent.pop(path, None)
+            self._owed.pop(path, None)
+            path.unlink(missing_ok=True)
 
     def is_over(self, service: StageRun, index: int) -> bool:
         """Whether a replica that is not up will never be needed."""
@@ -321,7 +331,7 @@ class Serving:
         if service.history.state(index) not in HANDED_OUT:
             return None
         found = read_endpoint(self._ledger.paths.service(service.name, index))
-        own = found is not None and found.is_ready and found.attempt == _attempt(service, index)
+        own = found is not None and found.is_ready and found.attempt == service.history.latest(index)
         return found if own else None
 
     def _lacks(self, service: StageRun, index: int, endpoint: Endpoint) -> bool:
@@ -349,7 +359,7 @@ class Serving:
         service = self._runs[point[0]]
         for index in self._replicas(point):
             if service.history.state(index) in HANDED_OUT:
-                path = self._ledger.paths.service_stop(service.name, index, _attempt(service, index))
+                path = self._ledger.paths.service_stop(service.name, index, service.history.latest(index))
                 if not path.exists():
                     self._put(path, why)
 
@@ -378,7 +388,3 @@ class Serving:
 
 def _key_of(recipe: Recipe) -> Callable[[int], str]:
     return lambda index: recipe.resolve(index).key
-
-
-def _attempt(service: StageRun, index: int) -> int:
-    return service.history.attempts.get(index, 1)

@@ -132,18 +132,23 @@ class History:
                 self.stage(record["stage"]).resources[index] = record["resources"]
 
     def _start(self, record: Record, worker: str) -> None:
-        attempt = Attempt(record["attempt"], TaskState.RUNNING, record["time"], worker)
-        self._advance(record["stage"], record["index"], attempt, worker)
+        self._take_step(record, TaskState.RUNNING, worker)
 
     def _fail(self, record: Record, worker: str) -> None:
-        attempt = Attempt(record["attempt"], TaskState.READY, record["time"], worker)
-        self._advance(record["stage"], record["index"], attempt, worker)
+        self._take_step(record, TaskState.READY, worker)
+
+    def _take_step(self, record: Record, state: TaskState, worker: str) -> None:
+        name, index = record["stage"], record["index"]
+        known = self.stage(name).under_way.get(index)
+        bundle = record.get("bundle", 0 if known is None else known.bundle)  # runs of before may not tell
+        self._advance(name, index, Attempt(record["attempt"], state, record["time"], worker, bundle), worker)
 
     def _release(self, record: Record, worker: str) -> None:
-        if self._is_late(worker):
-            return
         stage = self.stage(record["stage"])
         for index in record["tasks"]:
+            stage.count_attempt(index, record.get("taken", 0))
+            if self._is_late(worker):
+                continue
             known = stage.under_way.get(index)
             if known is not None and (known.state, known.bundle) == (TaskState.QUEUED, record["bundle"]):
                 stage.under_way[index] = replace(known, state=TaskState.READY)
@@ -155,13 +160,16 @@ class History:
         What a worker began and did not commit counts as an attempt, no more, once its controller is gone.
         """
         stage = self.stage(name)
+        before = stage.attempts.get(index, 0)
+        if attempt.state != TaskState.QUEUED:
+            stage.count_attempt(index, attempt.number)
         if stage.state(index).good:
             return
-        before = stage.attempts.get(index, 0)
-        stage.attempts[index] = max(attempt.number, before)
         running = attempt.state == TaskState.RUNNING
-        if not running or attempt.number > before:
-            self._forget_left(name, index, attempt.number - (0 if attempt.state == TaskState.READY else 1))
+        if running and attempt.number > before:
+            self._forget_left(name, index, attempt.number - 1)
+        elif attempt.state == TaskState.READY:
+            self._forget_left(name, index, attempt.number)
         if stage.state(index).ended:
             return
         if self._is_late(worker):
@@ -169,7 +177,7 @@ class History:
                 self._leave(name, index, attempt)
             return
         known = stage.under_way.get(index)
-        if known is None or (attempt.number, _STEP[attempt.state]) >= (known.number, _STEP[known.state]):
+        if known is None or _order(attempt) >= _order(known):
             stage.under_way[index] = attempt
             stage.set(index, attempt.state)
 
@@ -183,6 +191,7 @@ class History:
         if stage.is_gone(index, attempt):
             self._forget_attempt(record["stage"], index, attempt)
             return
+        stage.count_attempt(index, attempt)
         if attempt > 1:
             stage.committed[index] = max(attempt, stage.committed.get(index, 1))
         if not stage.state(index).good:
@@ -273,6 +282,13 @@ class History:
 
 
 _STEP = {TaskState.QUEUED: 0, TaskState.RUNNING: 1, TaskState.READY: 2}
+
+
+def _order(attempt: Attempt) -> tuple[int, int, int]:
+    """What comes later is greater: a number that nobody began with is handed out again, in another bundle."""
+    return attempt.number, attempt.bundle, _STEP[attempt.state]
+
+
 _VERDICTS = {"failed": TaskState.FAILED, "skipped": TaskState.SKIPPED, "cancelled": TaskState.CANCELLED}
 _HANDLERS = {
     "controller": History._controller,

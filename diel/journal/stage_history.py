@@ -39,7 +39,7 @@ class StageHistory:
     """Why its tasks will never be known; empty where they are, or may be."""
     under_way: dict[int, Attempt] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
-    """The latest attempt of the tasks that were handed out and have no result, or needed several."""
+    """How many attempts began of the tasks that have no result, or needed several."""
     committed: dict[int, int] = field(default_factory=dict)
     """The attempt that a task's result is of, where that is not the first."""
     gone: dict[int, int] = field(default_factory=dict)
@@ -87,6 +87,16 @@ class StageHistory:
         self.states[index] = state
         if index < len(self.left_out):
             self.left_out[index] = 0
+
+    def count_attempt(self, index: int, number: int) -> None:
+        """An attempt began."""
+        if number > (1 if self.state(index).good else 0):
+            self.attempts[index] = max(number, self.attempts.get(index, 0))
+
+    def latest(self, index: int) -> int:
+        """The number of a task's latest attempt, which may have yet to begin."""
+        known = self.under_way.get(index)
+        return known.number if known is not None else self.attempts.get(index, 1)
 
     def result_attempt(self, index: int) -> int:
         """The attempt that a task's result is of; 0 for one from the cache."""

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +69,8 @@ class Worker:
             "started": process.create_time(),
             "time": time.time(),
         }
-        if "DIEL_BLOCK" in os.environ:
+        self._in_block = "DIEL_BLOCK" in os.environ
+        if self._in_block:
             record |= {"block": os.environ["DIEL_BLOCK"], "node": own_node(os.environ)}
         self.segment.append(record)
         self.capture = Capture(self.paths.captures, name.removesuffix(".jsonl"))
@@ -123,24 +124,39 @@ class Worker:
             self._rest.clear()
         return Report(self.segment.name, self.segment.size, (*told, *records))
 
+    @property
+    def _number(self) -> int:
+        """Of the bundle that is running."""
+        return self._bundle.number if self._bundle is not None else 0
+
     def _release_rest(self) -> None:
         """Hands back the tasks behind one that takes long, so that other workers can run them."""
         with self.dog.lock:
             if self._rest and self._bundle is not None:
-                self.segment.append(
-                    {
-                        "event": "release",
-                        "stage": self._bundle.job.stage,
-                        "bundle": self._bundle.number,
-                        "tasks": [request.index for request in self._rest],
-                    }
-                )
+                self.segment.append(self._release(self._bundle.job, self._rest))
                 self._rest.clear()
+
+    def _release(self, job: Job, requests: Iterable[Request]) -> Record:
+        tasks = [request.index for request in requests]
+        return {"event": "release", "stage": job.stage, "bundle": self._number, "tasks": tasks}
+
+    def _give_back(self, job: Job, request: Request) -> tuple[int, Record]:
+        """Hands back a task of which another worker has taken the attempt: it needs a later number."""
+        record = {**self._release(job, [request]), "taken": request.attempt}
+        with self.dog.lock:
+            return self.segment.append(record), record
 
     def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record] | None:
         """Runs an attempt and commits what became of it; None where its outputs are still to be copied."""
         began = time.time()
         task_dir = self._task_dir(job, request)
+        unmade: OSError | None = None
+        try:
+            self._make(job.stage, task_dir)
+        except OSError as error:
+            if isinstance(error, FileExistsError) and error.filename == task_dir:
+                return self._give_back(job, request)
+            unmade = error
         limits = limits_of(job, began, self.block)
         watched = watched_of(job, request.index, task_dir, limits)
         self.segment.append(
@@ -150,13 +166,14 @@ class Worker:
                 "index": request.index,
                 "attempt": request.attempt,
                 "time": began,
-                "bundle": self._bundle.number if self._bundle else 0,
+                "bundle": self._number,
             }
         )
         self._attempt = (job, request, began)
         record: Record
         try:
-            self._make(job.stage, task_dir)
+            if unmade is not None:
+                raise unmade
             if job.checkpoint:
                 os.makedirs(f"{self._tasks}/{job.stage}/{request.index}.checkpoint", exist_ok=True)
             self.dog.begin(watched)
@@ -243,9 +260,10 @@ class Worker:
         tail = self.capture.tail()
         wrote = self._tidy(job, task_dir)
         env = self._surroundings.variables(job, request, task_dir, Limits())
+        bundle = self._number
 
         def copy() -> tuple[int, Record]:
-            record = self._drained_record(job, request, began, drain, env, asked)
+            record = self._drained_record(job, request, bundle, began, drain, env, asked)
             if record["event"] == "fail":
                 record["stderr_tail"] = tail
             elif wrote:
@@ -261,6 +279,7 @@ class Worker:
         self,
         job: Job,
         request: Request,
+        bundle: int,
         began: float,
         drain: Drain,
         env: Mapping[str, str],
@@ -270,10 +289,10 @@ class Worker:
             drain.copy()
             values, artifacts = collect(job, request, drain.task_dir, self._root, env)
         except Failure as failure:
-            return fail_record(job, request, began, failure, "")
+            return fail_record(job, request, bundle, began, failure, "")
         except (OSError, DielError) as error:
             told = f"its outputs could not be copied from the node's disk: {error}"
-            return fail_record(job, request, began, Failure(FailureClass.NODE, told), "")
+            return fail_record(job, request, bundle, began, Failure(FailureClass.NODE, told), "")
         return done_record(job, request, began, values, artifacts, asked)
 
     def _end_drains(self) -> list[tuple[int, Record]]:
@@ -289,6 +308,12 @@ class Worker:
         return f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
 
     def _make(self, stage: str, task_dir: str) -> None:
+        """Makes the attempt's directory, and goes there.
+
+        Raises FileExistsError in a block where another worker has made it: that takes the attempt's number,
+        which a worker that was given up for lost may have been handed as well (docs/decisions/031). On one
+        machine such a worker is dead, and what it left is cleared away.
+        """
         if stage != self._stage_made:
             os.makedirs(f"{self._tasks}/{stage}", exist_ok=True)
             self._stage_made = stage
@@ -299,6 +324,8 @@ class Worker:
             else:
                 os.mkdir(task_dir)
         except OSError:
+            if self._in_block:
+                raise
             shutil.rmtree(task_dir, ignore_errors=True)
             os.mkdir(task_dir)
         os.chdir(task_dir)
@@ -380,7 +407,9 @@ class Worker:
     def _fail(self, job: Job, request: Request, began: float, failure: Failure) -> tuple[int, Record]:
         tail = self.capture.tail()
         kind, message = self._diagnose(job, failure, tail)
-        record = fail_record(job, request, began, Failure(kind, message, failure.exit_code), tail)
+        record = fail_record(
+            job, request, self._number, began, Failure(kind, message, failure.exit_code), tail
+        )
         try:
             self._tidy(job, self._task_dir(job, request))
         except OSError as error:
@@ -402,9 +431,12 @@ class Worker:
         )
 
     def _tidy(self, job: Job, task_dir: str) -> bool:
-        """Moves the output to the task; keeps the empty directory of a function for the next one."""
+        """Moves the output to the task; keeps the empty directory of a function for the next one.
+
+        In a block it stays where it is: as long as it is there its number is taken.
+        """
         caught = self.capture.collect(task_dir)
-        if job.module is not None and not caught:
+        if job.module is not None and not caught and not self._in_block:
             with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
                 if not os.listdir(task_dir):
                     self._drop_spare()

@@ -34,7 +34,7 @@ def done_record(
     return record
 
 
-def fail_record(job: Job, request: Request, began: float, failure: Failure, tail: str) -> Record:
+def fail_record(job: Job, request: Request, bundle: int, began: float, failure: Failure, tail: str) -> Record:
     """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
     now = time.time()
     return {
@@ -42,6 +42,7 @@ def fail_record(job: Job, request: Request, began: float, failure: Failure, tail
         "stage": job.stage,
         "index": request.index,
         "attempt": request.attempt,
+        "bundle": bundle,
         "time": now,
         "seconds": round(now - began, 6),
         "class": failure.kind,

@@ -35,6 +35,8 @@ class Story:
         self._closed: set[int] = set()
         self._done: set[int] = set()
         self._attempts: dict[int, int] = {}
+        """How many attempts began, as far as the controller knows."""
+        self._begun: set[tuple[int, int]] = set()
         self._over = False
         self.lines: list[Line] = []
         self._take_over()
@@ -84,9 +86,8 @@ class Story:
         self._bundle += 1
         worker.bundle = self._bundle
         for index in chosen:
-            self._attempts[index] = self._attempts.get(index, 0) + 1
             self._given[index] = worker
-        worker.rest = [(index, self._attempts[index]) for index in chosen]
+        worker.rest = [(index, self._attempts.get(index, 0) + 1) for index in chosen]
         more = {} if {a for _, a in worker.rest} == {1} else {"attempts": [a for _, a in worker.rest]}
         self._control("queued", bundle=self._bundle, tasks=chosen, **more)
 
@@ -96,18 +97,25 @@ class Story:
             self._advance(self._dice.choice(busy))
 
     def _late_work(self) -> None:
-        """A worker of an earlier controller ends what it is at."""
-        busy = [w for w in self._late if w.at]
+        """A worker that was given up ends what it is at; now and then one begins another task."""
+        busy = [w for w in self._late if w.at or (w.rest and self._dice.random() < 0.3)]
         if busy:
-            worker = self._dice.choice(busy)
-            worker.rest = []
-            self._advance(worker)
+            self._advance(self._dice.choice(busy))
 
     def _advance(self, worker: Worker) -> None:
         if worker.at is None:
             worker.at = worker.rest.pop(0)
             index, attempt = worker.at
-            self._write(worker.name, "start", index=index, attempt=attempt, bundle=worker.bundle)
+            late = worker in self._late  # of such the controller may hear later
+            if (index, attempt) in self._begun:
+                worker.at = None
+                self._write(worker.name, "release", bundle=worker.bundle, tasks=[index], taken=attempt)
+                self._free(index, worker)
+            else:
+                self._begun.add((index, attempt))
+                self._write(worker.name, "start", index=index, attempt=attempt, bundle=worker.bundle)
+            if not late:
+                self._attempts[index] = max(attempt, self._attempts.get(index, 0))
             return
         if worker.rest and self._dice.random() < 0.2:
             self._write(worker.name, "release", bundle=worker.bundle, tasks=[i for i, _ in worker.rest])
@@ -121,7 +129,8 @@ class Story:
             self._write(worker.name, "done", index=index, attempt=attempt, seconds=0.25 * (index + 1))
             self._done.add(index)
         else:
-            self._write(worker.name, "fail", index=index, attempt=attempt, **{"class": "app", "message": "m"})
+            more = {"attempt": attempt, "bundle": worker.bundle, "class": "app", "message": "m"}
+            self._write(worker.name, "fail", index=index, **more)
         self._free(index, worker)
 
     def _free(self, index: int, worker: Worker) -> None:
@@ -129,9 +138,10 @@ class Story:
             del self._given[index]
 
     def _lose(self) -> None:
-        """A worker dies; its controller hands its tasks out anew."""
+        """A worker is given up for lost; its controller hands its tasks out anew."""
         if self._workers:
             worker = self._workers.pop(self._dice.randrange(len(self._workers)))
+            self._late.append(worker)
             self._given = {index: other for index, other in self._given.items() if other is not worker}
 
     def _judge(self) -> None:

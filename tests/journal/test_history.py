@@ -132,7 +132,8 @@ def test_a_failed_attempt_waits_for_its_next_one() -> None:
     assert states(history)[0] == "ready"
     history.apply({**QUEUED, "tasks": [0], "attempts": [2], "bundle": 2})
     assert states(history)[0] == "queued"
-    assert history.stages["s"].attempts[0] == 2
+    assert history.stages["s"].attempts[0] == 1
+    assert history.stages["s"].latest(0) == 2
 
 
 def test_a_committed_result_beats_a_verdict_in_either_order() -> None:
@@ -156,7 +157,7 @@ def test_tasks_that_a_worker_hands_back_are_ready() -> None:
 
 def test_what_was_handed_back_and_handed_out_again_is_queued() -> None:
     """The worker's segment is read after the controller's, which already tells the next bundle."""
-    again = {**QUEUED, "tasks": [1, 2], "attempts": [2, 2], "bundle": 2}
+    again = {**QUEUED, "tasks": [1, 2], "bundle": 2}
     release = {"event": "release", "stage": "s", "bundle": 1, "tasks": [1, 2]}
     assert states(after(CONTROLLER, STAGE, QUEUED, again, START, release))[:3] == [
         "running",

@@ -99,6 +99,25 @@ def test_an_attempt_begins_in_a_clean_directory(bench: Bench) -> None:
     assert [p.name for p in (bench.paths.tasks / "s" / "0").iterdir()] == []
 
 
+def test_in_a_block_the_first_worker_that_makes_an_attempts_directory_has_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was given up for lost may begin late what another one was handed as well."""
+    monkeypatch.setenv("DIEL_BLOCK", "1-0")
+    with worker_bench(tmp_path) as bench:
+        theirs = bench.paths.tasks / "s" / "0" / "theirs"
+        theirs.mkdir(parents=True)
+        module = bench.module("def made() -> dict:\n    return {'x': 1}")
+        for job in ({}, {"module": module}):
+            (told,) = bench.run([request(0, "true")], **job).records
+            assert told[1] == {"event": "release", "stage": "s", "bundle": 1, "tasks": [0], "taken": 1}
+            assert theirs.exists()
+        assert bench.run([request(0, attempt=2)], module=module).records[0][1]["attempt"] == 2
+        assert [(record["index"], record["attempt"]) for record in bench.records("start")] == [(0, 2)]
+        (told,) = bench.run([request(0, attempt=2)], module=module).records
+        assert told[1]["taken"] == 2, "a task that left nothing has its number all the same"
+
+
 def test_a_directory_that_cannot_be_made_is_the_nodes_failure(bench: Bench) -> None:
     (bench.paths.tasks / "s").write_text("a file in the way")
     report = bench.run([request(0, "true")])
