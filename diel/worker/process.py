@@ -150,13 +150,9 @@ class Worker:
         """Runs an attempt and commits what became of it; None where its outputs are still to be copied."""
         began = time.time()
         task_dir = self._task_dir(job, request)
-        unmade: OSError | None = None
-        try:
-            self._make(job.stage, task_dir)
-        except OSError as error:
-            if isinstance(error, FileExistsError) and error.filename == task_dir:
-                return self._give_back(job, request)
-            unmade = error
+        unmade = self._try_to_make(job.stage, task_dir)
+        if isinstance(unmade, FileExistsError) and unmade.filename == task_dir:
+            return self._give_back(job, request)
         limits = limits_of(job, began, self.block)
         watched = watched_of(job, request.index, task_dir, limits)
         self.segment.append(
@@ -306,6 +302,13 @@ class Worker:
     def _task_dir(self, job: Job, request: Request) -> str:
         """The attempt's directory; as text, for pathlib would cost a tenth of a short task's time."""
         return f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
+
+    def _try_to_make(self, stage: str, task_dir: str) -> OSError | None:
+        try:
+            self._make(stage, task_dir)
+        except OSError as error:
+            return error
+        return None
 
     def _make(self, stage: str, task_dir: str) -> None:
         """Makes the attempt's directory, and goes there.
