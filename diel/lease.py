@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from diel.birth import birth_of, lives
 from diel.errors import UsageError
 from diel.files import put
 from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
@@ -28,7 +29,9 @@ from diel.paths import RunPaths
 HEARTBEAT = 2.0
 """Seconds between heartbeats."""
 SILENCE = 60.0
-"""Seconds without a heartbeat after which a controller on another host counts as gone."""
+"""Seconds without a heartbeat after which a controller that cannot be looked at counts as gone."""
+DOUBT = 3600.0
+"""Seconds of silence that a step of the clock may pretend."""
 TAKING = 5.0
 """Seconds that a controller may need from making its segment to its first record."""
 TAIL = 2**16
@@ -43,7 +46,9 @@ class Lease:
     host: str
     pid: int
     started: float
-    """When the process began, in seconds since the epoch: tells it from a later one with its pid."""
+    """When the process began, in seconds since the epoch, as this host's clock said then."""
+    birth: str = ""
+    """Its birth (`diel.birth`): tells it from a later one with its pid. Empty in leases of old."""
 
 
 def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
@@ -87,14 +92,42 @@ def time_at(folder: Path) -> float:
 
 
 def is_alive(lease: Lease, age: float) -> bool:
-    """Whether a controller lives: by its process on this host, by its heartbeat on another."""
-    if lease.host != socket.gethostname():
-        return age < SILENCE
-    try:
+    """Whether a controller lives: by its process where that can be looked at, else by its heartbeat.
+
+    A process that is gone is gone at once, however young its heartbeat; one on another host, in another
+    container or of an earlier boot is believed to live until it was silent for long.
+    """
+    seen = _seen(lease)
+    return age < SILENCE if seen is None else seen
+
+
+def _seen(lease: Lease) -> bool | None:
+    """Whether a controller's process lives; None where it cannot be looked at from here."""
+    if lease.birth or lease.host != socket.gethostname():
+        return lives(lease.pid, lease.birth)
+    try:  # a lease of old has the time alone, which a step of the clock changes
         process = psutil.Process(lease.pid)
-        return abs(process.create_time() - lease.started) < 2 and process.status() != psutil.STATUS_ZOMBIE
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return True if abs(process.create_time() - lease.started) < 2 else None
     except psutil.Error:
         return False
+
+
+def _beats(paths: RunPaths, lease: Lease, age: float) -> bool:
+    """Whether a controller lives that its heartbeat's age calls gone: the clock may have made a step.
+
+    Waits for the next heartbeat, where it cannot be looked at and was not silent for very long.
+    """
+    before = _read(paths)
+    if before is None or not SILENCE <= age < DOUBT or _seen(lease) is not None:
+        return False
+    end = time.monotonic() + 2 * HEARTBEAT
+    while (now := _read(paths)) == before:
+        if time.monotonic() > end:
+            return False
+        time.sleep(HEARTBEAT / 10)
+    return now is not None
 
 
 def last_word(paths: RunPaths, epoch: int) -> str:
@@ -116,9 +149,7 @@ def last_word(paths: RunPaths, epoch: int) -> str:
 def driver(paths: RunPaths) -> tuple[Lease, float] | None:
     """The controller that drives the run, and the age of its heartbeat; None where none does."""
     held = read_lease(paths)
-    if held is None or not is_alive(*held) or last_word(paths, held[0].epoch):
-        return None
-    return held
+    return held if held is not None and is_alive(*held) and not last_word(paths, held[0].epoch) else None
 
 
 def newest_epoch(paths: RunPaths) -> int:
@@ -131,7 +162,7 @@ def is_being_taken(paths: RunPaths) -> bool:
     newest = newest_epoch(paths)
     if not newest or _first_record(paths, newest) is not None:
         return False
-    return time_at(paths.root) - paths.controller_segment(newest).stat().st_mtime < TAKING
+    return abs(time_at(paths.root) - paths.controller_segment(newest).stat().st_mtime) < TAKING
 
 
 def refuse_driven(paths: RunPaths) -> int:
@@ -142,8 +173,10 @@ def refuse_driven(paths: RunPaths) -> int:
     newest = newest_epoch(paths)
     if is_being_taken(paths):
         raise _just_taken(paths)
-    held = driver(paths)
-    if held is not None:
+    held = read_lease(paths)
+    if held is None or last_word(paths, held[0].epoch):
+        return newest
+    if is_alive(*held) or _beats(paths, *held):
         raise UsageError(
             f"{paths.run_id} is driven by process {held[0].pid} on {held[0].host} "
             f"(heartbeat {held[1]:.0f} s ago); `diel cancel {paths.run_id}` stops it"
@@ -161,7 +194,8 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
     process = psutil.Process()
-    lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time())
+    birth = birth_of(process.pid)
+    lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time(), birth)
     segment.append({"event": "controller", **asdict(lease), "time": time.time()})
     put(paths.lease, json.dumps(asdict(lease)))
     return lease, segment
@@ -176,7 +210,7 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
     record = _first_record(paths, epoch)
     if record is None:
         return None
-    lease = Lease(epoch, record["host"], record["pid"], record["started"])
+    lease = Lease(epoch, record["host"], record["pid"], record["started"], record.get("birth", ""))
     return lease, paths.controller_segment(epoch).stat().st_mtime
 
 

@@ -19,6 +19,7 @@ from typing import Literal
 
 import psutil
 
+from diel.birth import birth_of
 from diel.errors import UsageError
 from diel.files import put
 from diel.journal.history import History
@@ -48,15 +49,18 @@ class Submission:
     pid: int | None = None
     """Its process, where it has no job."""
     started: float | None = None
-    """When that process began."""
+    """When that process began, by this host's clock."""
+    birth: str = ""
+    """Its birth (`diel.birth`)."""
     successor: bool = False
     """Whether the controller before it asked for it."""
 
     def starts(self, now: float) -> bool:
         """Whether its process, which has not taken the run yet, may still do so."""
         if self.pid is None:
-            return now - self.made < STARTING
-        return is_alive(Lease(self.epoch, self.host, self.pid, self.started or 0.0), now - self.made)
+            return abs(now - self.made) < STARTING
+        lease = Lease(self.epoch, self.host, self.pid, self.started or 0.0, self.birth)
+        return is_alive(lease, now - self.made)
 
 
 def job_prefix(paths: RunPaths) -> str:
@@ -101,7 +105,7 @@ def begun(paths: RunPaths, submission: Submission, pid: int) -> Submission:
         started: float | None = psutil.Process(pid).create_time()
     except psutil.Error:  # it has ended already
         started = 0.0
-    return _write(paths, replace(submission, pid=pid, started=started))
+    return _write(paths, replace(submission, pid=pid, started=started, birth=birth_of(pid)))
 
 
 def withdraw(paths: RunPaths, submission: Submission) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from diel.birth import birth_of
 from diel.errors import UsageError
 from diel.journal.segment import SegmentWriter, read_segment
 from diel.lease import (
@@ -42,14 +44,15 @@ def paths(tmp_path: Path) -> RunPaths:
 
 def me() -> Lease:
     process = psutil.Process()
-    return Lease(1, socket.gethostname(), process.pid, process.create_time())
+    return Lease(1, socket.gethostname(), process.pid, process.create_time(), birth_of(process.pid))
 
 
 def ended() -> Lease:
     """A controller on this host that is gone."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return replace(me(), pid=process.pid, started=1.0)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    birth = birth_of(process.pid)
+    process.communicate(b"\n")
+    return replace(me(), pid=process.pid, birth=birth)
 
 
 def leave(paths: RunPaths, lease: Lease) -> None:
@@ -91,7 +94,7 @@ def test_a_run_whose_controller_is_gone_is_taken_over_in_the_next_epoch(paths: R
 
 
 def test_a_process_that_got_the_same_number_later_is_not_the_controller(paths: RunPaths) -> None:
-    reused = replace(me(), started=me().started - 100)
+    reused = replace(me(), birth=birth_of(1))
     assert not is_alive(reused, 0.0)
     leave(paths, reused)
     assert take(paths)[0].epoch == 2
@@ -105,7 +108,7 @@ def test_a_controller_on_this_host_lives_as_long_as_its_process_however_silent()
 def test_a_zombie_does_not_live() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     child = psutil.Process(process.pid)
-    lease = replace(me(), pid=process.pid, started=child.create_time())
+    lease = replace(me(), pid=process.pid, birth=birth_of(process.pid))
     end = time.monotonic() + 30
     while child.status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < end
@@ -113,14 +116,40 @@ def test_a_zombie_does_not_live() -> None:
     process.wait()
 
 
-def test_a_controller_on_another_host_lives_by_its_heartbeat(paths: RunPaths) -> None:
-    far = replace(me(), host="elsewhere")
+def test_a_step_of_the_clock_kills_no_controller() -> None:
+    stepped = replace(me(), started=me().started - 300)
+    assert is_alive(stepped, 300.0)
+    old = replace(stepped, birth="")
+    assert is_alive(old, 1.0), "a lease of old has nothing but its heartbeat then"
+    assert not is_alive(old, 10 * SILENCE)
+    assert is_alive(replace(me(), birth=""), 10 * SILENCE)
+    assert not is_alive(replace(ended(), birth=""), 0.0)
+
+
+@pytest.mark.parametrize("where", [{"host": "elsewhere"}, {}], ids=["host", "container"])
+def test_a_controller_that_cannot_be_looked_at_lives_by_its_heartbeat(
+    paths: RunPaths, where: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diel.lease.HEARTBEAT", 0.02)
+    far = replace(me(), birth="another-boot/1/1", **where)  # type: ignore[arg-type]
     leave(paths, far)
     age(paths.lease, SILENCE - 10)
-    with pytest.raises(UsageError, match="on elsewhere"):
+    with pytest.raises(UsageError, match="w-1 is driven by process"):
         take(paths)
     age(paths.lease, SILENCE + 10)
     assert take(paths)[0].epoch == 2
+
+
+def test_one_that_seems_silent_because_the_clock_made_a_step_is_heard_before_the_run_is_taken(
+    paths: RunPaths,
+) -> None:
+    leave(paths, replace(me(), host="elsewhere", birth=""))
+    age(paths.lease, 300)
+    beating = threading.Timer(0.3, beat, [paths])
+    beating.start()
+    with pytest.raises(UsageError, match="on elsewhere"):
+        take(paths)
+    beating.join()
 
 
 def test_a_heartbeat_makes_the_lease_young(paths: RunPaths) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -276,3 +279,39 @@ def test_only_one_controller_drives_a_run(slow: Project) -> None:
     assert len(ends) == 1
     assert len(run.attempts("end")) == 1
     assert not run.processes()
+
+
+def stepped(made: Project, stat: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`diel` on a machine whose clock has made a step of five seconds since its processes began."""
+    stat.write_text(
+        re.sub(r"btime (\d+)", lambda m: f"btime {int(m[1]) + 5}", Path("/proc/stat").read_text())
+    )
+    see = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /proc/stat && exec "$@"', str(stat)]
+    return subprocess.run(
+        [*see, sys.executable, "-m", "diel", *words],
+        cwd=made.folder,
+        env=made.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can show a process another clock")
+def test_a_run_whose_machine_got_another_time_is_neither_removed_nor_taken_over(tmp_path: Path) -> None:
+    made = Project(tmp_path).workflow("""
+        axes: {n: {range: 2}}
+        stages: {hold: {over: [n], command: 'until test -e "$DIEL_RUN_DIR/go"; do sleep 0.1; done'}}
+    """)
+    process = made.start("run", "flow.yaml")
+    wait_for((tmp_path / "runs/flow-1/tasks/hold/1").exists)
+    answers = [stepped(made, tmp_path / "stat", *words) for words in (("clean", "-y", "flow-1"), ("resume",))]
+    if "unshare:" in answers[0].stderr or "mount:" in answers[0].stderr:
+        pytest.skip(f"no other clock can be shown here: {answers[0].stderr.strip()}")
+    (made.newest().root / "go").touch()
+    made.end(process)
+    assert [answer.returncode for answer in answers] == [2, 2]
+    assert "flow-1 is running" in answers[0].stderr
+    assert "flow-1 is driven by process" in answers[1].stderr
+    assert [made.newest().attempts("hold", index) for index in (0, 1)] == [[1], [1]]

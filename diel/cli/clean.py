@@ -19,6 +19,7 @@ from diel.cli.hints import here
 from diel.cli.intermediate import drop, find_unneeded, offer
 from diel.cli.options import runs_option
 from diel.errors import DielError, UsageError
+from diel.lease import driver, refuse_driven
 from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded
 from diel.runs import all_runs, find_run
@@ -49,7 +50,9 @@ class Run:
 
     @property
     def live(self) -> bool:
-        return self.status is not None and (self.status.alive or self.status.awaited)
+        if self.status is None:
+            return driver(self.paths) is not None
+        return self.status.alive or self.status.awaited
 
     @property
     def jobs(self) -> tuple[str, ...]:
@@ -233,6 +236,7 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
             continue
         click.echo(offer(found))
         _ask(f"Delete {format_size(sum(one.size for one in found))} of {run.name}?", "deleted", yes=yes)
+        refuse_driven(run.paths)  # the answer may have taken its time
         click.echo(f"{run.name}: {drop(run.paths, recorded, found)}")
 
 
@@ -278,6 +282,7 @@ def _runs(count: int) -> str:
 def _remove(chosen: Sequence[Run], leftovers: Sequence[Path]) -> None:
     """Renames a run first, so that none is ever seen half removed. Raises DielError."""
     for run in chosen:
+        refuse_driven(run.paths)  # the answer may have taken its time
         root = run.paths.root
         aside = root.with_name(f"{REMOVED}{root.name}-{os.getpid()}")
         try:

@@ -13,8 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import psutil
-
+from diel.birth import lives
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.states import FailureClass
@@ -49,7 +48,7 @@ class Orphans:
         if not self._paths.controller_segment(self._epoch + 1).exists():
             return
         for name in self._own():
-            if name in self._told or _lives(self._worker(name)):
+            if name in self._told or self._lives(name):
                 continue
             attempt = _open_attempt(self._paths.journal / name)
             if attempt is not None:
@@ -66,6 +65,11 @@ class Orphans:
                     yield name
                 elif worker:
                     self._others.add(name)
+
+    def _lives(self, name: str) -> bool:
+        """Whether a worker of this node lives, as far as it can be told."""
+        worker = self._worker(name)
+        return lives(worker["pid"], worker.get("birth", "")) is not False
 
     def _worker(self, name: str) -> Record:
         """What a worker wrote of itself; empty as long as it has not."""
@@ -89,14 +93,6 @@ class Orphans:
                 "message": "its worker died while the run's controller was gone",
             }
         )
-
-
-def _lives(worker: Record) -> bool:
-    try:
-        process = psutil.Process(worker["pid"])
-        return abs(process.create_time() - worker["started"]) < 2 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def _open_attempt(segment: Path) -> Record | None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from diel.birth import birth_of
 from diel.errors import DielError, JournalError
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
@@ -67,6 +68,7 @@ class Worker:
             "host": socket.gethostname(),
             "pid": process.pid,
             "started": process.create_time(),
+            "birth": birth_of(process.pid),
             "time": time.time(),
         }
         self._in_block = "DIEL_BLOCK" in os.environ

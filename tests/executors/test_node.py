@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from diel.birth import birth_of
 from diel.executors.node import _aged
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.lease import beat, take
@@ -87,7 +88,7 @@ class Run:
         segment = SegmentWriter(self.paths.journal / name)
         me = psutil.Process()
         where = {"block": "1-0", "node": own_node(os.environ)}
-        segment.append({"event": "worker", "pid": me.pid, "started": me.create_time(), **where})
+        segment.append({"event": "worker", "pid": me.pid, "birth": birth_of(me.pid), **where})
         self.segments.append(segment)
         return segment
 

@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
+from diel.birth import birth_of
 from diel.executors.orphans import Orphans
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
@@ -32,10 +33,10 @@ def orphans(paths: RunPaths) -> Orphans:
 
 def worker(paths: RunPaths, *records: Record, alive: bool, **more: Any) -> None:
     process = psutil.Process()
-    started = process.create_time() if alive else 1.0
+    birth = birth_of(process.pid) if alive else birth_of(1)
     segment = SegmentWriter(paths.journal / worker_segment_name(1, socket.gethostname(), process.pid))
     node = own_node(os.environ)
-    head = {"event": "worker", "block": "1-0", "node": node, "pid": process.pid, "started": started}
+    head = {"event": "worker", "block": "1-0", "node": node, "pid": process.pid, "birth": birth}
     segment.append({**head, **more}, *records)
     segment.close()
 

@@ -68,7 +68,7 @@ def test_a_controller_on_another_host_is_lost_once_it_counts_as_gone(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(succession, "LOOK", 0.0)
-    monkeypatch.setattr("diel.lease.socket.gethostname", lambda: "elsewhere")
+    monkeypatch.setattr("diel.lease.lives", lambda pid, birth: None)
     monkeypatch.setattr("diel.lease.SILENCE", 0.2)
     assert node(paths).is_lost()
 
