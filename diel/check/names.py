@@ -114,6 +114,9 @@ def _templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | Expres
     for label, given in stage.inputs.items():
         for path, template in walk(given.initially):
             yield (*here, "inputs", label, "initially", *path), template
+    for label, file in stage.files.items():
+        for _, template in walk(file):
+            yield (*here, "files", label), template
     for label, output in stage.outputs.items():
         for _, template in walk(output.path if output.glob is None else output.glob):
             yield (*here, "outputs", label), template
@@ -139,6 +142,8 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
         return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
     if first == "params" and place == "params":
         return "a parameter cannot read other parameters", "repeat the expression, or use a hyperparameter"
+    if first in ("params", "outputs", "files") and place == "files":
+        return f"a path of `files` cannot read {first}", "read a parameter of an axis, hp.NAME or STAGE.VALUE"
     if first in ("inputs", "params", "outputs") and place == "initially":
         return f"`initially` cannot read {first}", "read STAGE.VALUE, hp.NAME, or a parameter of an axis"
     if first == "inputs" and place == "when":

@@ -13,7 +13,7 @@ from diel.graph import StageGraph
 from diel.spec import Stage
 from diel.terms import SIMULATED
 
-_SCRIPT = re.compile(r"files\.|[\w.-]+\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/")
+_SCRIPT = re.compile(r"files\.|(?<=[\w.-])\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/")
 
 
 def check_outputs(found: Check, graph: StageGraph, modules: Mapping[str, Module]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from diel.catalogue import Module, ModuleNotFound, find, search_path
 from diel.check.conditions import check_hyperparameter_conditions
 from diel.check.contracts import check_contracts
+from diel.check.files import check_files
 from diel.check.flaws import Check
 from diel.check.metrics import check_metrics
 from diel.check.modules import check_module
@@ -26,7 +27,7 @@ from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
 from diel.paths import runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
-from diel.spec import Workflow
+from diel.spec import Stage, Workflow
 
 
 @dataclass(frozen=True)
@@ -91,9 +92,10 @@ def check(
         check_expressions(found, name, stage, names)
         check_shell(found, name, stage)
         check_programs(found, name, stage)
-        _check_files(found, name)
+        published = {edge.published.name for edge in graph.into(name) if edge.published is not None}
+        later = {*published, *_searched(workflow, stage)}
+        check_files(found, name, names, values, later, anew=kept is None)
         if name in modules:
-            published = {edge.published.name for edge in graph.into(name) if edge.published is not None}
             known = {label: value for label, value in values.items() if label not in published}
             check_module(found, name, modules[name], names, known)
     check_conditions(found)
@@ -131,6 +133,13 @@ def _once(problems: Sequence[Problem]) -> list[Problem]:
     return list(places.values())
 
 
+def _searched(workflow: Workflow, stage: Stage) -> Iterator[str]:
+    """The hyperparameters that a trial sets for a stage."""
+    for label in stage.over:
+        search = workflow.axes[label].search if label in workflow.axes else None
+        yield from () if search is None else search.parameters
+
+
 def _find_modules(found: Check, folder: Path, cwd: Path) -> Iterator[tuple[str, Module]]:
     folders = search_path(folder, cwd)
     for name, stage in found.workflow.stages.items():
@@ -139,11 +148,3 @@ def _find_modules(found: Check, folder: Path, cwd: Path) -> Iterator[tuple[str, 
                 yield name, find(stage.module, folders)
             except ModuleNotFound as error:
                 found.add(("stages", name, "module"), error.message, error.hint)
-
-
-def _check_files(found: Check, name: str) -> None:
-    for label, path in found.workflow.stages[name].files.items():
-        whole = found.folder / path
-        if not whole.exists():
-            message = f"no file '{path}' in {found.document.path.parent}"
-            found.add(("stages", name, "files", label), message, "paths are relative to the workflow file")

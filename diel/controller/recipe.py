@@ -14,6 +14,7 @@ from typing import Any
 
 from diel.artifacts import Artifact, digest_of
 from diel.catalogue import Module
+from diel.controller.files import Files
 from diel.controller.key import digest_of_values, family_parts
 from diel.controller.link import Link
 from diel.controller.results import Results, output_of, outputs_of
@@ -99,7 +100,7 @@ class Recipe:
         self.results = results
         self.hyperparameters = hyperparameters
         self.paths = paths
-        self.files = {name: str((folder / path).resolve()) for name, path in stage.files.items()}
+        self.files = Files(stage, folder)
         self.params = {name: parse_tree(value) for name, value in stage.params.items()}
         self.env = {name: parse(str(value)) for name, value in stage.env.items()}
         self.outputs = {n: parse(p) for n, o in stage.outputs.items() if (p := o.path or o.glob) is not None}
@@ -146,7 +147,7 @@ class Recipe:
         self._surrogate = next((link for link in services if link.up.name == surrogate), None)
         self.initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
         self.references = tuple(sorted(self._references()))
-        self.family_parts = family_parts(stage, module, self.files)
+        self.family_parts = family_parts(stage, module, self.files.shared)
         self.family = digest_of([self.family_parts])
         self._gathered: dict[Key, tuple[Group, list[Any]]] = {}
         self._accepted = None if module is None else {p.name for p in module.signature.parameters}
@@ -273,6 +274,10 @@ class Recipe:
             return {}
         return keyed(self._sharing.shards(index, Scope(self, index)["inputs"]))
 
+    def own_files(self, index: int) -> dict[str, str]:
+        """The files that a task has of its own, absolute. Raises ExpressionError and MissingInput."""
+        return self.files.own(Scope(self, index))
+
     def _command(self, scope: Scope) -> tuple[str, ...] | None:
         if self.shell is not None:
             return (*self.run.spec.interpreter, self.shell.shell(scope))
@@ -291,6 +296,7 @@ class Recipe:
                 taken[name] = scope.read(chain)
             else:
                 own[name] = scope.read(chain)
+        own.update(self.files.digests(scope))
         for link in self._services:  # what a service answers depends on what it reads
             taken[f"service {link.up.name}"] = link.key(link.group_of_downstream(scope.index))
         params = digest_of_values(own)

@@ -43,7 +43,7 @@ class Scope(Mapping[str, Any]):
             case "hp":
                 return recipe.registry(self.index)
             case "files":
-                return recipe.files
+                return recipe.files.paths(self)
             case "params":
                 return {key: tree.value(self) for key, tree in recipe.params.items()}
             case "inputs":

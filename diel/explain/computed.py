@@ -21,7 +21,7 @@ from diel.controller.scope import Scope
 from diel.controller.service_link import ServiceLink
 from diel.errors import DielError
 from diel.explain.change import Change, mapping_changes, plain
-from diel.explain.family import family_changes
+from diel.explain.family import family_changes, file_changes
 from diel.explain.gang import gang_of
 from diel.explain.view import View
 from diel.expressions import ExpressionError
@@ -166,7 +166,8 @@ def _own_changes(
         return
     if parts[0] != old_parts[0]:
         before, new = _values(old, stage, old_index), _values(view, stage, index)
-        yield from mapping_changes("values", "", before, new)
+        told = list(mapping_changes("values", "", before, new))
+        yield from told or file_changes(view.recipe(stage).own_files(index), old)
     if parts[1] != old_parts[1]:
         yield from _input_changes(view, old, stage, index, old_index, depth)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
+from pathlib import Path
 from typing import Any
 
 from diel.controller.key import APART
@@ -80,10 +81,20 @@ def _files_change(view: View, old: View, stage: str) -> Iterator[Change]:
         yield from told
         return
     folder = view.run.run_file.folder
+    yield from file_changes({name: path for name, path in new.items() if "${{" not in path}, old, folder)
+
+
+def file_changes(files: Mapping[str, str], old: View, folder: Path | None = None) -> Iterator[Change]:
+    """Files whose content is another than an earlier run read: the newer ones, or all that it may be.
+
+    `folder` is where they are, for paths that are not absolute.
+    """
+    if not files:
+        return
     since = old.run.run_file.created
-    newer = [name for name, path in new.items() if _modified(folder / path) > since]
-    names = newer or list(new)
-    listed = " or ".join(f"files.{name} ({new[name]})" for name in names)
+    newer = [name for name, path in files.items() if _modified((folder or Path()) / path) > since]
+    names = newer or list(files)
+    listed = " or ".join(f"files.{name} ({files[name]})" for name in names)
     yield Change("files", names[0] if len(names) == 1 else "", f"the content of {listed} changed")
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from diel.catalogue import Module, ModuleNotFound, find, search_path
 from diel.controller.axes import maker_of
 from diel.controller.choosing import link_of
+from diel.controller.files import Files
 from diel.controller.link import Link
 from diel.controller.recipe import MissingInput, Recipe
 from diel.controller.results import Results, output_of
@@ -167,7 +168,7 @@ class View:
                 self.run.paths,
                 (),
             )
-            recipe.files = {name: str((folder / path).resolve()) for name, path in held.spec.files.items()}
+            recipe.files = Files(held.spec, folder)
             self._recipes[stage] = recipe
         return self._recipes[stage]
 

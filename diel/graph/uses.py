@@ -164,6 +164,8 @@ def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
         yield (place,), _plain(getattr(stage, place))
     for label, given in stage.inputs.items():
         yield ("inputs", label, "initially"), _plain(given.initially)
+    for label, path in stage.files.items():
+        yield ("files", label), path
     for label, output in stage.outputs.items():
         yield ("outputs", label), output.path if output.glob is None else output.glob
 

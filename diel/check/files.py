@@ -1,0 +1,135 @@
+"""Checks of `files`: they are there, for each point that is known before the run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice, product
+from pathlib import Path
+from typing import Any
+
+from diel.check.flaws import Check
+from diel.check.names import Names
+from diel.expressions import ExpressionError, Template, parse, parse_expression
+from diel.given import flaw_of
+from diel.points import Points
+from diel.spec import Stage
+from diel.spec.model import found as shown
+
+_LOOKED_AT = 100_000
+"""Paths that are looked up for one entry; the tasks of further ones tell when they are to run."""
+_ROWS = 1_000_000
+_SHOWN = 8
+
+Scope = dict[str, Any]
+
+
+def check_files(
+    found: Check, name: str, names: Names, values: Mapping[str, Any], later: Collection[str], *, anew: bool
+) -> None:
+    """`later` are the hyperparameters that get their value while the run goes on.
+
+    Without `anew` files of single points are left to their tasks: a run that goes on may not need them.
+    """
+    stage = found.workflow.stages[name]
+    hint = "paths are relative to the workflow file"
+    for label, text in stage.files.items():
+        key = ("stages", name, "files", label)
+        try:
+            template = parse(text)
+            if template.constant:
+                path = template.text_value({})
+                flaw = flaw_of(found.folder / path)
+                if flaw:
+                    found.add(key, _told(path, flaw, found.document.path.parent), hint)
+            elif anew:
+                missing, count = _missing(found, stage, template, names, values, later)
+                if missing:
+                    found.add(key, _listed(missing, count), hint)
+        except ExpressionError as error:
+            found.add(key, error.message, error.hint, error.offset)
+
+
+def _told(path: str, flaw: str, folder: Path) -> str:
+    return f"no file {shown(path)} in {folder}" if flaw == "is not there" else f"{shown(path)} {flaw}"
+
+
+def _listed(missing: list[str], count: int) -> str:
+    more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
+    return f"{len(missing):,} of {count:,} files cannot be read: {', '.join(missing[:_SHOWN])}{more}"
+
+
+def _missing(
+    found: Check,
+    stage: Stage,
+    template: Template,
+    names: Names,
+    values: Mapping[str, Any],
+    later: Collection[str],
+) -> tuple[list[str], int]:
+    """The paths that cannot be read, each with its point, and how many were looked up."""
+    when = parse_expression(stage.when) if isinstance(stage.when, str) else None
+    read = template.references | (when.references if when is not None else frozenset())
+    axes = _axes_read(found, stage, read, names, later)
+    if axes is None or stage.when is False:
+        return [], 0
+    missing: list[str] = []
+    seen: set[str] = set()
+    for scope in islice(_scopes(found, axes, values), _LOOKED_AT):
+        if when is not None and not when.value(scope):
+            continue
+        path = template.text_value(scope)
+        if path in seen:
+            continue
+        seen.add(path)
+        flaw = flaw_of(found.folder / path)
+        if flaw:
+            point = ", ".join(
+                f"{one} = {shown(scope[one])}" for read in axes.values() for one in sorted(read)
+            )
+            told = "" if flaw == "is not there" else f" {flaw}"
+            missing.append(f"{shown(path)}{told}" + (f" ({point})" if point else ""))
+    return missing, len(seen)
+
+
+def _axes_read(
+    found: Check, stage: Stage, read: Collection[tuple[str, ...]], names: Names, later: Collection[str]
+) -> dict[str, set[str]] | None:
+    """The parameters that are read, by axis; None where what is read is known in the run only."""
+    axes: dict[str, set[str]] = {}
+    for chain in read:
+        axis = names.parameters.get(chain[0], chain[0])
+        if axis in stage.over:
+            if axis not in found.points:
+                return None
+            known = found.points[axis].parameters
+            wanted = chain[0] if chain[0] in known else chain[1] if len(chain) > 1 else ""
+            axes.setdefault(axis, set()).update({wanted} & set(known) or known)
+        elif chain[0] != "hp" or len(chain) < 2 or chain[1] in later:
+            return None
+    return axes
+
+
+def _scopes(found: Check, axes: Mapping[str, set[str]], values: Mapping[str, Any]) -> Iterator[Scope]:
+    """What an expression may read, at each combination of what it reads of some axes."""
+    distinct = [list(_distinct(found.points[axis], wanted)) for axis, wanted in axes.items()]
+    for rows in product(*distinct):
+        scope: Scope = {"hp": values}
+        for axis, row in zip(axes, rows, strict=True):
+            scope[axis] = row
+            scope.update(row)
+        yield scope
+
+
+def _distinct(points: Points, wanted: set[str]) -> Iterator[Scope]:
+    """The different values of some parameters of an axis."""
+    columns = [place for place, name in enumerate(points.parameters) if name in wanted]
+    names = [points.parameters[place] for place in columns]
+    seen: set[str] = set()
+    for index in range(min(len(points), _ROWS)):
+        row = points.values(index)
+        values = [row[place] for place in columns]
+        if (mark := repr(values)) not in seen:
+            seen.add(mark)
+            yield dict(zip(names, values, strict=True))
+            if len(seen) == _LOOKED_AT:
+                return
