@@ -114,6 +114,7 @@ class Recipe:
             timeout=stage.timeout,
             launcher=launcher,
             threads=stage.resources.cores_per_rank,
+            ranks=stage.resources.processes,
             memory=stage.resources.memory,
             walltime=stage.resources.walltime,
             checkpoint=stage.checkpoint,

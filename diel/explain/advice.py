@@ -42,7 +42,8 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
         case FailureClass.PREEMPTED:
             return f"other jobs took its place again and again: choose another queue, {again}"
         case FailureClass.LAUNCH:
-            return f"it could not be started: install the program or module where tasks run, {again}"
+            there = "do as the message says, or install the program or module where tasks run"
+            return f"it could not be started: {there}, {again}"
         case FailureClass.NODE:
             return (
                 "the workers under it were lost again and again: it may need more memory than there is; "

@@ -43,6 +43,8 @@ class Job:
     """The MPI launcher's words, put before the command; empty without `ranks`."""
     threads: int
     """Cores of each process, told to OpenMP."""
+    ranks: int = 1
+    """MPI processes of a task."""
     memory: int | None = None
     """Bytes that a task may take on each node; it is ended beyond them."""
     walltime: float | None = None

@@ -71,9 +71,7 @@ class Capture:
     def tail(self) -> str:
         """The end of what the running task wrote to standard error."""
         self._restore()
-        size = self._size(2)
-        data = os.pread(2, TAIL, max(0, size - TAIL)) if size else b""
-        return data.decode("utf-8", "replace")
+        return errors_so_far() if self._size(2) else ""
 
     def remove(self) -> None:
         """Removes the empty files that are left at the end."""
@@ -86,3 +84,9 @@ def _is_open(file: Any) -> bool:
         return file is not None and not file.closed
     except ValueError:  # its buffer was taken away
         return False
+
+
+def errors_so_far() -> str:
+    """The end of what was written to this process's standard error, where that is such a file."""
+    data = os.pread(2, TAIL, max(0, os.fstat(2).st_size - TAIL))
+    return data.decode("utf-8", "replace")

@@ -20,6 +20,7 @@ from diel.worker.bundle import Failure, Job, Request
 from diel.worker.reaper import signal_group
 from diel.worker.space import is_full
 from diel.worker.watchdog import Watchdog, Watched
+from diel.worker.world import STALE, World
 
 DYING = 1.0
 """Seconds that a failure in a block is held back: the scheduler may just be ending them all, and then the
@@ -50,11 +51,11 @@ def launch(
     for name, path in request.outputs.items():
         if "/" in path and not (name in job.promises and job.promises[name].glob is not None):
             os.makedirs(os.path.dirname(os.path.join(task_dir, path)), exist_ok=True)
-    words = request.command
-    if job.launcher:
-        words = (*with_hosts(job.launcher), *_told_in_time(w, env), *words)
     try:
-        spawn(words, env, dog, w)
+        if job.launcher:
+            spawn_ranks(job, (*_told_in_time(w, env), *request.command), task_dir, env, dog, w)
+        else:
+            spawn(request.command, env, dog, w)
     except Failure as failure:
         raise _interrupted(job, failure, w) from failure
 
@@ -154,6 +155,34 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched
         raise Failure(FailureClass.APP, f"exit code {code}{meaning(code)}", code)
     if code < 0:
         raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
+
+
+def spawn_ranks(
+    job: Job,
+    words: tuple[str, ...],
+    task_dir: str,
+    env: Mapping[str, str],
+    dog: Watchdog,
+    watched: Watched,
+) -> None:
+    """Runs a program on the ranks of a task. Raises Failure as `spawn` does, and `launch` where they did not
+    become one world.
+    """
+    env = {name: value for name, value in env.items() if name not in STALE}
+    world = watched.world = World(job, words, task_dir, env)
+    try:
+        spawn((*with_hosts(job.launcher), *world.words, *words), env, dog, watched)
+        apart = world.end(0)
+    except Failure as failure:
+        if failure.kind != FailureClass.APP:
+            raise
+        apart = world.end(failure.exit_code)
+        if apart is None:
+            raise
+    finally:
+        world.close()
+    if apart is not None:
+        raise apart
 
 
 def _not_started(words: tuple[str, ...], error: OSError | ValueError) -> Failure:

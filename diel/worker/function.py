@@ -18,9 +18,8 @@ from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, StreamBroken, StreamLost
 from diel.parameter import Parameter
 from diel.states import FailureClass
-from diel.worker.block import with_hosts
 from diel.worker.bundle import Failure, Job, Request
-from diel.worker.command import spawn
+from diel.worker.command import spawn_ranks
 from diel.worker.streaming import close_streams
 from diel.worker.watchdog import Watchdog, Watched
 
@@ -135,8 +134,8 @@ def call_on_ranks(
     """Starts the module on MPI ranks; rank 0's return value is the result."""
     call_file, return_file = write_call(job, request, context), context.task_dir / RETURN_FILE
     try:
-        words = (*with_hosts(job.launcher), sys.executable, "-m", "diel.worker.ranks", str(call_file))
-        spawn(words, env, dog, watched)
+        words = (sys.executable, "-m", "diel.worker.ranks", str(call_file))
+        spawn_ranks(job, words, str(context.task_dir), env, dog, watched)
         values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
     except Failure as failure:
         raise _told_by_rank(return_file, failure) from failure

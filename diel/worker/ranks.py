@@ -31,6 +31,8 @@ def main() -> None:
         inputs=request.inputs,
     )
     try:
+        if context.ranks != job.ranks:
+            raise Failure(FailureClass.LAUNCH, _apart(job.ranks, context.ranks, MPI.Get_library_version()))
         result = call(job, request, context, communicator)
     except Failure as failure:
         told = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
@@ -44,6 +46,14 @@ def main() -> None:
         leave_notes(str(context.task_dir))
     if context.rank == 0:
         put(context.task_dir / RETURN_FILE, json.dumps(result))
+
+
+def _apart(wanted: int, found: int, version: str) -> str:
+    name = version.split(",")[0].partition("\n")[0].strip()
+    return (
+        f"{wanted} ranks are no common world: {name}, which mpi4py loads, knows of {found}; let `launcher` "
+        "of the site file name the mpiexec of that MPI"
+    )
 
 
 def _staged(request: Request, context: Context) -> Request:

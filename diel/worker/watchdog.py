@@ -26,6 +26,7 @@ from diel.worker.bundle import Failure, Job
 from diel.worker.limits import Limits
 from diel.worker.memory import Meter
 from diel.worker.reaper import GRACE, ask_group, end_marked, kill_children, signal_group
+from diel.worker.world import World
 
 TICK = 0.2
 """Seconds between two looks."""
@@ -59,6 +60,8 @@ class Watched:
     """Process group of its command, once it began."""
     ranks: bool = False
     """Whether an MPI launcher leads that group."""
+    world: World | None = None
+    """Its MPI ranks, once they began."""
     told: bool = False
     """Whether its command was told that its end comes."""
     staging: bool = False
@@ -143,7 +146,7 @@ class Watchdog:
             self._release()  # the rest of the bundle may be cancelled too
             self._stop(watched, Failure(FailureClass.CANCELLED, "cancelled"))
             return
-        verdict = _out_of_time(watched, age) or _out_of_memory(watched)
+        verdict = _out_of_time(watched, age) or _out_of_memory(watched) or _apart(watched)
         if verdict is not None:
             self._stop(watched, verdict)
         elif watched.interrupted and not watched.told:
@@ -214,6 +217,11 @@ def _out_of_time(watched: Watched, age: float) -> Failure | None:
         return None
     ignored = "; it was told so before, and went on" if watched.interrupted else ""
     return Failure(FailureClass.WALLTIME, message + ignored)
+
+
+def _apart(watched: Watched) -> Failure | None:
+    """Why ranks that are not one world must not go on; None where nothing shows that."""
+    return None if watched.world is None else watched.world.look()
 
 
 def _out_of_memory(watched: Watched) -> Failure | None:
