@@ -6,6 +6,7 @@
     ├── ModuleError             a module that broke its contract while running
     ├── Interrupted             no failure: a module that stopped at a checkpoint, to continue later
     ├── JournalError            a run's files cannot be read or written
+    ├── NotBegun                a worker ended before it could run anything
     └── StreamError             a stream or the tuple space cannot be used
         ├── StreamEnd           no failure: a stream has ended, and all its items were read
         └── StreamBroken        4: a stream lacks items, for a task that puts into it failed
@@ -46,6 +47,10 @@ class Interrupted(DielError):
 
 class JournalError(DielError):
     """A run's files cannot be read or written."""
+
+
+class NotBegun(DielError):
+    """A worker ended before it could run anything: no task is to blame."""
 
 
 class StreamError(DielError):

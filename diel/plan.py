@@ -31,9 +31,6 @@ from diel.site import (
 )
 from diel.spec import Resources, Workflow
 
-SHORT_RUN = 200
-"""Runs of up to this many tasks use `threads`, which starts sooner (docs/decisions/002)."""
-
 
 @dataclass(frozen=True)
 class StagePlan:
@@ -105,10 +102,13 @@ class Plan:
     checked: Checked
     site: Site
     stages: Mapping[str, StagePlan]
-    executor: Literal["threads", "htex", "blocks"]
-    """Worker processes at pipes, Parsl's HTEX on this machine, or HTEX in a scheduler's allocations."""
     capacity: int
     """Cores that may be busy at the same time."""
+
+    @property
+    def executor(self) -> Literal["threads", "blocks"]:
+        """Worker processes behind Parsl's threads on this machine, or Parsl's HTEX in blocks."""
+        return "blocks" if self.site.scheduled else "threads"
 
     @property
     def workflow(self) -> Workflow:
@@ -239,14 +239,7 @@ def make_plan(checked: Checked, site: Site) -> Plan:
         problems += check_gang_room(checked, site, held, shapes)
     if problems:
         raise SpecError(problems)
-    return Plan(checked, site, stages, _executor(site, stages), sum(rooms(site).values()))
-
-
-def _executor(site: Site, stages: Mapping[str, StagePlan]) -> Literal["threads", "htex", "blocks"]:
-    if site.scheduled:
-        return "blocks"
-    counts = [stage.tasks for stage in stages.values()]
-    return "threads" if None not in counts and sum(count or 0 for count in counts) <= SHORT_RUN else "htex"
+    return Plan(checked, site, stages, sum(rooms(site).values()))
 
 
 def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems: list[Problem]) -> str:

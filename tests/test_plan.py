@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from diel.check import check
 from diel.errors import SpecError
-from diel.plan import SHORT_RUN, Plan, make_plan
+from diel.plan import Plan, make_plan
 from diel.site import Site
 
 POOLS: dict[str, Any] = {
@@ -85,19 +85,13 @@ def test_what_only_the_run_will_tell_is_not_made_up() -> None:
     plan = planned(DERIVED)
     assert plan.stages["use"].tasks is plan.stages["use"].core_hours is plan.tasks is None
     assert plan.document()["stages"]["use"]["axes"] == {"a": 3, "d": None}
-    assert plan.executor == "htex"
+    assert plan.executor == "threads"
 
 
 def test_a_sweep_of_a_million_million_tasks_is_counted() -> None:
     with pytest.raises(SpecError, match="1,000,000,000,000 tasks; expected at most 1,000,000,000"):
         planned(SWEEP.format(a=10**6, b=10**6))
     assert planned(SWEEP.format(a=10**6, b=1000)).stages["grid"].tasks == 10**9
-
-
-@pytest.mark.parametrize(("tasks", "executor"), [(SHORT_RUN, "threads"), (SHORT_RUN + 1, "htex")])
-def test_short_runs_use_what_starts_sooner(tasks: int, executor: str) -> None:
-    text = f"axes: {{a: {{range: {tasks}}}}}\nstages: {{s: {{command: [echo], over: [a]}}}}\n"
-    assert planned(text).executor == executor
 
 
 def test_stages_stand_in_the_order_in_which_they_run_and_the_longest_chain_is_named() -> None:

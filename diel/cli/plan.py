@@ -20,8 +20,7 @@ from diel.table import Table, render
 from diel.values import format_duration, format_size
 
 EXECUTORS = {
-    "threads": "a few worker processes, which start at once",
-    "htex": "Parsl's high-throughput executor, in warm workers",
+    "threads": "warm worker processes behind Parsl's threads",
     "blocks": "Parsl's high-throughput executor, in blocks of the scheduler",
 }
 HOMES = {

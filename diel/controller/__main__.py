@@ -32,6 +32,7 @@ from diel.scheduler.inside import END, KEPT, job_id
 from diel.scheduler.scheduler import SchedulerBusy
 from diel.states import RunState
 from diel.submission import Submission, make_submission, refuse_unwanted, withdraw
+from diel.worker.reaper import mark
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
 AHEAD = 30.0
@@ -44,6 +45,7 @@ def main() -> int:
     paths = RunPaths(options.run.absolute())
     try:
         wanted = refuse_unwanted(paths, options.submission, read_run(paths).history)
+        os.environ.update(mark(paths.root))
         os.chdir(paths.root)  # where it was asked for may be gone tomorrow
         if wanted.home == "inside" and options.end is not None:
             os.environ[END] = str(options.end)

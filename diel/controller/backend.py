@@ -21,14 +21,10 @@ class LetGo(DielError):
 
 @dataclass(frozen=True)
 class Outlook:
-    """What the controller knows of its tasks. Times are in seconds."""
+    """What the controller knows of its tasks."""
 
-    quiet: float
-    """How long nothing was heard of any task."""
-    running: bool
-    """Whether any task is known to run."""
     backlog: Mapping[str, float]
-    """Work in line, by shape, as far as run times are known."""
+    """Seconds of work in line, by shape, as far as run times are known."""
     excluded: frozenset[str]
     """Nodes that are to be avoided."""
 
@@ -60,11 +56,8 @@ class Backend(Protocol):
     def ended(self, number: int) -> None:
         """A bundle ended: its room is free."""
 
-    def tend(self, outlook: Outlook) -> bool:
-        """Looks after the workers, now and then.
-
-        Returns whether they were started anew, so that what was handed out is lost.
-        """
+    def tend(self, outlook: Outlook) -> None:
+        """Looks after the workers, now and then."""
 
     def knows(self, since: float) -> bool:
         """Whether it can be told why a worker was lost at that moment (monotonic seconds)."""

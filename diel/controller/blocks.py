@@ -141,7 +141,7 @@ class Blocks:
     def knows(self, since: float) -> bool:
         return self._watching.knows(since)
 
-    def tend(self, outlook: Outlook) -> bool:
+    def tend(self, outlook: Outlook) -> None:
         self._backlog = outlook.backlog
         self._asking.excluded = outlook.excluded - self._watching.forgiven
         if self._asking.is_broken:
@@ -157,7 +157,6 @@ class Blocks:
         self._refused_room.clear()
         self._note_busy()
         self._end([block for block in self._blocks.values() if self._is_spare(block)])
-        return False
 
     def _note_busy(self) -> None:
         busy, now = self._busy(), time.monotonic()

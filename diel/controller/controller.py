@@ -7,7 +7,6 @@ takes in what became of them, until every task has ended.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -28,7 +27,8 @@ from diel.controller.local import Local
 from diel.controller.results import Results
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
-from diel.errors import DielError
+from diel.controller.stillborn import Stillborn
+from diel.errors import DielError, NotBegun
 from diel.journal.history import History
 from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
@@ -79,15 +79,16 @@ class Controller:
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
         self._gangs = Gangs(plan.graph, self._stages, self._finder, self._dispatcher)
         self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits)
+        self._stillborn = Stillborn()
         self._limbo: list[tuple[int, Future[bytes], float]] = []
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
         self._until: float | None = None
-        self._last_beat = self._last_poll = self._last_snapshot = self._last_progress = time.monotonic()
+        self._last_beat = self._last_poll = self._last_snapshot = time.monotonic()
 
     def _make_backend(self) -> Backend:
         if self.plan.executor != "blocks":
-            return Local(self.plan, self._ledger, self._epoch)
+            return Local(self.plan, self._ledger)
         plan, name = self.plan, self.plan.site.scheduler
         scheduler: Scheduler = scheduler_named(name)
         if inside := inside_here(name):
@@ -115,8 +116,6 @@ class Controller:
         At `until` (seconds since the epoch) it lets go of the run and of what runs in blocks, for the
         next controller to go on with, and returns `interrupted`.
         """
-        before = os.environ.get("DIEL_RUN_DIR")
-        os.environ["DIEL_RUN_DIR"] = str(self.paths.root)  # marks every process of the run
         self._until = until
         state = RunState.INTERRUPTED
         leave: Callable[[RunState], None] = self._end
@@ -144,10 +143,6 @@ class Controller:
         finally:
             leave(state)
             watch(self.history)
-            if before is None:
-                del os.environ["DIEL_RUN_DIR"]
-            else:
-                os.environ["DIEL_RUN_DIR"] = before
         return state
 
     def let_go(self) -> None:
@@ -259,12 +254,20 @@ class Controller:
         try:
             item = finished.get(timeout=self._patience())
             while True:
-                self._last_progress = time.monotonic()
+                self._count_stillborn(*item)
                 if self._is_known_end(*item):
                     self._intake.take(*item)
                 item = finished.get_nowait()
         except Empty:
             pass
+
+    def _count_stillborn(self, number: int, future: Future[bytes]) -> None:
+        """Raises DielError where workers cannot begin, again and again."""
+        error, sent = future.exception(), self._dispatcher.sent.get(number)
+        if not isinstance(error, NotBegun):
+            self._stillborn.forget()
+        elif sent is not None:
+            self._stillborn.count(error, sent.since)
 
     def _is_known_end(self, number: int, future: Future[bytes]) -> bool:
         """Whether it can be told now what became of a bundle.
@@ -316,7 +319,7 @@ class Controller:
             self._stages.streaming.tend()
             self._stages.serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
             self._look_after_slow(now)
-            self._tend(now)
+            self._backend.tend(Outlook(self._backlog(), frozenset(self._intake.excluded)))
             self._settle()
         if now - self._last_snapshot > SNAPSHOT_EVERY:
             self._last_snapshot = now
@@ -326,17 +329,8 @@ class Controller:
         """Reads what slow workers wrote, and those of an earlier controller, which report to nobody."""
         slow = any(now - sent.since > SLOW for sent in self._dispatcher.sent.values())
         if slow or any(task.adopted for task in self._dispatcher.in_flight.values()):
-            if self._intake.read_news():
-                self._last_progress = now
-            self._dispatcher.drop_settled()
-
-    def _tend(self, now: float) -> None:
-        quiet = now - self._last_progress
-        excluded = frozenset(self._intake.excluded)
-        if self._backend.tend(Outlook(quiet, self._is_running_any(), self._backlog(), excluded)):
             self._intake.read_news()
-            self._dispatcher.take_back_all()
-            self._last_progress = now
+            self._dispatcher.drop_settled()
 
     def _backlog(self) -> dict[str, float]:
         """Seconds of work in line, by the shape of its tasks, as far as their run time is known."""
@@ -347,18 +341,6 @@ class Controller:
                 near = min(stage.size - stage.ended, stage.at_once)
                 found[label] = found.get(label, 0.0) + near * stage.mean_seconds
         return found
-
-    def _is_running_any(self) -> bool:
-        """Whether a worker is known to be at a task; services that stay up tell nothing of the others."""
-        idle = False
-        for name, index in self._dispatcher.in_flight:
-            stage = self._stages.runs[name]
-            one = stage.history.under_way.get(index)
-            running = one is not None and one.state == TaskState.RUNNING
-            if running and stage.spec.service is None:
-                return True
-            idle = idle or not running
-        return not idle and bool(self._dispatcher.in_flight)
 
     def _read_requests(self) -> None:
         now = changed(self.paths)

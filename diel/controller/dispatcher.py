@@ -165,12 +165,6 @@ class Dispatcher:
         if back:
             stage.look_at(back)
 
-    def take_back_all(self) -> None:
-        """Puts all that was handed out back in line: the workers that had it are gone."""
-        for number, sent in list(self.sent.items()):
-            self.pop(number)
-            self.take_back(sent.stage, number, [request.index for request in sent.requests])
-
     def drop_settled(self) -> None:
         """Forgets bundles whose tasks are all settled by what workers wrote, though no report came."""
         out = {task.bundle for task in self.in_flight.values()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from diel.errors import DielError
@@ -23,9 +24,10 @@ class Keeper:
     In a thread of its own: the controller may just be waiting for the program's answer.
     """
 
-    def __init__(self, words: tuple[str, ...], log: Path) -> None:
+    def __init__(self, words: tuple[str, ...], log: Path, environ: Mapping[str, str]) -> None:
         self._words = words
         self._log = log
+        self._environ = environ
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._process = self._begin()
@@ -36,7 +38,12 @@ class Keeper:
         try:
             with open(self._log, "ab") as log:
                 return subprocess.Popen(
-                    self._words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                    self._words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    env=self._environ,
                 )
         except OSError as error:
             raise DielError(f"cannot start {self._words[2]}: {error}") from error

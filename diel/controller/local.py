@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-import time
+import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future
+from queue import Empty
 from typing import TYPE_CHECKING
 
 from diel.controller.backend import Outlook
 from diel.controller.ledger import Ledger
 from diel.errors import DielError
 from diel.executors.pipes import Pipes
-from diel.journal.segment import segments
 from diel.plan import Plan
 from diel.site import Shape
+from diel.values import format_duration
 from diel.worker.bundle import Bundle
-from diel.worker.reaper import kill_marked
+from diel.worker.reaper import mark
 
 if TYPE_CHECKING:
     from diel.controller.dispatcher import Dispatcher
     from diel.executors.parsl import Engine
 
-START_SECONDS = 60.0
-"""How long the first worker may take to start."""
-STUCK_SECONDS = 10.0
-"""How long bundles may be out without any worker at a task, before workers are started anew."""
+LONG = 5.0
+"""Seconds without a worker after which it is said what the run waits for."""
 
 
 class Local:
     """Worker processes of this machine."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, epoch: int) -> None:
+    def __init__(self, plan: Plan, ledger: Ledger) -> None:
         self._plan = plan
         self._ledger = ledger
-        self._epoch = epoch
         self._engine: Engine | None = None
+        self._pipes: Pipes | None = None
         self._out: dict[int, int] = {}
         self._load = 0
         self._services: dict[int, int] = {}
         """The cores that services hold for as long as they are up, by bundle."""
-        self._since = 0.0
-        self._workers_seen = False
-        self._workers_before = 0
+        self._waits = False
+        """Whether it was said that workers take long to start."""
 
     def line(self, shape: Shape) -> str:
         return ""  # all share the same cores: a task with many of them gets its turn
@@ -74,8 +72,6 @@ class Local:
         return shape.cores == 1 and not shape.nodes
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
-        if not self._out:
-            self._since = time.monotonic()
         if bundle.job.service is not None:
             self._services[bundle.number] = cores
         else:
@@ -89,52 +85,40 @@ class Local:
 
     def _start(self) -> Engine:
         if self._engine is None:
-            workers = self._plan.capacity + self._plan.extra_workers
-            pipes = Pipes(workers) if self._plan.executor == "threads" else None
+            self._pipes = Pipes(mark(self._ledger.paths.root))
             from diel.executors.parsl import Engine  # slow: not where all is cached, and after the pipes
 
-            self._engine = Engine(workers, self._ledger.paths.logs, pipes)
+            workers = self._plan.capacity + self._plan.extra_workers
+            self._engine = Engine(workers, self._ledger.paths.logs, self._pipes)
         return self._engine
 
-    def tend(self, outlook: Outlook) -> bool:
-        """Starts workers anew where none is at a task for long.
-
-        A worker that is killed while it waits takes the lock of Parsl's task queue with it, and then
-        no other worker of its pool ever gets a task again. Raises DielError where no worker ever came.
-        """
-        if not self._out:
-            return False
-        if not self._workers_seen:
-            self._expect_workers()
-            return False
-        if outlook.quiet < STUCK_SECONDS or outlook.running:
-            return False
-        self.stop()
-        self._engine = None
-        kill_marked("DIEL_RUN_DIR", str(self._ledger.paths.root))
-        self._workers_seen = False
-        self._workers_before = len(self._own_workers())
-        self._since = time.monotonic()
-        return True
-
-    def _expect_workers(self) -> None:
-        """Raises DielError where tasks wait and no worker has shown up: they would wait for ever."""
-        self._workers_seen = len(self._own_workers()) > self._workers_before
-        if not self._workers_seen and time.monotonic() - self._since > START_SECONDS:
+    def tend(self, outlook: Outlook) -> None:
+        """Says what became of workers, and what the run waits for. Raises DielError where none ever came."""
+        if self._pipes is None:
+            return
+        self._tell(self._pipes)
+        waited, patience = self._pipes.starting, self._plan.site.startup
+        if waited > patience:
             raise DielError(
-                f"no worker started within {START_SECONDS:.0f} s; "
-                f"what Parsl says of it is below {self._ledger.paths.logs}; `diel doctor` checks this machine"
+                f"no worker started within {format_duration(patience)}: this machine is busy, or Python "
+                f"loads slowly here; `diel doctor` checks it, and `startup` of the site says how long to wait"
             )
+        if self._waits != (waited > LONG):
+            self._waits = not self._waits
+            longest = format_duration(patience)
+            told = f"no worker has started yet; they get up to {longest} (`startup` of the site)"
+            self._ledger.append("trouble", message=told if self._waits else "")
 
-    def _own_workers(self) -> list[str]:
-        began = f"worker-{self._epoch:04d}-"
-        return [name for name in segments(self._ledger.paths.journal) if name.startswith(began)]
+    def _tell(self, pipes: Pipes) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                self._ledger.append("trouble", message=pipes.news.get_nowait())
 
     def knows(self, since: float) -> bool:
         return True
 
     def adopt(self, dispatcher: Dispatcher) -> None:
-        """Nothing here outlives its controller for long: what was left is ended by who takes over."""
+        """Nothing here outlives its controller but a task: who takes over ends that."""
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -144,5 +128,11 @@ class Local:
         self.stop()
 
     def stop(self) -> None:
+        if self._pipes is None:
+            return
+        with contextlib.suppress(DielError):  # the disk may be full
+            self._tell(self._pipes)
         if self._engine is not None:
             self._engine.stop()
+        else:
+            self._pipes.stop()

@@ -20,6 +20,7 @@ from diel.executors.addresses import addresses
 from diel.files import put
 from diel.plan import Plan
 from diel.states import TaskState
+from diel.worker.reaper import mark
 
 if TYPE_CHECKING:
     from diel.streams.client import Connection
@@ -158,7 +159,7 @@ class Streaming:
         words = [sys.executable, "-m", "diel.streams", str(self._ledger.paths.root)]
         words += [word for address in dict.fromkeys(reached) for word in ("--address", address)]
         self._ledger.paths.logs.mkdir(parents=True, exist_ok=True)
-        self._keeper = Keeper(tuple(words), self._ledger.paths.broker_log)
+        self._keeper = Keeper(tuple(words), self._ledger.paths.broker_log, mark(self._ledger.paths.root))
 
     def tend(self) -> None:
         """Has it written down how the channels stand, now and then; waits for nothing."""

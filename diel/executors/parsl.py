@@ -1,10 +1,7 @@
 """Parsl: the only file that imports it.
 
-Parsl sees one function, `run_bundle`. On one machine two of its executors are used, because starting
-the second takes longer than a short run lasts (docs/decisions/002):
-
-- `threads`: ThreadPoolExecutor; each thread hands bundles to a warm worker process of its own.
-- `htex`: HighThroughputExecutor with warm worker processes.
+Parsl sees one function, which runs a bundle. On one machine that is its ThreadPoolExecutor, each thread of
+which hands bundles to a warm worker process of its own (docs/decisions/027).
 
 In a scheduler's allocations each resource shape has one HighThroughputExecutor, or an MPIExecutor where
 its tasks span whole nodes. Parsl owns blocks, workers and transport; when to ask for a block and when to
@@ -36,7 +33,6 @@ from parsl.executors.base import ParslExecutor
 from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
 from parsl.jobs.states import JobStatus
 from parsl.launchers import SimpleLauncher
-from parsl.providers import LocalProvider
 from parsl.providers.base import ExecutionProvider
 
 from diel.errors import DielError
@@ -61,37 +57,26 @@ POOL = DEFAULT_LAUNCH_CMD.replace(
 
 
 class Engine:
-    """Parsl's executor for one run, with `workers` processes: those of `pipes`, or HTEX's own."""
+    """Parsl's threads for one run on one machine, in front of the worker processes of `pipes`."""
 
-    def __init__(self, workers: int, logs: Path, pipes: Pipes | None) -> None:
-        logging.getLogger("parsl").setLevel(logging.ERROR)
+    def __init__(self, workers: int, logs: Path, pipes: Pipes) -> None:
         self._pipes = pipes
-        executor = _htex(workers) if pipes is None else _threads(workers)
-        self._executor: ParslExecutor = executor
-        self._aside: Path | None = None
-        folder = logs / "parsl"
-        if shlex.quote(str(folder)) != str(folder):  # Parsl writes its paths into shell commands as they are
-            folder = self._aside = Path(tempfile.mkdtemp(prefix="diel-parsl-"))
-        self._kernel = _kernel(executor, folder)
+        self._executor = _threads(workers)
+        self._kernel = _kernel(self._executor, logs / "parsl")
 
     def submit(self, bundle: Bundle) -> Future[bytes]:
         """Queues a bundle; the result is a packed report.
 
         The future raises where the worker was lost; its segment tells the rest.
         """
-        function = run_bundle if self._pipes is None else self._pipes.run
-        try:
-            return cast("Future[bytes]", self._executor.submit(function, {}, pickle.dumps(bundle)))
-        except ParslError as error:
-            raise DielError(f"Parsl takes no more tasks: {error}") from error
+        submit: Any = self._executor.submit
+        return cast("Future[bytes]", submit(self._pipes.run, {}, pickle.dumps(bundle)))
 
     def stop(self) -> None:
         """Ends the workers."""
-        if self._pipes is not None:
-            self._pipes.stop()
+        self._pipes.stop()
         self._kernel.cleanup()
-        if self._aside is not None:
-            shutil.rmtree(self._aside, ignore_errors=True)
+        self._pipes.close()
 
 
 def _threads(workers: int) -> ThreadPoolExecutor:
@@ -108,23 +93,6 @@ def _kernel(executor: ParslExecutor, folder: Path) -> DataFlowKernel:
         usage_tracking=0,
     )
     return DataFlowKernel(config)
-
-
-def _htex(workers: int) -> HighThroughputExecutor:
-    return HighThroughputExecutor(
-        label="htex",
-        address="127.0.0.1",
-        max_workers_per_node=workers,
-        cores_per_worker=1e-6,  # the pool's size is max_workers_per_node, whatever the machine has
-        heartbeat_period=1,  # also how soon Parsl starts a worker in place of a dead one
-        heartbeat_threshold=60,  # so long may tasks go on after their controller was killed
-        prefetch_capacity=workers,  # the next bundle waits beside the worker, not a round trip away
-        poll_period=10,
-        encrypted=True,
-        interchange_launch_cmd=TETHER,
-        launch_cmd=POOL,
-        provider=LocalProvider(init_blocks=1, min_blocks=1, max_blocks=1),  # type: ignore[no-untyped-call]
-    )
 
 
 Ask = Callable[[str, str, str], str]

@@ -1,22 +1,17 @@
-"""Warm worker processes at the ends of pipes, one for each thread of a thread pool."""
+"""Warm worker processes, one for each thread of a thread pool."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pickle
-import select
-import signal
-import subprocess
-import sys
 import threading
-from queue import Empty, SimpleQueue
+import time
+from collections.abc import Mapping
+from queue import SimpleQueue
 
-from diel.errors import DielError
+from diel.errors import DielError, NotBegun
+from diel.executors.server import Line, Server
 
-LENGTH = 8
-"""Bytes before a report that tell how long it is."""
-CHUNK = 1024 * 1024
+PAUSE = 0.3
+"""Seconds after the end of a worker that could run nothing before its thread takes another bundle."""
 
 
 class WorkerLost(DielError):
@@ -24,84 +19,78 @@ class WorkerLost(DielError):
 
 
 class Pipes:
-    """Worker processes, started at once so that they are ready by the time Parsl is imported."""
+    """Worker processes. They are forked as threads ask for them, from a server that is started at once."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """`environ` is what workers and tasks find around them."""
+        self._environ = environ
         self._local = threading.local()
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._spare: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+        self._lock = threading.Lock()
         self._stopped = False
-        for _ in range(workers):
-            self._spare.put(self._start())
+        self._lines: set[Line] = set()
+        self._server = Server(environ)
+        self._since: float | None = time.monotonic()
+        self.news: SimpleQueue[str] = SimpleQueue()
+        """What went wrong, for people."""
+
+    @property
+    def starting(self) -> float:
+        """Seconds for which no worker of the server has begun; 0 once one has."""
+        since = self._since
+        return 0.0 if since is None else time.monotonic() - since
 
     def run(self, packed: bytes) -> bytes:
-        """Runs a packed bundle in this thread's worker. Raises WorkerLost where that ends meanwhile."""
-        if self._stopped:
-            raise WorkerLost("the run is being stopped")
-        process = self._process()
-        assert process.stdin is not None
+        """Runs a packed bundle in this thread's worker.
+
+        Raises WorkerLost where that ends meanwhile, and NotBegun where it could run nothing.
+        """
+        line: Line | None = getattr(self._local, "line", None)
         try:
-            pickle.dump(packed, process.stdin)
-            process.stdin.flush()
-            return _receive(process)
-        except (EOFError, OSError, ValueError) as error:
-            process.kill()
-            raise WorkerLost(f"worker process {process.pid} ended with {process.wait()}") from error
+            if line is None or line.is_gone:
+                self._drop(line)
+                line = self._local.line = self._fork()
+            line.give(packed)
+            self._since = None
+            return line.take()
+        except (EOFError, OSError) as error:
+            begun, ended = line is not None and line.begun, self._drop(line)
+            if begun or self._stopped:
+                raise WorkerLost(ended) from error
+            time.sleep(PAUSE)  # whatever keeps workers from beginning may be over in a moment
+            said = self._server.reason()
+            raise NotBegun(f"{ended}{said and f': {said}'}") from error
 
-    def _process(self) -> subprocess.Popen[bytes]:
-        process: subprocess.Popen[bytes] | None = getattr(self._local, "process", None)
-        if process is None or process.poll() is not None:
-            try:
-                process = self._spare.get_nowait()
-            except Empty:
-                process = self._start()
-            self._local.process = process
-        return process
+    def _fork(self) -> Line:
+        with self._lock:
+            if self._stopped:
+                raise WorkerLost("the run is being stopped")
+            if ended := self._server.ended:
+                said = self._server.reason()
+                why = f"{ended}{said and f': {said}'}"
+                self.news.put(f"the server that workers are forked from {why}; it is started anew")
+                self._server.stop()
+                self._server.close()
+                self._server, self._since = Server(self._environ), time.monotonic()
+            line = self._server.fork()
+            self._lines.add(line)
+            return line
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "diel.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            env=dict(os.environ),
-        )
-        self._processes.append(process)
-        return process
+    def _drop(self, line: Line | None) -> str:
+        """Ends a worker; returns how it ended."""
+        self._local.line = None
+        if line is None:
+            return "the server of the workers is gone"
+        self._lines.discard(line)
+        return line.end()
 
     def stop(self) -> None:
         """Ends the processes; a thread that waits for one gets WorkerLost."""
         self._stopped = True
-        for process in self._processes:
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGKILL)
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):
-                    if pipe is not None:
-                        pipe.close()
+        with self._lock:
+            self._server.stop()
 
-
-def _receive(process: subprocess.Popen[bytes]) -> bytes:
-    """The worker's next report: eight bytes that give its length, then itself.
-
-    Raises EOFError as soon as the process is gone: the pipe alone does not tell, for a child that a
-    module forked may hold its other end open.
-    """
-    assert process.stdout is not None
-    pipe = process.stdout.fileno()
-    gone = os.pidfd_open(process.pid)
-    try:
-        watch = select.poll()
-        watch.register(pipe, select.POLLIN)
-        watch.register(gone, select.POLLIN)
-        data = bytearray()
-        while len(data) < LENGTH or len(data) < LENGTH + int.from_bytes(data[:LENGTH]):
-            ready = [number for number, _ in watch.poll()]
-            chunk = os.read(pipe, CHUNK) if pipe in ready else b""
-            if not chunk:
-                raise EOFError
-            data += chunk
-    finally:
-        os.close(gone)
-    return bytes(data[LENGTH:])
+    def close(self) -> None:
+        """Forgets them, once no thread waits any more."""
+        for line in self._lines:
+            line.close()
+        self._server.close()

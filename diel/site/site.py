@@ -94,6 +94,11 @@ class Site(Model):
     silence: Limit = Field(
         default=15.0, description="After so long without a word from it, a node counts as lost."
     )
+    startup: Limit = Field(
+        default=300.0,
+        description="How long the first worker of this machine may take to start; `status` says so "
+        "meanwhile.",
+    )
     grace: Duration = Field(
         default=60.0, ge=0, description="How long before a block's end its tasks are told so."
     )

@@ -1,43 +1,25 @@
-"""A worker at the end of a pipe: reads packed bundles, writes packed reports.
+"""Starts the server that workers are forked from: `python -m diel.worker CONTROLLER SOCKET`.
 
-    python -m diel.worker
-
-Ends when its pipe does: a worker whose controller is gone finishes the task that it is at, commits
-the result for `resume` to find, and exits.
+CONTROLLER is the process that starts this one, SOCKET the number of an open socket on which it asks.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
 import sys
-import traceback
+from socket import socket
 
-from diel.errors import DielError
-from diel.worker.process import run_bundle
+from diel.worker.tied import tie
 
 
 def main() -> None:
-    """Serves one bundle after the other."""
-    source = os.fdopen(os.dup(0), "rb")
-    target = os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    sys.stdout.flush()
-    try:
-        while True:
-            packed: bytes = pickle.load(source)
-            report = run_bundle(packed)
-            target.write(len(report).to_bytes(8) + report)
-            target.flush()
-    except (DielError, OSError):
-        os._exit(os.EX_IOERR)  # its files cannot be written: the controller meets the same, and tells it
-    except EOFError:
-        os._exit(0)  # at once: a thread that a module left behind must not hold the worker
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
+    """Serves to the end. The kernel is asked about the controller before the slow imports, not after."""
+    controller = int(sys.argv[1])
+    if tie(controller):
+        from diel.worker.server import Server  # slow
+
+        Server(controller, socket(fileno=int(sys.argv[2]))).run()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from diel.birth import birth_of
-from diel.errors import DielError, JournalError
+from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
 from diel.services.endpoint import variables
@@ -466,19 +466,28 @@ _worker: Worker | None = None
 _making = threading.Lock()
 
 
+def begin(bundle: Bundle) -> Worker:
+    """This process's worker for a bundle. Raises NotBegun where it can run nothing."""
+    global _worker
+    with _making:
+        if _worker is None or (str(_worker.paths.root), _worker.epoch) != (bundle.run_dir, bundle.epoch):
+            try:
+                _worker = Worker(bundle.run_dir, bundle.epoch)
+            except (OSError, DielError) as error:
+                raise NotBegun(f"on {socket.gethostname()}: {error}") from error
+        return _worker
+
+
 def run_bundle(packed: bytes) -> bytes:
     """The one function that Parsl sees: runs a packed bundle in this process's worker.
 
     Bundle and report travel as bytes, for Parsl would pickle them in Python, at a quarter of a short
     task's cost.
     """
-    global _worker
     bundle: Bundle = pickle.loads(packed)  # from the controller
-    with _making:
-        if _worker is None or (str(_worker.paths.root), _worker.epoch) != (bundle.run_dir, bundle.epoch):
-            _worker = Worker(bundle.run_dir, bundle.epoch)
+    worker = begin(bundle)
     try:
-        return pickle.dumps(_worker.run(bundle))
+        return pickle.dumps(worker.run(bundle))
     except (OSError, DielError) as error:
         # What became of its task cannot be written: only the end of this process still tells that it is lost.
         print(error, file=sys.stderr, flush=True)  # noqa: T201 - to the block's own output

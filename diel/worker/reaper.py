@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
@@ -49,6 +50,14 @@ def _handles(pid: int, number: int) -> bool:
     except OSError:
         return False
     return bool(masks and int(masks[0], 16) >> (number - 1) & 1)
+
+
+def mark(run_dir: Path) -> dict[str, str]:
+    """This process's environment with the mark of a run, for the processes that it starts for that run.
+
+    It is not marked itself: it may be somebody's notebook, with other children.
+    """
+    return {**os.environ, "DIEL_RUN_DIR": str(run_dir)}
 
 
 def marked(variable: str, value: str, without: str | None = None) -> Iterator[psutil.Process]:

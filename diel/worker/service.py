@@ -137,11 +137,11 @@ class Keeper:
         """The words that start it; writes what it reads. Raises Failure where there is no such program."""
         if self._job.module is not None:
             call_file = write_call(self._job, self._request, self._context)
-            return (*TIED, sys.executable, "-m", "diel.worker.served", str(call_file))
+            return (*TIED, str(os.getpid()), sys.executable, "-m", "diel.worker.served", str(call_file))
         assert self._request.command is not None
         find_program(self._request.command[0], self._env)
         write_given(self._request, self._env)
-        return (*TIED, *self._request.command)
+        return (*TIED, str(os.getpid()), *self._request.command)
 
     def _start(self, words: tuple[str, ...]) -> _Process:
         port = self._service.port if isinstance(self._service.port, int) else _free_port(self._host)

@@ -1,7 +1,8 @@
-"""Runs a program that ends with its parent: `python -m diel.worker.tied PROGRAM [ARG…]`.
+"""Runs a program that ends with its parent: `python -m diel.worker.tied PARENT PROGRAM [ARG…]`.
 
 A service would outlive a worker that is killed. The kernel tells this process of its parent's end
-(PR_SET_PDEATHSIG, prctl(2)), which then ends its process group.
+(PR_SET_PDEATHSIG, prctl(2)), which then ends its process group. PARENT is that process: whoever asks for its
+parent only when it has started may be told of the one after.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
 
-def tie(parent: int) -> bool:
-    """Has this process get SIGTERM when its parent ends; says whether that is there still."""
+def tie(parent: int, number: int = signal.SIGTERM.value) -> bool:
+    """Has this process get a signal when its parent ends; says whether that is there still.
+
+    The signal also comes when the thread ends that started this process: its handler asks who the parent is.
+    """
     try:
         import ctypes  # here, for a Python without it runs services all the same
 
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
-        return True  # no Linux: what is left over is found by its mark when the run is taken over
+        pass  # no Linux: what is left over is found by its mark when the run is taken over
     return os.getppid() == parent
 
 
 def main() -> None:
     """Runs the program to its end, and ends as it did."""
-    parent = os.getppid()
+    parent, words = int(sys.argv[1]), sys.argv[2:]
 
     def end(*_: object) -> None:
         if os.getppid() == parent:
@@ -44,9 +48,9 @@ def main() -> None:
     if not tie(parent):
         sys.exit(1)
     try:
-        child = subprocess.Popen(sys.argv[1:])
+        child = subprocess.Popen(words)
     except OSError as error:
-        print(f"cannot start '{sys.argv[1]}': {error.strerror}", file=sys.stderr)  # noqa: T201 - the task's
+        print(f"cannot start '{words[0]}': {error.strerror}", file=sys.stderr)  # noqa: T201 - the task's
         sys.exit(127)
     code = child.wait()
     sys.exit(code if code >= 0 else 128 - code)

@@ -6,6 +6,7 @@ import os
 import time
 
 from diel.paths import RunPaths
+from diel.worker.lifeline import is_cut
 
 LOOK = 2.0
 """Seconds between two looks at the controller's heartbeat."""
@@ -34,7 +35,7 @@ class Wanted:
             raise Stopped(self._stop_file.read_text(encoding="utf-8").strip() or "over")
         except OSError:
             pass
-        if os.getppid() != self._parent:
+        if os.getppid() != self._parent or is_cut():
             raise Stopped(GONE)
         now = time.monotonic()
         if now - self._seen > LOOK:

@@ -192,7 +192,7 @@ class Second:
         self.blocks.adopt(dispatcher)
 
     def tend(self) -> None:
-        self.blocks.tend(Outlook(0.0, False, {}, frozenset()))
+        self.blocks.tend(Outlook({}, frozenset()))
 
     def is_given_back(self) -> bool:
         self.tend()

@@ -40,10 +40,9 @@ def test_a_worker_that_dies_is_told_and_replaced(bench: Bench) -> None:
 
 def test_a_worker_that_dies_between_bundles_is_replaced_unseen(bench: Bench) -> None:
     bench.run([request(0, "true")])
-    process = psutil.Process(bench.records("worker")[0]["pid"])
-    process.kill()
-    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT  # with all its threads, which a zombie may still have
-    wait_for(lambda: os.waitid(os.P_PID, process.pid, ended) is not None)
+    pid = bench.records("worker")[0]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not psutil.pid_exists(pid))
     assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
 
 

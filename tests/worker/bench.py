@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,7 +14,7 @@ from diel.executors.pipes import Pipes
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments
 from diel.paths import RunPaths
 from diel.worker.bundle import Bundle, Job, Report, Request
-from diel.worker.reaper import kill_marked
+from diel.worker.reaper import kill_marked, mark
 
 
 class Bench:
@@ -27,7 +26,7 @@ class Bench:
         for path in (self.paths.journal, self.paths.requests, self.paths.tasks, self.paths.captures):
             path.mkdir(parents=True)
         self.take_over(1)
-        self._pipes = pipes
+        self.pipes = pipes
         self._threads = threads
 
     def take_over(self, epoch: int) -> None:
@@ -48,7 +47,7 @@ class Bench:
             "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1, **job,
         }  # fmt: skip
         bundle = Bundle(1, str(self.paths.root), 1, Job(**whole), tuple(requests), seconds)
-        return self._threads.submit(lambda: pickle.loads(self._pipes.run(pickle.dumps(bundle))))
+        return self._threads.submit(lambda: pickle.loads(self.pipes.run(pickle.dumps(bundle))))
 
     def run(self, requests: list[Request], **job: Any) -> Report:
         return self.start(requests, **job).result(timeout=30)
@@ -71,17 +70,12 @@ def request(index: int, *command: str, **more: Any) -> Request:
 
 @contextmanager
 def worker_bench(folder: Path) -> Iterator[Bench]:
-    before = os.environ.get("DIEL_RUN_DIR")
-    os.environ["DIEL_RUN_DIR"] = str(folder / "w-1")
-    pipes = Pipes(1)
+    pipes = Pipes(mark(folder / "w-1"))
     try:
         with ThreadPoolExecutor(max_workers=1) as threads:
             yield Bench(folder, pipes, threads)
             pipes.stop()
     finally:
         pipes.stop()
+        pipes.close()
         kill_marked("DIEL_RUN_DIR", str(folder / "w-1"))
-        if before is None:
-            del os.environ["DIEL_RUN_DIR"]
-        else:
-            os.environ["DIEL_RUN_DIR"] = before

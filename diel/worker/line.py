@@ -1,0 +1,40 @@
+"""The line between a worker and its controller: packed bundles go one way, packed reports the other.
+
+Each is eight bytes that give its length, then itself.
+"""
+
+from __future__ import annotations
+
+import select
+from socket import socket
+
+LENGTH = 8
+CHUNK = 1024 * 1024
+
+
+def send(end: socket, packed: bytes) -> None:
+    """Raises OSError where nobody holds the other end."""
+    end.sendall(len(packed).to_bytes(LENGTH) + packed)
+
+
+def receive(end: socket, lifeline: int) -> bytes:
+    """What comes next. Raises EOFError as soon as the other side is gone, which `lifeline` tells by having
+    something to read, or an end.
+
+    The line alone does not tell: a child that a module forked may hold the other end open.
+    """
+    watch = select.poll()
+    watch.register(end, select.POLLIN)
+    watch.register(lifeline, select.POLLIN)
+
+    def read(size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            ready = [number for number, _ in watch.poll()]
+            chunk = end.recv(min(size - len(data), CHUNK)) if end.fileno() in ready else b""
+            if not chunk:
+                raise EOFError
+            data += chunk
+        return bytes(data)
+
+    return read(int.from_bytes(read(LENGTH)))

@@ -1,0 +1,134 @@
+"""The server that the workers of this machine are forked from: a process without threads.
+
+A new Python for each worker would import everything again. The controller asks on a socket: for a worker,
+with that one's end of a line and with a pipe on which this server tells how it ended; or for the end of all.
+
+Once the controller is gone, workers that wait end at once. One that is at a task commits its result, for
+`resume` to find, and ends then; so does this server, after them. If this server is killed, the kernel kills
+its workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import pickle
+import select
+import signal
+import sys
+import traceback
+from socket import recv_fds, socket
+from typing import NoReturn
+
+from diel.errors import DielError
+from diel.worker.lifeline import hold
+from diel.worker.line import receive, send
+from diel.worker.process import begin, run_bundle
+from diel.worker.tied import tie
+
+
+class Server:
+    """Forks workers until the controller is gone, and all of them."""
+
+    def __init__(self, controller: int, requests: socket) -> None:
+        self._controller = controller
+        self._requests = requests
+        self._told: dict[int, int] = {}
+        """By worker: the pipe on which its end is told."""
+        self._awake, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._lifeline, self._life = os.pipe2(os.O_CLOEXEC)
+        """Workers see the end of this pipe when the controller is gone."""
+        self._is_driven = True
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.set_wakeup_fd(self._wake)
+
+    def run(self) -> None:
+        gc.collect()
+        gc.freeze()  # a collection would write to each object, and so give each worker a copy of all of them
+        watch = select.poll()
+        watch.register(self._awake, select.POLLIN)
+        watch.register(self._requests, select.POLLIN)
+        while self._is_driven or self._told:
+            ready = [number for number, _ in watch.poll()]
+            if self._awake in ready:
+                os.read(self._awake, select.PIPE_BUF)
+                self._reap()
+            if self._is_driven and self._requests.fileno() in ready:
+                self._serve()
+            if self._is_driven and os.getppid() != self._controller:
+                self._let_go()
+            if not self._is_driven:
+                watch = select.poll()
+                watch.register(self._awake, select.POLLIN)
+
+    def _serve(self) -> None:
+        try:
+            asked, numbers, _, _ = recv_fds(self._requests, 16, 2)
+        except ConnectionResetError:
+            asked, numbers = b"", []
+        if len(numbers) == 2:
+            self._fork(*numbers)
+        else:
+            self._let_go()
+            if asked:
+                for worker in self._told:
+                    os.kill(worker, signal.SIGKILL)
+
+    def _let_go(self) -> None:
+        self._is_driven = False
+        os.close(self._life)
+
+    def _reap(self) -> None:
+        """Tells of each worker that ended, once nothing is left of it."""
+        for worker in list(self._told):
+            ended, status = os.waitpid(worker, os.WNOHANG)
+            if ended:
+                told = self._told.pop(worker)
+                with contextlib.suppress(BrokenPipeError):  # the controller is gone
+                    os.write(told, b"%d" % os.waitstatus_to_exitcode(status))
+                os.close(told)
+
+    def _fork(self, end: int, told: int) -> None:
+        server = os.getpid()
+        try:
+            worker = os.fork()
+        except OSError as error:  # too many processes: the controller is told by the end of its pipe
+            print(f"cannot fork a worker: {error.strerror}", file=sys.stderr, flush=True)  # noqa: T201
+            os.close(told)
+            os.close(end)
+            return
+        if not worker:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for number in (self._awake, self._wake, self._life, told, *self._told.values()):
+                os.close(number)
+            self._requests.close()
+            os.setsid()
+            if tie(server, signal.SIGKILL):
+                hold(self._lifeline)
+                _work(socket(fileno=end), self._lifeline)
+            os._exit(0)
+        self._told[worker] = told
+        os.close(end)
+
+
+def _work(end: socket, lifeline: int) -> NoReturn:
+    """Serves one bundle after the other. Its first word is its process's number, once it has begun."""
+    try:
+        packed = receive(end, lifeline)
+        begin(pickle.loads(packed))
+        send(end, b"%d" % os.getpid())
+        while True:
+            send(end, run_bundle(packed))
+            packed = receive(end, lifeline)
+    except EOFError:
+        os._exit(0)  # at once: a thread that a module left behind must not hold the worker
+    except (DielError, OSError) as error:  # its files cannot be written: the controller meets the same
+        print(error, file=sys.stderr, flush=True)  # noqa: T201 - the controller reads it
+        os._exit(os.EX_IOERR)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
