@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
+from click.core import ParameterSource
 
+from diel.cli.piped import Piping, Program, program_of
 from diel.cli.shard import RANK, RANKS
-from diel.errors import DielError, StreamEnd, UsageError, did_you_mean
+from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
 from diel.values import parse_duration
 
 if TYPE_CHECKING:
     from diel.streams.client import Connection
     from diel.streams.consumer import Consumer
+    from diel.streams.producer import Producer
     from diel.streams.space import Space
 
 End = Mapping[str, Any]
@@ -30,8 +37,8 @@ def command() -> None:
     """Inside a task: put items into a stream, get them, and share state.
 
     \b
-        ./simulate | diel stream put samples
-        diel stream get samples | ./train
+        diel stream put samples -- ./simulate
+        diel stream get samples -- ./train
         while item=$(diel stream get samples --count 1); do … ; done
 
     One JSON value a line. docs/streams.md tells how to do without these commands.
@@ -57,39 +64,77 @@ rank_option = click.option(
 # --- streams ---------------------------------------------------------------------------------------
 
 
-@command.command("put")
+@command.command("put", cls=Piping)
 @click.argument("name")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), multiple=True, help="An array to put.")
 @rank_option
 @timeout_option
-def put(name: str, file: TextIO, npy: tuple[Path, ...], rank: int | None, timeout: float | None) -> None:
+@click.pass_context
+def put(
+    ctx: click.Context,
+    name: str,
+    file: TextIO,
+    npy: tuple[Path, ...],
+    rank: int | None,
+    timeout: float | None,
+) -> int:
     """Put items into the stream NAME: the lines of FILE or of standard input, each a JSON value.
 
+    With a PROGRAM, what it prints; the exit code is the program's. A task whose `put` failed has no result.
     Waits where the readers' buffer is full. Called again in the same task it goes on behind what it put
     before; a new attempt of the task puts the same items once more, and those that are known are dropped.
     """
-    end = _end(name, "put")
+    words, end = program_of(ctx), _end(name, "put")
+    if words and (npy or ctx.get_parameter_source("file") is ParameterSource.COMMANDLINE):
+        raise UsageError("a PROGRAM's output is put, or FILE, or --npy: give one of them")
     producer = _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
     try:
-        for item in _arrays(npy) if npy else _lines(file):
+        if words is not None:
+            code = _put_output(producer, words, timeout)
+        else:
+            code = 0
+            _put_all(
+                producer, _arrays(npy) if npy else _lines(file, getattr(file, "name", "<stdin>")), timeout
+            )
+    except BaseException:
+        with contextlib.suppress(StreamError):
+            producer.give_up()
+        raise
+    if code:
+        producer.give_up()  # so that a script which overlooks the code is found out
+    else:
+        producer.close()
+    return code
+
+
+def _put_all(producer: Producer, items: Iterable[Any], timeout: float | None) -> None:
+    try:
+        for item in items:
             producer.put(item, timeout)
     except TimeoutError as error:
         raise DielError(f"{error}: no reader made room") from error
-    finally:
-        producer.close()
 
 
-def _lines(file: TextIO) -> Iterator[Any]:
-    """Raises UsageError where a line is no JSON; what stands before it was put."""
-    name = getattr(file, "name", "<stdin>")
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        try:
-            yield json.loads(line)
-        except ValueError as error:
-            raise UsageError(f"{name}:{number}: expected one JSON value a line: {error}") from error
+def _put_output(producer: Producer, words: tuple[str, ...], timeout: float | None) -> int:
+    """Puts what a program prints; returns its exit code."""
+    with Program(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as program:
+        _put_all(producer, _lines(program.stdout, words[0]), timeout)
+        return program.wait()
+
+
+def _lines(file: IO[str], name: str) -> Iterator[Any]:
+    """Raises UsageError where a line is no JSON, or no text; what stands before it was put."""
+    read = 0
+    try:
+        for line in file:
+            read += 1
+            if line.strip():
+                yield json.loads(line)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}: expected text in UTF-8 behind line {read}: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{name}:{read}: expected one JSON value a line: {error}") from error
 
 
 def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
@@ -102,7 +147,7 @@ def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
             raise UsageError(f"{path}: no array in numpy's format: {error}") from error
 
 
-@command.command("get")
+@command.command("get", cls=Piping)
 @click.argument("name")
 @click.option(
     "--count", type=click.IntRange(min=1), help="So many items, then stop; exit code 1 if fewer come."
@@ -110,24 +155,61 @@ def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
 @click.option("--npy", type=click.Path(path_type=Path, file_okay=False), help="Write arrays to files there.")
 @rank_option
 @timeout_option
-def get(name: str, count: int | None, npy: Path | None, rank: int | None, timeout: float | None) -> int:
-    """Print the items of the stream NAME as they come, one JSON value a line, until it is closed.
+@click.pass_context
+def get(
+    ctx: click.Context,
+    name: str,
+    count: int | None,
+    npy: Path | None,
+    rank: int | None,
+    timeout: float | None,
+) -> int:
+    """Print the items of the stream NAME as they come, one JSON value a line, until it ends.
 
+    With a PROGRAM, hands them to its standard input; the exit code is the program's. Exit code 4 where the
+    stream is broken: it lacks items, for a task that puts into it failed, and this task has no result.
     Called again in the same task it goes on behind what it printed before. An array is printed as {"dtype",
     "shape", "data"}, bytes as {"base64"}. With --npy an item that is an array goes to a file of its own, and
     its path is printed.
     """
-    end = _end(name, "get")
+    words, end = program_of(ctx), _end(name, "get")
+    signal.signal(signal.SIGTERM, _leave)
     consumer = _connect().consumer(
-        end["channel"], end["group"], _member(end, rank), end["attempt"], most=count or 4096
+        end["channel"], end["group"], _member(end, rank), end["attempt"], most=count or 4096, leaves=True
     )
     try:
-        return _print(consumer, count, npy, timeout)
+        if words is not None:
+            return _feed(consumer, words, count, npy, timeout)
+        return _print(consumer, sys.stdout, count, npy, timeout)
     finally:
         consumer.close()
 
 
-def _print(consumer: Consumer, count: int | None, npy: Path | None, timeout: float | None) -> int:
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ends the process in order, so that it is known how far it read."""
+    raise SystemExit(128 + number)
+
+
+def _feed(
+    consumer: Consumer, words: tuple[str, ...], count: int | None, npy: Path | None, timeout: float | None
+) -> int:
+    """Hands items to a program until it or the stream ends; returns its exit code."""
+    short = 0
+    with Program(words, stdin=subprocess.PIPE, stdout=None) as program:
+        program.tell_end(consumer.close)
+        try:
+            short = _print(consumer, program.stdin, count, npy, timeout)
+        except BrokenPipeError:
+            pass  # it wants no more
+        except StreamError as error:
+            if isinstance(error, StreamBroken) or not program.has_ended:
+                raise
+        return program.wait() or short
+
+
+def _print(
+    consumer: Consumer, out: IO[str], count: int | None, npy: Path | None, timeout: float | None
+) -> int:
     printed = 0
     while count is None or printed < count:
         try:
@@ -136,8 +218,8 @@ def _print(consumer: Consumer, count: int | None, npy: Path | None, timeout: flo
             return 0 if count is None else 1
         except TimeoutError as error:
             raise DielError(str(error)) from error
-        sys.stdout.write(json.dumps(_shown(item, npy, number), ensure_ascii=False) + "\n")
-        sys.stdout.flush()  # the next program waits for it
+        out.write(json.dumps(_shown(item, npy, number), ensure_ascii=False) + "\n")
+        out.flush()  # the next program waits for it
         printed += 1
     return 0
 

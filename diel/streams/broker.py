@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from diel.streams.channel import Channel, Source
+from diel.streams.channel import WHOLE, Channel, Source
 from diel.streams.channels import Channels
 from diel.streams.group import Group, Member
 from diel.streams.message import Header
@@ -153,23 +153,20 @@ class Broker:
         return {}
 
     def _flaw(self, request: Request) -> Header:
-        """Why what an attempt of a task read or put is not all of it; an empty text where it is.
-
-        A task that is several MPI ranks is several members.
-        """
+        """Whether what an attempt of a task read or put is all of it; MPI ranks are a member each."""
         channel, header = self._known(request), request.header
-        task = str(header["member"])
-        group = channel.groups[header["group"]] if "group" in header else None
-        there: Mapping[str, Source | Member] = channel.sources if group is None else group.members
+        task, group = str(header["member"]), header.get("group")
+        there: Mapping[str, Source | Member]
+        there = channel.sources if group is None else channel.groups[group].members
         for name in (name for name in there if name == task or name.startswith(f"{task}.")):
             refuse_older(there[name].attempt, {**header, "member": name})
             if group is None:
                 flaw = channel.flaw_of(name, header["attempt"], goes_on=bool(header["goes_on"]))
             else:
-                flaw = group.members[name].broken or (channel.broken if group.broken_at is not None else "")
-            if flaw:
-                return {"flaw": flaw}
-        return {"flaw": ""}
+                flaw = channel.flaw_for(group, name)
+            if flaw != WHOLE:
+                return {"class": flaw.kind, "flaw": flaw.text}
+        return {"class": "", "flaw": ""}
 
     def _forget(self, request: Request) -> Header:
         """Takes a request back that still waits. The answer says whether it did."""
@@ -249,6 +246,7 @@ class Broker:
                 {"do": "place", "c": channel.name, "p": name, "a": source.attempt, "at": source.at}
             )
             channel.here.discard(name)
+            source.failed = bool(request.header.get("failed", False))
             self._grant(channel)
         return {}
 
@@ -283,6 +281,7 @@ class Broker:
             if not replay and not group.delivered:
                 self._channels.write({"do": "skip", **where, "cursor": channel.end})
                 self._channels.remove_spent(channel)
+        member.reading |= bool(header.get("leaves", False))
         ahead = max(1, channel.buffer // 4)
         return {"committed": member.deliveries.committed, "at": member.at, "ahead": ahead}
 
@@ -351,6 +350,7 @@ class Broker:
         """What a consumer had asked ahead and did not use is the next one's of its attempt."""
         channel, at = self._known(request), int(request.header["at"])
         _, member = self._member(channel, request)
+        member.reading = False
         if member.deliveries.committed <= at <= member.deliveries.total:
             self._channels.write({"do": "seat", **_seat(request), "at": at})
         return {}

@@ -33,6 +33,16 @@ class Batch(NamedTuple):
         return sum(self.sizes) + 100 * len(self.sizes) + 400
 
 
+class Flaw(NamedTuple):
+    """Why an attempt at a task cannot count: the class of its failure, and why; or two empty texts."""
+
+    kind: str
+    text: str
+
+
+WHOLE = Flaw("", "")
+
+
 class Source:
     """A producer, over all its attempts."""
 
@@ -42,6 +52,8 @@ class Source:
         """Items that are in the channel."""
         self.at = 0
         """Where this attempt is: it puts again what earlier ones put."""
+        self.failed = False
+        """Whether who put last failed at it."""
 
 
 class Channel:
@@ -222,23 +234,31 @@ class Channel:
         room = self.room()
         return min(MANY, source.count + -(-room // max(1, len(self.here))))
 
-    def flaw_of(self, name: str, attempt: int, *, goes_on: bool) -> str:
-        """What an attempt that ended well did not put; empty where nothing lacks.
-
-        One that `goes_on` took up a checkpoint, and may have had nothing more to put.
-        """
+    def flaw_of(self, name: str, attempt: int, *, goes_on: bool) -> Flaw:
+        """What an attempt that ended well did not put; one that `goes_on` took up a checkpoint."""
         source = self.sources[name]
-        if name in self.here and source.attempt == attempt:
-            return (
-                f"what {name} puts into {self.name} did not come to its end: who put it failed, or was ended"
-            )
         came = source.attempt == attempt
+        if came and name in self.here:
+            return Flaw("node", f"who put into {self.name} for {name} was killed, or still puts")
+        if came and source.failed:
+            return Flaw("app", f"not all was put into {self.name} for {name}: who put it failed")
         if source.at >= source.count if came else (goes_on or not source.count):
-            return ""
-        return (
+            return WHOLE
+        return Flaw(
+            "app",
             f"{name} put {source.at if came else 0} items into {self.name}, and an attempt before it had put "
-            f"{source.count}: each puts the same items from the first, or calls `resume()` and puts the rest"
+            f"{source.count}: each puts the same items from the first, or calls `resume()` and puts the rest",
         )
+
+    def flaw_for(self, group: str, name: str) -> Flaw:
+        """What an attempt at reading that ended well did not get, though it asked for it."""
+        found = self.groups[group]
+        member = found.members[name]
+        if member.broken or found.broken_at is not None:
+            return Flaw("upstream", f"the stream {self.name} is broken: {member.broken or self.broken}")
+        if member.reading:
+            return Flaw("node", f"who read {self.name} for {name} was killed, or still reads")
+        return WHOLE
 
     # --- consumers ---------------------------------------------------------------------------------
 

@@ -48,18 +48,27 @@ class Connection:
         return found
 
     def consumer(
-        self, channel: str, group: str, member: str, attempt: int, replay: bool = True, *, most: int = MOST
+        self,
+        channel: str,
+        group: str,
+        member: str,
+        attempt: int,
+        replay: bool = True,
+        *,
+        most: int = MOST,
+        leaves: bool = False,
     ) -> Consumer:
         """The member's end for getting, the same one each time; waits until the channel is open.
 
         A group that `open` did not name joins here, and holds nobody up. Without `replay`, one that has got
-        nothing yet begins with what is put from now on. `most` bounds how many items are asked for ahead.
+        nothing yet begins with what is put from now on. `most` bounds how many items are asked for ahead. One
+        that `leaves` is closed by its process: where it is not, its task has no result.
         """
         key = (channel, group, member, attempt)
         with self._lock:
             found = self._consumers.get(key)
         if found is None:
-            made = Consumer(self._link, channel, group, member, attempt, replay, most)
+            made = Consumer(self._link, channel, group, member, attempt, replay, most, leaves)
             with self._lock:
                 found = self._consumers.setdefault(key, made)
         return found
@@ -78,15 +87,19 @@ class Connection:
         with self._lock:
             return [ends.pop(key) for key in list(ends) if key[-2:] == (member, attempt)]
 
-    def flaw(self, end: Mapping[str, Any], member: str, attempt: int, *, goes_on: bool = False) -> str:
-        """Why what an attempt of a task read from, or put into, a stream is not all; empty where it is.
+    def flaw(
+        self, end: Mapping[str, Any], member: str, attempt: int, *, goes_on: bool = False
+    ) -> tuple[str, str]:
+        """Why what an attempt of a task read from, or put into, a stream is not all of it.
 
-        `end` is what the task is told of it, and `member` the task; `goes_on` where it took up a checkpoint.
+        Returns the class of that failure, and why; two empty texts where it is all. `end` is what the task is
+        told of the stream, and `member` the task; `goes_on` where it took up a checkpoint.
         Raises StreamError where another attempt took over, and where no broker answers.
         """
         request: Header = {"op": "flaw", "channel": end["channel"], "member": member, "attempt": attempt}
         request |= {"group": end["group"]} if end["role"] == "get" else {"goes_on": goes_on}
-        return str(self._link.call(request)[0]["flaw"])
+        answer, _ = self._link.call(request)
+        return answer["class"], answer["flaw"]
 
     def space(self, member: str | None = None, attempt: int = 1) -> Space:
         """The tuple space; with a member the same `Space` each time.

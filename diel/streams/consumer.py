@@ -40,10 +40,11 @@ class Consumer:
         attempt: int,
         replay: bool,
         most: int = MOST,
+        leaves: bool = False,
     ) -> None:
         self._link = link
         self._who: Header = {"channel": channel, "group": group, "member": member, "attempt": attempt}
-        answer, _ = link.call({"op": "consume", **self._who, "replay": replay})
+        answer, _ = link.call({"op": "consume", **self._who, "replay": replay, "leaves": leaves})
         self._most = min(most, answer["ahead"])
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)

@@ -92,6 +92,8 @@ class Member:
         """The delivery that this attempt gets next."""
         self.broken = ""
         """Why the stream is broken, once this attempt was told so; it stays so if the stream is mended."""
+        self.reading = False
+        """Whether a process reads for it that will say when it leaves."""
         self.deliveries = Deliveries()
 
 
@@ -147,7 +149,7 @@ class Group:
         if name in self.good and len(self.members) == 1:
             member.deliveries, self.cursor = Deliveries(), 0
             self.returned.clear()
-        member.attempt, member.broken = attempt, ""
+        member.attempt, member.broken, member.reading = attempt, "", False
         member.at = member.deliveries.committed
         self.good.discard(name)
         self.unsettled.add(name)

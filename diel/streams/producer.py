@@ -212,13 +212,20 @@ class Producer:
                 self._changed.wait(left)
 
     def close(self) -> None:
-        """Flushes, and leaves: this producer's share of the buffer is the others'."""
+        """Flushes, and leaves, as who has put all: this producer's share of the buffer is the others'."""
+        self._leave(failed=False)
+
+    def give_up(self) -> None:
+        """As `close`, for who could not put all: its task fails, unless another process of it puts more."""
+        self._leave(failed=True)
+
+    def _leave(self, *, failed: bool) -> None:
         if self._closed:
             return
         try:
             self.flush()
             self._closed = True
             self._link.call({"op": "place", **self._who, "at": self._next})
-            self._link.call({"op": "part", **self._who})
+            self._link.call({"op": "part", **self._who, "failed": failed})
         finally:
             self._segments.close()

@@ -30,38 +30,34 @@ def held_to_streams(run_dir: str, job: Job, request: Request) -> Iterator[None]:
     """Lets an attempt end well only where the streams that it read are whole, and what it put is.
 
     A command may overlook that its stream is broken, and a function may catch it. Raises Failure: `upstream`
-    where what it read is broken, also if it failed by that; `app` where it did not put all; `node` where
-    nobody can tell.
+    where what it read is broken, also if it failed by that; `app` where it did not put all; `node` where who
+    read or put was killed, and where nobody can tell.
     """
     try:
         yield
     except Failure as failure:
         with contextlib.suppress(StreamError):
-            broken = _flaw(run_dir, job, request, "get") if failure.kind == FailureClass.APP else ""
-            if broken:
-                told = f"{broken} ({failure.message})"
-                raise Failure(FailureClass.UPSTREAM, told, failure.exit_code) from failure
+            if failure.kind == FailureClass.APP:
+                for kind, flaw in _flaws(run_dir, job, request):
+                    if kind == FailureClass.UPSTREAM:
+                        raise Failure(kind, f"{flaw} ({failure.message})", failure.exit_code) from failure
         raise
     try:
-        for role, kind in (("get", FailureClass.UPSTREAM), ("put", FailureClass.APP)):
-            if flaw := _flaw(run_dir, job, request, role):
-                raise Failure(kind, flaw)
+        for kind, flaw in _flaws(run_dir, job, request):
+            raise Failure(kind, flaw)
     except StreamError as error:
         raise Failure(FailureClass.NODE, f"nobody tells whether its streams are whole: {error}") from error
 
 
-def _flaw(run_dir: str, job: Job, request: Request, role: str) -> str:
-    """What is wrong with a stream that a task gets from or puts into; empty where nothing is."""
+def _flaws(run_dir: str, job: Job, request: Request) -> Iterator[tuple[str, str]]:
+    """What is wrong with the streams that a task got from, then with those that it put into."""
     from diel.streams.client import connect  # only here: most tasks have no streams
 
     task = f"{job.stage}/{request.index}"
-    for end in (request.streams or {}).values():
-        if end["role"] == role:
-            connection = connect(Path(run_dir))
-            flaw = connection.flaw(end, task, request.attempt, goes_on=job.checkpoint)
-            if flaw:
-                return flaw if role == "put" else f"the stream {end['channel']} is broken: {flaw}"
-    return ""
+    for end in sorted((request.streams or {}).values(), key=lambda end: end["role"]):
+        flaw = connect(Path(run_dir)).flaw(end, task, request.attempt, goes_on=job.checkpoint)
+        if flaw[0]:
+            yield flaw
 
 
 def close_streams(context: Context, *, good: bool) -> None:

@@ -62,10 +62,12 @@ class Shell:
     def stream(self, *words: str, given: str = "") -> Called:
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8"))
         called = call(self._capsys, "stream", *words)
-        for task in ("make/0", "use/0"):  # the end of the process
-            for attempt in (1, 2):
-                self.connection.leave(task, attempt)
+        for ends in (self.connection._producers, self.connection._consumers):  # the end of the process
+            ends.clear()
         return called
+
+    def flaw(self, end: dict[str, str], task: str) -> str:
+        return self.connection.flaw(end, task, 1)[1]
 
     def close(self) -> None:
         self.connection.close(self._channel)
@@ -118,6 +120,53 @@ def test_a_new_attempt_puts_again_and_gets_again_what_was_not_committed(shell: S
     shell.stream("get", "samples", "--count", "1")
     shell.task("use/0", attempt=2)
     assert shell.stream("get", "samples").out == "1\n2\n"
+
+
+def test_a_program_is_put_from_and_its_exit_code_is_the_commands(shell: Shell) -> None:
+    shell.task("make/0")
+    assert shell.stream("put", "samples", "--", "sh", "-c", "seq 2; exit 9").code == 9
+    end = {"role": "put", "channel": shell._channel}
+    assert "who put it failed" in shell.flaw(end, "make/0")
+    assert shell.stream("put", "samples", "--", "sh", "-c", "echo 3; kill -9 $$").code == 137
+    assert shell.stream("put", "samples", "--", "echo", "4").code == 0
+    assert shell.flaw(end, "make/0") == ""
+    assert shell.stream("put", "samples", "--", "no-such-program").code == 127
+    wrong = shell.stream("put", "samples", "--", "sh", "-c", "echo no json; exec sleep 100")
+    assert (wrong.code, "sh:1: expected one JSON value a line" in wrong.err) == (2, True)
+    shell.close()
+    shell.task("use/0")
+    assert shell.stream("get", "samples").out == "1\n2\n3\n4\n"
+
+
+def test_a_program_gets_the_items_and_its_exit_code_is_the_commands(shell: Shell, tmp_path: Path) -> None:
+    shell.task("make/0")
+    shell.stream("put", "samples", "--", "seq", "5")
+    shell.task("use/0")
+    keep = f"head -n 2 > {tmp_path}/first"
+    assert shell.stream("get", "samples", "--", "sh", "-c", f"{keep}; exit 3").code == 3, (
+        "nobody waits for an end"
+    )
+    shell.task("use/0", attempt=2)
+    assert shell.stream("get", "samples", "--count", "2", "--", "sh", "-c", f"cat > {tmp_path}/two").code == 0
+    shell.close()
+    assert shell.stream("get", "samples", "--", "sh", "-c", f"cat > {tmp_path}/rest; exit 7").code == 7
+    assert (tmp_path / "first").read_text() == (tmp_path / "two").read_text() == "1\n2\n"
+    assert (tmp_path / "rest").read_text() == "3\n4\n5\n"
+
+
+def test_a_broken_stream_has_an_exit_code_of_its_own_and_its_program_meets_no_end(
+    shell: Shell, tmp_path: Path
+) -> None:
+    shell.task("make/0")
+    shell.stream("put", "samples", "--", "seq", "2")
+    shell.connection.break_off(shell._channel, ["use"], "make/0 failed")
+    shell.task("use/0")
+    got = shell.stream("get", "samples")
+    assert (got.code, got.out, "is broken: make/0 failed" in got.err) == (4, "1\n2\n", True)
+    shell.task("use/0", attempt=2)
+    saved = tmp_path / "saved"
+    assert shell.stream("get", "samples", "--", "sh", "-c", f"cat > /dev/null; touch {saved}").code == 4
+    assert not saved.exists()
 
 
 def test_arrays_go_in_and_out_as_files_and_as_json(shell: Shell, tmp_path: Path) -> None:
@@ -185,6 +234,8 @@ def test_tuples_are_put_read_and_taken(shell: Shell) -> None:
         (["put", "samples"], "{not json}\n", "<stdin>:1: expected one JSON value a line"),
         (["space", "put", "key", "1"], "", "KEY: expected JSON"),
         (["get", "samples", "--timeout", "5"], "", "without a unit"),
+        (["put", "samples", "--"], "", "no program stands behind `--`"),
+        (["put", "samples", "-", "--", "seq", "3"], "", "give one of them"),
     ],
 )
 def test_wrong_words_are_refused_with_what_is_meant(

@@ -1,0 +1,112 @@
+"""A program at the other end of a `diel stream`: `… -- PROGRAM ARG…`. Its exit code is the command's."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import IO, Any
+
+import click
+
+from diel.errors import DielError, UsageError
+
+PATIENCE = 10.0
+"""Seconds that a program has to end after SIGTERM, where its stream is broken or takes nothing."""
+_PROGRAM = "diel.program"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class Piping(click.Command):
+    """A command that may be followed by `--` and a program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_PROGRAM], args = tuple(args[at + 1 :]), args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- PROGRAM ARG…]"]
+
+
+def program_of(ctx: click.Context) -> tuple[str, ...] | None:
+    """The program's words; None where none is given. Raises UsageError for none behind `--`."""
+    words: tuple[str, ...] | None = ctx.meta.get(_PROGRAM)
+    if words == ():
+        raise UsageError("no program stands behind `--`; expected one, with its arguments")
+    return words
+
+
+class Program:
+    """One that runs, and is told of the signals that come meanwhile.
+
+    As a context it is ended by an error, before it could take that for the end of its stream.
+    """
+
+    def __init__(self, words: tuple[str, ...], *, stdin: int | None, stdout: int | None) -> None:
+        """Raises DielError with the exit code of a shell where it cannot start."""
+        try:
+            self._process = subprocess.Popen(words, stdin=stdin, stdout=stdout, encoding="utf-8")
+        except OSError as error:
+            failed = DielError(f"cannot start '{words[0]}': {error.strerror}")
+            failed.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
+            raise failed from error
+        self._teller: threading.Thread | None = None
+        self._handlers = {number: signal.signal(number, self._pass_on) for number in _SIGNALS}
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._end()
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _end(self) -> None:
+        self._process.terminate()
+        self._close()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _close(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._process.send_signal(number)
+
+    @property
+    def stdin(self) -> IO[str]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> IO[str]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def tell_end(self, tell: Callable[[], Any]) -> None:
+        """Calls `tell` in a thread once the program has ended."""
+        self._teller = threading.Thread(target=lambda: (self._process.wait(), tell()), daemon=True)
+        self._teller.start()
+
+    def wait(self) -> int:
+        """Closes its input and waits; its exit code as a shell tells it: 128 and a signal's number."""
+        self._close()
+        code = self._process.wait()
+        if self._teller is not None:
+            self._teller.join()
+        return code if code >= 0 else 128 - code
