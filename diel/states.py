@@ -60,7 +60,7 @@ class FailureClass(StrEnum):
     TIMEOUT = "timeout"
     """It ran longer than the stage's `timeout`."""
     NODE = "node"
-    """The worker or the node under it was lost."""
+    """Its worker or node was lost, or it was killed from outside."""
     PREEMPTED = "preempted"
     """The scheduler took its block away for others."""
     LAUNCH = "launch"

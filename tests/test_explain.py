@@ -85,9 +85,9 @@ def test_failures_of_one_sort_are_one_with_their_number_and_the_first_message(tm
     [
         ({"class": "timeout"}, "(now 10m00s)"),
         ({"class": "launch"}, "install the program or module"),
-        ({"class": "node"}, "more memory than there is"),
+        ({"class": "node", "exit_code": None}, "more memory than there is"),
         ({"class": "upstream"}, "diel results w-1"),
-        ({"class": "app", "exit_code": 137}, "resources.memory"),
+        ({"class": "node", "exit_code": 137}, "more `resources.memory`"),
     ],
 )
 def test_each_class_of_failure_says_what_to_do_next(

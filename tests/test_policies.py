@@ -31,7 +31,7 @@ CLASSES = f"""
       function: {{module: "eats:function", resources: {{memory: 100MiB}}, on: {{oom: {{memory: x3}}}}}}
       error: {{module: "eats:error", retries: {{limit: 1, backoff: 0s}}}}
       numpy: {{module: "eats:of_numpy", on: {{oom: {{retries: 2}}}}}}
-      killed: {{command: "kill -9 $$", on: {{oom: {{retries: 3}}}}}}
+      killed: {{command: "kill -9 $$", on: {{oom: {{retries: 3}}, node: {{retries: 1, backoff: 0s}}}}}}
       apart:
         command: |
           case $DIEL_ATTEMPT in
@@ -135,10 +135,10 @@ def test_an_allocation_that_fails_is_out_of_memory(run: Run) -> None:
     assert "Unable to allocate" in run.failure("numpy")["message"]
 
 
-def test_a_kill_without_any_sign_of_want_of_memory_is_the_programs_failure(run: Run) -> None:
+def test_a_program_that_always_kills_itself_ends_when_the_retries_of_its_class_do(run: Run) -> None:
     failure = run.failure("killed")
-    assert (failure["class"], failure["message"]) == ("app", "killed by SIGKILL")
-    assert run.attempts("killed") == [1]
+    assert (failure["class"], failure["message"]) == ("node", "ended from outside (killed by SIGKILL)")
+    assert run.attempts("killed") == [1, 2]
 
 
 def test_a_class_with_a_policy_counts_apart(run: Run) -> None:

@@ -293,6 +293,46 @@ def test_a_trial_whose_worker_is_lost_runs_again_and_is_not_told_as_failed(tmp_p
     assert len(run.records("judged")) == 6
 
 
+OUTSIDE = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}}
+    axes:
+      trial: {search: {sampler: tpe, trials: 8, startup: 3, seed: 1, minimize: f.value, parameters: [x]}}
+    stages:
+      f:
+        over: [trial]
+        command: |
+          case $DIEL_ATTEMPT-KILLS-${{ trial }} in
+          1-yes-1) kill -KILL $$;;
+          1-yes-4) sh -c 'kill -KILL $$';;
+          1-yes-5) kill -TERM $$;;
+          esac
+          echo '{"value": ${{ hp.x }}}' > "$DIEL_RESULT"
+        outputs: {value: {value: float}}
+"""
+
+
+def test_a_search_whose_processes_are_killed_from_outside_ends_as_one_that_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    alone, killed = (
+        Project(tmp_path / kills).workflow(OUTSIDE.replace("KILLS", kills)).run() for kills in ("no", "yes")
+    )
+    assert [len(killed.attempts("f", trial)) for trial in range(8)] == [1, 2, 1, 1, 2, 2, 1, 1]
+    assert {(record["class"], record["exit_code"]) for record in killed.records("fail")} == {
+        ("node", 137),
+        ("node", 143),
+    }
+    told = [
+        [
+            (record.get("hp"), record.get("values"))
+            for event in ("trial", "judged")
+            for record in run.records(event)
+        ]
+        for run in (alone, killed)
+    ]
+    assert told[0] == told[1]
+
+
 NOTHING = """
     @diel.module(kind="training")
     def f(x: float, trial: int) -> dict:

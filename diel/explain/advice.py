@@ -6,20 +6,12 @@ from diel.results import Recorded
 from diel.states import FailureClass
 from diel.values import format_duration, format_size
 
-_KILLED = 137
-"""The exit code of a process that SIGKILL ended: most often the system, for want of memory."""
-
 
 def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str:
     """One sentence or two: where to look, what to change, how to go on."""
     stage = task.partition("/")[0]
     name = run.paths.run_id
     again = f"then `diel resume {name}`; or change the workflow and `diel run` it: what is done is kept"
-    if exit_code == _KILLED and kind == FailureClass.APP:
-        return (
-            "killed from outside, most often for want of memory: "
-            f"give '{stage}' more `resources.memory`, {again}"
-        )
     match kind:
         case FailureClass.TIMEOUT:
             limit = run.workflow.stages[stage].timeout
@@ -44,6 +36,11 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
         case FailureClass.LAUNCH:
             there = "do as the message says, or install the program or module where tasks run"
             return f"it could not be started: {there}, {again}"
+        case FailureClass.NODE if exit_code is not None:
+            return (
+                "see to what the message names: a full disk wants room, and what kills programs wants to be "
+                f"found; if it was want of memory, give '{stage}' more `resources.memory`, {again}"
+            )
         case FailureClass.NODE:
             return (
                 "the workers under it were lost again and again: it may need more memory than there is; "

@@ -79,7 +79,9 @@ class Policies(Model):
         default=None, description="Its walltime, or its block, ended before it did."
     )
     timeout: Policy | None = Field(default=None, description="It ran longer than the stage's `timeout`.")
-    node: Policy | None = Field(default=None, description="The worker or the node under it was lost.")
+    node: Policy | None = Field(
+        default=None, description="Its worker or node was lost, or it was killed from outside."
+    )
     preempted: Policy | None = Field(
         default=None, description="The scheduler took its block away for other jobs."
     )

@@ -12,13 +12,13 @@ import signal
 import time
 from pathlib import Path
 
+from diel.worker.killed import killer_of
+
 MOMENTS = 10.0
 """Seconds: how long ago a kill may be, at least, that explains a worker which is found lost now."""
-KILLED = 128 + signal.SIGKILL
 _CGROUPS = Path("/sys/fs/cgroup")
 _VMSTAT = Path("/proc/vmstat")
 _COUNT = re.compile(rb"^oom_kill (\d+)", re.MULTILINE)
-_BY_LAUNCHER = re.compile(r"KILLED BY SIGNAL: 9\b|signal 9\b|: Killed\b")
 _BY_SLURM = re.compile(r"oom[-_ ]kill|out of memory", re.IGNORECASE)
 _SLURM_SAYS = re.compile(
     r"^.*(?:slurmstepd|srun): .*(?:oom[-_ ]kill|out of memory).*$", re.IGNORECASE | re.MULTILINE
@@ -51,7 +51,7 @@ class OomKills:
         said = _SLURM_SAYS.search(stderr) if launched else None
         if said is not None:
             return said.group().strip()[:200]
-        if exit_code != KILLED and not (launched and _BY_LAUNCHER.search(stderr)):
+        if killer_of(exit_code, stderr, launched=launched) != signal.SIGKILL:
             return ""
         if _BY_SLURM.search(stderr):
             return "as its standard error says"

@@ -35,6 +35,7 @@ from diel.worker.command import collect, launch, run_command
 from diel.worker.drain import Drain, open_drain
 from diel.worker.environment import Surroundings, restore, search_path
 from diel.worker.function import call_function, call_on_ranks
+from diel.worker.killed import killer_of
 from diel.worker.limits import Limits, limits_of
 from diel.worker.oom import OomKills
 from diel.worker.record import done_record, fail_record
@@ -427,13 +428,14 @@ class Worker:
             return failure.kind, failure.message
         if is_full(self._root):
             return FailureClass.NODE, f"no space left on the file system of the run ({failure.message})"
-        why = self._kills.evidence(failure.exit_code, tail, launched=bool(job.launcher))
+        launched = bool(job.launcher)
+        why = self._kills.evidence(failure.exit_code, tail, launched=launched)
         self._kills.mark()
-        return (
-            (FailureClass.OOM, f"out of memory: {why} ({failure.message})")
-            if why
-            else (failure.kind, failure.message)
-        )
+        if why:
+            return FailureClass.OOM, f"out of memory: {why} ({failure.message})"
+        if killer_of(failure.exit_code, tail, launched=launched) is not None:
+            return FailureClass.NODE, f"ended from outside ({failure.message})"
+        return failure.kind, failure.message
 
     def _tidy(self, job: Job, task_dir: str) -> bool:
         """Moves the output to the task; keeps the empty directory of a function for the next one.
