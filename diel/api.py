@@ -18,7 +18,8 @@ from typing import Any
 from diel.artifacts import Artifact
 from diel.controller.home import submit_new
 from diel.controller.results import output_of, outputs_of
-from diel.controller.start import start
+from diel.controller.start import discard, start
+from diel.controller.tryout import NeverRuns
 from diel.errors import UsageError, did_you_mean
 from diel.journal.segment import Record
 from diel.paths import RunPaths, runs_dir
@@ -53,11 +54,17 @@ def run(
     """
     settings = _settings(set)
     files = _files(params)
-    plan = prepare(Path(path), settings, files, site, runs_dir(_path(runs)))
-    controller = start(plan, runs_dir(_path(runs)), settings, files, use_cache=cache)
+    place = runs_dir(_path(runs))
+    fresh = not place.exists()
+    plan = prepare(Path(path), settings, files, site, place)
+    controller = start(plan, place, settings, files, use_cache=cache)
     if not quiet:
         print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
-    state = controller.drive(lambda history: None)
+    try:
+        state = controller.drive(lambda history: None)
+    except NeverRuns:
+        discard(controller.paths, fresh=fresh)
+        raise
     if not quiet:
         print(f"{controller.paths.run_id} {state}")  # noqa: T201 - asked for
     return Run(controller.paths)

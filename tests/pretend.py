@@ -20,7 +20,8 @@ class Pretend:
         self.states: dict[str, JobState] = {}
         self.busy = 0
         """How many more questions it does not answer."""
-        self.refuses = False
+        self.refuses: str | None = None
+        """Words of scripts that it does not take."""
         self.silent_queueing = False
         """Whether the next job is queued although the answer never comes."""
         self.deaf = False
@@ -32,9 +33,12 @@ class Pretend:
         lines += [f"#queue {job.queue} account {job.account} after {job.after}", *job.options, *job.setup]
         return "\n".join([*lines, job.command]) + "\n"
 
-    def submit(self, script: Path) -> str:
-        if self.refuses:
+    def try_out(self, script: Path) -> None:
+        if self.refuses is not None and self.refuses in script.read_text():
             raise SchedulerRefused("no such account")
+
+    def submit(self, script: Path) -> str:
+        self.try_out(script)
         if not self.silent_queueing:
             self._ask()
         number = self.add(script.read_text().splitlines()[0].removeprefix("#name "))

@@ -74,10 +74,12 @@ class OnCluster(Project):
     def environment(self) -> dict[str, str]:
         return self.cluster.environment
 
-    def site(self, home: str = "job", walltime: str = "30m") -> None:
+    def site(self, home: str = "job", walltime: str = "30m", **pool: str) -> None:
+        """Writes the site file, with more keys for its pool."""
         path = self.folder / "schedulers/mine.yaml"
         path.parent.mkdir(exist_ok=True)
-        path.write_text(SITE.format(home=home, walltime=walltime))
+        more = "".join(f"{key}: {value}, " for key, value in pool.items())
+        path.write_text(SITE.format(home=home, walltime=walltime).replace("cpu: {", "cpu: {" + more))
 
     def submit(self, *words: str) -> RunPaths:
         """Submits from a shell that exits at once."""
@@ -192,6 +194,33 @@ def test_a_job_hands_its_run_over_before_its_walltime_ends(
     run = project.newest()
     assert [len(run.attempts("wait", index)) for index in range(4)] == [1] * 4
     project.assert_nothing_is_left()  # no successor either
+
+
+HOMES = tuple(("submit", "--home", home) for home in ("login", "job", "inside"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "commands", "said"),
+    [
+        ({"queue": "nowhere"}, (*HOMES, ("run",)), "invalid partition specified: nowhere"),
+        # Told only of a job that is queued.
+        (
+            {"options": "[--time=2-00:00:00]"},
+            (HOMES[0], HOMES[2], ("run",)),
+            "would wait for ever: Partition",
+        ),
+    ],
+)
+def test_what_the_scheduler_does_not_take_is_refused_and_nothing_is_made(
+    project: OnCluster, wrong: dict[str, str], commands: tuple[tuple[str, ...], ...], said: str
+) -> None:
+    project.workflow(FLOW.partition("      total:")[0]).site(**wrong)
+    for words in commands:
+        told = project.diel(*words, "flow.yaml", "--site", "mine", code=2)
+        assert said in told, told
+        assert "correct the site file" in told
+        assert not (project.folder / "runs").exists()
+        assert project.cluster.squeue() == []
 
 
 def waiting(project: OnCluster) -> tuple[str, str]:

@@ -6,7 +6,8 @@ import click
 
 from diel.cli.progress import drive
 from diel.cli.wanted import Wanted, anew_options, workflow_options
-from diel.controller.start import start
+from diel.controller.start import discard, start
+from diel.controller.tryout import NeverRuns
 
 
 @click.command("run")
@@ -18,6 +19,7 @@ def command(wanted: Wanted, begin_at: str | None, no_cache: bool, quiet: bool) -
 
     Results of earlier runs are used where nothing that they depend on has changed.
     """
+    fresh = not wanted.runs.exists()
     controller = start(
         wanted.plan(),
         wanted.runs,
@@ -26,4 +28,8 @@ def command(wanted: Wanted, begin_at: str | None, no_cache: bool, quiet: bool) -
         use_cache=not no_cache,
         begin_at=begin_at,
     )
-    return drive(controller, quiet=quiet)
+    try:
+        return drive(controller, quiet=quiet)
+    except NeverRuns:
+        discard(controller.paths, fresh=fresh)
+        raise

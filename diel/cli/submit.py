@@ -68,7 +68,7 @@ def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
 
     Raises DielError where the scheduler has not answered.
     """
-    words = "the scheduler has not taken the controller's job yet; it is asked for some two minutes …"
+    words = "waiting for the scheduler to take the run's first job, for two minutes at most …"
     timer = threading.Timer(SOON, lambda: click.echo(words, err=True))
     timer.daemon = True
     if plan.site.scheduled:

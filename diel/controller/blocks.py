@@ -67,7 +67,7 @@ class Blocks:
         self._backlog: Mapping[str, float] = {}
         self._asking = Asking(plan, ledger.paths, scheduler)
         self._agent = Agent(scheduler, plan.site.poll, self._asking.loads)
-        self._watching = Watching(self._blocks, self._agent, self._asking, ledger, plan.site.name, lost)
+        self._watching = Watching(self._blocks, self._agent, self._asking, ledger, plan.site, lost)
 
     # --- what the dispatcher asks -----------------------------------------------------------------
 

@@ -4,11 +4,9 @@ allocation that holds its workers as well.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shlex
-import shutil
 import subprocess
 import sys
 import time
@@ -17,13 +15,16 @@ from pathlib import Path
 from typing import TypeVar
 
 from diel.controller.block_job import CARRIED
-from diel.controller.start import create
+from diel.controller.start import create, discard
+from diel.controller.tryout import REFUSED, NeverRuns, block_jobs, is_answered, refuse_hopeless
 from diel.errors import DielError, UsageError
+from diel.journal.snapshot import Reader
 from diel.lease import newest_epoch, read_lease, refuse_driven
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.run_file import read_run_file
 from diel.scheduler import scheduler_named
+from diel.scheduler.inside import KEPT
 from diel.scheduler.job import Job
 from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
 from diel.site import Pool, Site, cores_of
@@ -37,6 +38,7 @@ from diel.submission import (
     withdraw,
 )
 from diel.values import format_duration
+from diel.worker.block import MARGIN
 
 PATIENCE = 60.0
 """Seconds that a busy scheduler is asked again."""
@@ -44,8 +46,12 @@ SHARE = 0.05
 """Part of a job's walltime that is kept for handing over to its successor."""
 LONGEST_MARGIN = 600.0
 """Seconds kept for that at most."""
+FIRST_BLOCK = 20.0
+"""Seconds for which a run is looked at until the scheduler has answered its first block."""
 PAUSE = 0.05
 """Seconds between two looks whether a controller has come."""
+DAY = 24 * 3600.0
+"""Seconds of a controller's job where its site does not say."""
 SHORTEST = 300.0
 """Seconds that the job of a controller must be given: a shorter one would do little but hand over."""
 Answer = TypeVar("Answer")
@@ -89,19 +95,31 @@ def choose_home(site: Site, wanted: Home | None = None) -> Home:
 
 
 def refuse_homeless(plan: Plan, home: Home) -> None:
-    """What cannot live there: a run of several pools in one allocation, a controller in a job that is
-    over at once. Raises UsageError.
+    """What cannot live there: a run of several pools in one allocation, or with tasks that last longer than
+    that; a controller in a job that is over at once. Raises UsageError.
     """
     if home == "inside":
-        inside_pool(plan)
+        _refuse_longer(plan, job_walltime(plan, home))
     if home == "job" and (walltime := job_walltime(plan, home)) < SHORTEST:
         own, name = plan.site.controller, _pool_name(plan)
-        short = "`controller: {walltime: …}`" if walltime >= own.walltime else f"pool '{name}'"
+        short = "`controller: {walltime: …}`" if walltime == own.walltime else f"pool '{name}'"
         raise UsageError(
             f"a controller's job needs at least {format_duration(SHORTEST)}, and {short} of site "
             f"'{plan.site.name}' gives it {format_duration(walltime)}: give it more (a day is usual), name "
             "a queue for it by `controller: {queue: …}`, or choose --home login"
         )
+
+
+def _refuse_longer(plan: Plan, walltime: float) -> None:
+    """Raises UsageError for a stage whose tasks need more time than an allocation has for them."""
+    for stage in plan.stages.values():
+        if stage.shape.walltime > walltime - KEPT - MARGIN:
+            raise UsageError(
+                f"stage '{stage.name}' needs {format_duration(stage.shape.walltime)} for a task, and the "
+                f"allocation that holds the run lasts {format_duration(walltime)}, the last "
+                f"{KEPT + MARGIN:.0f} s of which are diel's: give it more by `controller: {{walltime: …}}` "
+                f"of site '{plan.site.name}' (no more than its pool's `max_walltime`), or choose --home login"
+            )
 
 
 def submit_new(
@@ -121,17 +139,35 @@ def submit_new(
     fresh = not runs.exists()
     where = choose_home(plan.site, home)
     refuse_homeless(plan, where)
-    paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at)
+    jobs = () if where == "inside" else block_jobs(plan, runs)
+    paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
     try:
-        return paths, submit(paths, plan, where)
+        made = submit(paths, plan, where)
+        if where == "login" and plan.site.scheduled:
+            refuse_at_start(paths, made)
     except Unanswered:
         raise
     except DielError:
-        shutil.rmtree(paths.root, ignore_errors=True)
-        if fresh:
-            with contextlib.suppress(OSError):  # somebody else's run came there meanwhile
-                runs.rmdir()
+        discard(paths, fresh=fresh)
         raise
+    return paths, made
+
+
+def refuse_at_start(paths: RunPaths, made: Submission) -> None:
+    """Waits for the scheduler's answer to the first block of a run. Raises NeverRuns where that is in vain.
+
+    Its controller has given the run up by then, and what it asked for.
+    """
+    end, reader = time.monotonic() + FIRST_BLOCK, Reader(paths)
+    history = reader.history
+    while made.starts(time.time()) and time.monotonic() < end and not is_answered(history):
+        time.sleep(PAUSE)
+        reader.catch_up()
+    reader.catch_up()
+    if history.ended is not None and history.trouble.startswith(REFUSED):
+        while made.starts(time.time()):
+            time.sleep(PAUSE)
+        raise NeverRuns(history.trouble)
 
 
 def submit(paths: RunPaths, plan: Plan, home: Home, *, python: str = sys.executable) -> Submission:
@@ -144,7 +180,11 @@ def submit(paths: RunPaths, plan: Plan, home: Home, *, python: str = sys.executa
     refuse_homeless(plan, home)
     made = make_submission(paths, home)
     try:
-        return _start(paths, made, python) if home == "login" else queue(paths, plan, made, python=python)
+        if home == "login":
+            return _start(paths, made, python)
+        asked = queue(paths, plan, made, python=python)
+        refuse_hopeless(scheduler_named(plan.site.scheduler), asked.job or "")
+        return asked
     except SchedulerBusy as error:
         raise Unanswered(paths, made, str(error)) from error
     except SchedulerRefused as error:
@@ -294,8 +334,10 @@ def job_walltime(plan: Plan, home: Home) -> float:
     own = plan.site.controller
     if home == "inside":
         pool = inside_pool(plan)
-        return max(stage.shape.block_walltime(pool, plan.site.grace) for stage in plan.stages.values())
-    return own.walltime if own.queue is not None else min(own.walltime, first_pool(plan).longest)
+        needed = max(stage.shape.block_walltime(pool, plan.site.grace) for stage in plan.stages.values())
+        return needed if own.walltime is None else min(own.walltime, pool.longest)
+    wanted = DAY if own.walltime is None else own.walltime
+    return wanted if own.queue is not None else min(wanted, first_pool(plan).longest)
 
 
 def margin(walltime: float, grace: float) -> float:

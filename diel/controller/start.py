@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import platform
@@ -9,13 +10,13 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from diel import __version__
 from diel.check import check
-from diel.controller.block_job import block_job
 from diel.controller.controller import Controller
+from diel.controller.tryout import block_jobs, try_out
 from diel.errors import DielError, UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
@@ -26,11 +27,9 @@ from diel.registry import kept_values
 from diel.requests import set_aside
 from diel.run_file import RunFile, read_run_file, reason
 from diel.runs import create_run
-from diel.scheduler import scheduler_named
 from diel.scheduler.inside import END
 from diel.scheduler.installed import lacking as missing_commands
-from diel.scheduler.job import JobState
-from diel.scheduler.scheduler import SchedulerRefused
+from diel.scheduler.job import Job, JobState
 from diel.searchers.installed import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
 from diel.worker.reaper import kill_marked
@@ -46,13 +45,22 @@ def start(
     begin_at: str | None = None,
 ) -> Controller:
     """Makes a new run and its controller. Raises UsageError where it cannot run, before it is made."""
-    paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at)
+    jobs = block_jobs(plan, runs)
+    paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
     try:
         lease, segment = take(paths)
     except OSError as error:
-        shutil.rmtree(paths.root, ignore_errors=True)
+        discard(paths, fresh=False)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
     return Controller(plan, read_run_file(paths), paths, lease, segment)
+
+
+def discard(paths: RunPaths, *, fresh: bool) -> None:
+    """Removes a new run that came to nothing; the directory of the runs too, where it was made for it."""
+    shutil.rmtree(paths.root, ignore_errors=True)
+    if fresh:
+        with contextlib.suppress(OSError):  # somebody else's run came there meanwhile
+            paths.root.parent.rmdir()
 
 
 def create(
@@ -63,15 +71,19 @@ def create(
     *,
     use_cache: bool = True,
     begin_at: str | None = None,
+    jobs: Iterable[tuple[str, Job]] = (),
 ) -> RunPaths:
     """Makes a new run that no controller has taken yet.
 
-    Raises UsageError where it cannot run, before anything is made.
+    `jobs` are what it will ask a scheduler for, with their pools.
+
+    Raises UsageError where it cannot run, or the scheduler takes no such job, before anything is made.
     """
     refuse_unrunnable(plan)
-    _refuse_unwritable(plan, runs)
     if begin_at is not None and begin_at not in plan.workflow.stages:
         raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
+    if plan.site.scheduled:
+        try_out(plan, jobs)
     paths = create_run(runs, plan.workflow.name)
     try:
         document = plan.checked.document
@@ -98,7 +110,7 @@ def create(
         )
         put(paths.run_file, run_file.model_dump_json(indent=1))
     except OSError as error:
-        shutil.rmtree(paths.root, ignore_errors=True)
+        discard(paths, fresh=False)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
     return paths
 
@@ -112,23 +124,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return os.environ.setdefault("LOGNAME", str(os.getuid()))
-
-
-def _refuse_unwritable(plan: Plan, runs: Path) -> None:
-    """A directory of the runs that no job script can name. Raises UsageError before anything is made."""
-    if not plan.site.scheduled:
-        return
-    paths = RunPaths(runs.resolve() / f"{plan.workflow.name}-1")
-    shape = next(iter(plan.stages.values())).shape
-    scheduler = scheduler_named(plan.site.scheduler)
-    walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
-    job = block_job(plan.site, shape, "diel", scheduler.spread, paths.blocks, "1-0", walltime)
-    try:
-        scheduler.script(job)
-    except SchedulerRefused as error:
-        raise UsageError(
-            f"a run in {str(runs)!r} cannot have jobs: {error}; give another by --runs"
-        ) from error
 
 
 def take_over(paths: RunPaths) -> Controller:

@@ -12,8 +12,10 @@ from diel.controller.agent import Agent, Asked, Heard, Loads, Refused, Silent
 from diel.controller.asking import Asking
 from diel.controller.block import Block, tail_of
 from diel.controller.ledger import Ledger
+from diel.controller.tryout import NeverRuns, is_at_start, refusal
 from diel.errors import DielError
 from diel.scheduler.job import JobState, JobStatus
+from diel.site import Site
 
 BARREN = 3
 """Blocks in a row that end before any of their nodes was heard of: then something is wrong."""
@@ -34,7 +36,7 @@ class Watching:
         agent: Agent,
         asking: Asking,
         ledger: Ledger,
-        site: str,
+        site: Site,
         lost: Callable[[Block], None],
     ) -> None:
         """`blocks` are the run's, by name: a refused one is taken out; `lost` is told of each that ended."""
@@ -104,12 +106,15 @@ class Watching:
     def _note_refused(self, news: Refused) -> None:
         """Asks again later, without excluded nodes. Raises DielError where the pool has no block at all."""
         block = self._blocks.pop(news.block)
+        if is_at_start(self._ledger.history):
+            raise NeverRuns(refusal(self._site, block.shape.pool, news.message))
         label, pool, excluded = block.shape.label, block.shape.pool, self._asking.excluded
         count = self._refusals[label] = self._refusals.get(label, 0) + 1
         if count >= REFUSALS and not self._has_working(pool) and not excluded:
             raise DielError(
                 f"the scheduler refuses blocks of pool '{pool}': {news.message}\n"
-                f"correct the site file, or choose another site; `diel doctor --site {self._site}` checks it"
+                "correct the site file, or choose another site; "
+                f"`diel doctor --site {self._site.name}` checks it"
             )
         without = " (asked again without the nodes to avoid)" if excluded else ""
         self.forgiven |= excluded
@@ -146,8 +151,18 @@ class Watching:
             block.stderr_tail = tail_of(self._ledger.paths.blocks / f"{block.name}.err")
         if before != (block.state, block.reason, block.nodes):
             self.write(block)
+        if is_at_start(self._ledger.history):
+            self._judge_first(block, status)
         if status.state.ended:
             self._note_end(block)
+
+    def _judge_first(self, block: Block, status: JobStatus) -> None:
+        """Raises NeverRuns where the first word on a block is that it can never run; asks soon for that."""
+        if status.hopeless:
+            why = f"job {block.job} would wait for ever: {status.reason}"
+            raise NeverRuns(refusal(self._site, block.shape.pool, why))
+        if status.state is JobState.PENDING and not status.reason:
+            self._agent.look_now()
 
     def _begin_of(self, block: Block) -> float:
         """When a block began that is now seen to run: one that was kept may have, while nobody looked."""
@@ -172,7 +187,7 @@ class Watching:
             raise DielError(
                 f"{BARREN} blocks of pool '{pool}' ended before any worker was heard of; the last was "
                 f"{block.state}{f' ({block.reason})' if block.reason else ''} and said: {said}\n"
-                f"see {self._ledger.paths.blocks}, and `diel doctor --site {self._site} --job`"
+                f"see {self._ledger.paths.blocks}, and `diel doctor --site {self._site.name} --job`"
             )
 
     # --- what Parsl says --------------------------------------------------------------------------

@@ -86,21 +86,28 @@ class Inside:
         ]
         return "\n".join(lines) + "\n"
 
+    def try_out(self, script: Path) -> None:
+        """Raises SchedulerRefused where the allocation is too small or at its end."""
+        self._refuse(int(_header(script)["nodes"]))
+
     def submit(self, script: Path) -> str:
         """Queues a script; it starts as soon as nodes are free. Raises SchedulerRefused."""
         header = _header(script)
         held = _Held(script, header["name"], int(header["nodes"]), float(header["walltime"]))
-        if held.nodes > len(self._nodes):
-            raise SchedulerRefused(
-                f"a block of {held.nodes} nodes does not fit into an allocation of {len(self._nodes)}"
-            )
-        if self.left <= 0:
-            raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another one")
+        self._refuse(held.nodes)
         with self._lock:
             number = f"{self._allocation}.{len(self._jobs) + 1}"
             self._jobs[number] = held
             self._fill()
         return number
+
+    def _refuse(self, nodes: int) -> None:
+        if nodes > len(self._nodes):
+            raise SchedulerRefused(
+                f"a block of {nodes} nodes does not fit into an allocation of {len(self._nodes)}"
+            )
+        if self.left <= 0:
+            raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another one")
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """How jobs stand; those of another allocation are not in the answer: they ended with it."""

@@ -72,6 +72,13 @@ class Pbs:
         """The whole job script. Pure. Raises SchedulerRefused for a path that no directive can hold."""
         return qsub.script(job, _resources(job))
 
+    def try_out(self, script: Path) -> None:
+        """Raises SchedulerRefused where qsub does not take a script, and SchedulerBusy.
+
+        The job of this trial is held, and deleted at once.
+        """
+        self.cancel([qsub.hold([program("qsub"), "-f"], script, self.timeout)])
+
     def submit(self, script: Path) -> str:
         """Queues a script; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
 

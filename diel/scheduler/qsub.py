@@ -98,7 +98,19 @@ def submit(qsub: Sequence[str], script: Path, timeout: float, *, outputs: bool) 
     """
     files = check_outputs(script, _OUTPUT)
     words = [word for pair in zip(("-o", "-e"), files, strict=False) for word in pair] if outputs else []
-    answer = ask([*qsub, *words, script.name], timeout=timeout, folder=script.parent)
+    return _queue([*qsub, *words], script, timeout)
+
+
+def hold(qsub: Sequence[str], script: Path, timeout: float) -> str:
+    """Queues a script as a job that does not begin, for its user to delete; returns its id.
+
+    Raises SchedulerBusy and SchedulerRefused: qsub has no other way to say whether it takes a script.
+    """
+    return _queue([*qsub, "-h"], script, timeout)
+
+
+def _queue(words: Sequence[str], script: Path, timeout: float) -> str:
+    answer = ask([*words, script.name], timeout=timeout, folder=script.parent)
     if answer.code != 0:
         busy = failed_to_answer(answer)
         raise (SchedulerBusy if busy else SchedulerRefused)(f"qsub: {told(answer)}")

@@ -31,6 +31,12 @@ class Scheduler(Protocol):
     def script(self, job: Job) -> str:
         """The whole job script. Pure. Raises SchedulerRefused for a path that none can hold."""
 
+    def try_out(self, script: Path) -> None:
+        """Has it say whether it would take this script; no job of it is left, and nothing of it runs.
+
+        Raises SchedulerRefused where it does not, and SchedulerBusy.
+        """
+
     def submit(self, script: Path) -> str:
         """Queues a script from its folder; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
 

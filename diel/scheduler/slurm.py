@@ -83,6 +83,9 @@ _BUSY = re.compile(
     r"|Transport endpoint is not connected",
     re.IGNORECASE,
 )
+_NOWHERE = "Requested node configuration is not available"
+_IN_SERVICE = ("idle", "mix", "alloc", "comp")
+"""How sinfo's words begin for nodes that take jobs, or will when those that they have are over."""
 _FIELDS = ("JobID:32|", "State:32|", "exit_code:16|", "Reason:400|", "NodeList:2000|", "Name:200|")
 _OUTPUT = re.compile(r"^#SBATCH --(?:output|error)=(.+)$", re.MULTILINE)
 _ENVIRONMENT = (
@@ -129,6 +132,20 @@ class Slurm:
         ]
         return "\n".join(lines) + "\n"
 
+    def try_out(self, script: Path) -> None:
+        """Raises SchedulerRefused where sbatch would not take a script, and SchedulerBusy. Nothing is queued.
+
+        It says nothing of a time beyond the partition's limit: such a job is queued, and waits for ever.
+        """
+        answer = ask(["sbatch", "--test-only", script.name], timeout=self.timeout, folder=script.parent)
+        if answer.code != 0 and not (_NOWHERE in answer.err and self._lacks_nodes()):
+            raise _refusal(answer)
+
+    def _lacks_nodes(self) -> bool:
+        """Whether some nodes are out of service: then a job may find a place later that has none now."""
+        answer = ask(["sinfo", "--noheader", "--format=%T"], timeout=self.timeout)
+        return answer.code != 0 or any(not word.startswith(_IN_SERVICE) for word in answer.out.split())
+
     def submit(self, script: Path) -> str:
         """Queues a script; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
 
@@ -137,8 +154,7 @@ class Slurm:
         check_outputs(script, _OUTPUT)
         answer = ask(["sbatch", "--parsable", script.name], timeout=self.timeout, folder=script.parent)
         if answer.code != 0:
-            busy = answer.code < 0 or _BUSY.search(answer.err)
-            raise (SchedulerBusy if busy else SchedulerRefused)(f"sbatch: {_told(answer)}")
+            raise _refusal(answer)
         ids = re.findall(r"^(\d+)(?:;\S+)?\s*$", answer.out, re.MULTILINE)  # sites print banners before it
         if not ids:
             raise SchedulerBusy(f"sbatch printed no id of a job: {answer.words}")
@@ -269,6 +285,12 @@ def _exit_code(text: str) -> int:
     """The exit code in a status of wait(2), as squeue prints it; 128 + N for signal N, as shells say."""
     status = int(text) if text.isdigit() else 0
     return 128 + (status & 127) if status & 127 else status >> 8
+
+
+def _refusal(answer: Answer) -> SchedulerBusy | SchedulerRefused:
+    """Why sbatch failed: whether it is of use to ask again."""
+    busy = answer.code < 0 or _BUSY.search(answer.err)
+    return (SchedulerBusy if busy else SchedulerRefused)(f"sbatch: {_told(answer)}")
 
 
 def _told(answer: Answer) -> str:

@@ -24,8 +24,10 @@ class ControllerHome(Model):
     queue: JobWord | None = Field(
         default=None, description="Queue of the controller's job; the pool's where absent."
     )
-    walltime: Limit = Field(
-        default=24 * 3600.0, description="Walltime of its job; it queues its successor before that ends."
+    walltime: Limit | None = Field(
+        default=None,
+        description="Walltime of its job, a day where absent; it queues its successor before that ends. "
+        "Of the allocation for `inside`, as long as its longest task needs where absent.",
     )
     cores: int = Field(default=1, ge=1, description="Cores of its job.")
     memory: Size | None = Field(default=None, description="Memory of its job.")

@@ -60,8 +60,9 @@ stages:
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Pretend:
     """One for all, without pauses between two questions."""
     found = Pretend()
-    for module in ("diel.controller.home", "diel.controller.leftovers", "diel.cli.resume"):
-        monkeypatch.setattr(f"{module}.scheduler_named", lambda name: found)
+    for module in ("home", "tryout", "leftovers"):
+        monkeypatch.setattr(f"diel.controller.{module}.scheduler_named", lambda name: found)
+    monkeypatch.setattr("diel.cli.resume.scheduler_named", lambda name: found)
     for name in ("diel.controller.start.missing_commands", "diel.controller.leftovers.lacking"):
         monkeypatch.setattr(name, lambda name: ())
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: None)
@@ -144,9 +145,30 @@ def test_a_queue_of_its_own_brings_neither_the_pools_options_nor_its_limit(plan:
 
 
 def test_one_allocation_is_as_wide_and_as_long_as_the_largest_stage_needs(plan: Plan, run: RunPaths) -> None:
+    own = plan.site.controller.model_copy(update={"walltime": None})
+    plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
     job = controller_job(plan, run, "inside", 1, None, "python3")
     assert (job.nodes, job.cores, job.queue) == (4, 8, "short")
     assert job.walltime == job_walltime(plan, "inside") == 90 * 60 + 20
+
+
+@pytest.mark.parametrize(("own", "given"), [("100m", 6000), ("24h", 7200)])
+def test_one_allocation_lasts_as_long_as_the_site_gives_the_controller_and_the_queue_allows(
+    workspace: Path, scheduler: Pretend, own: str, given: float
+) -> None:
+    plan = made(workspace, site=SITE.replace("walltime: 24h", f"walltime: {own}"))
+    run = create(plan, workspace / "runs")
+    job = controller_job(plan, run, "inside", 1, None, "python3")
+    assert job.walltime == job_walltime(plan, "inside") == given
+
+
+def test_one_allocation_that_is_too_short_for_a_task_is_refused(
+    workspace: Path, scheduler: Pretend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made(workspace, site=SITE.replace("walltime: 24h", "walltime: 90m"))
+    said = call(capsys, "submit", "flow.yaml", "--site", "cluster", "--home", "inside")
+    assert (said.code, "stage 'wide' needs 1h30m" in said.err) == (2, True), said.err
+    assert not (workspace / "runs").exists()
 
 
 def test_one_allocation_cannot_be_of_two_kinds_of_node(workspace: Path, scheduler: Pretend) -> None:
@@ -207,10 +229,11 @@ def test_submitting_prints_the_job_and_how_to_follow_the_run(
 def test_a_refused_job_leaves_no_run(
     plan: Plan, workspace: Path, scheduler: Pretend, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scheduler.refuses = True
+    scheduler.refuses = "queue short"
     said = call(capsys, "submit", "flow.yaml", "--site", "cluster")
     assert (said.code, "no such account" in said.err) == (2, True)
-    assert "asks for pool 'cpu' (`queue: short`) of site 'cluster'" in said.err
+    assert "pool 'cpu' of site 'cluster' (`queue: short`, `account: chem`, `--qos=normal`" in said.err
+    assert scheduler.jobs == {}
     assert not (workspace / "runs").exists()
 
 
@@ -219,7 +242,7 @@ def test_a_refused_job_is_told_by_the_queue_that_the_site_gives_the_controller(
 ) -> None:
     own = plan.site.controller.model_copy(update={"queue": "servce"})
     plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
-    scheduler.refuses = True
+    scheduler.refuses = "queue servce"
     (workspace / "runs").mkdir()
     with pytest.raises(SchedulerRefused, match="`controller: {queue: servce}` of site 'cluster'"):
         submit_new(plan, workspace / "runs")
@@ -285,7 +308,7 @@ def test_waiting_for_a_scheduler_is_told(
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: told.wait(10))
     scheduler.busy = 2
     assert call(capsys, "submit", "flow.yaml", "--site", "cluster").code == 0
-    assert "the scheduler has not taken the controller's job yet" in said[0]
+    assert "waiting for the scheduler to take the run" in said[0]
 
 
 @pytest.mark.parametrize("name", ['quo"te', "back\\slash", "line\nbreak"])
@@ -347,7 +370,7 @@ def test_asking_again_gives_up_in_the_end() -> None:
 
 
 def test_a_refusal_is_not_asked_again(plan: Plan, run: RunPaths, scheduler: Pretend) -> None:
-    scheduler.refuses = True
+    scheduler.refuses = "queue short"
     with pytest.raises(SchedulerRefused):
         submit(run, plan, "job")
     assert newest_submission(run) is None

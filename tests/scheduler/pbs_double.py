@@ -96,6 +96,7 @@ def qsub(state: Path, words: list[str]) -> int:
             "nodes": asked.nodes,
             "cores": asked.cores,
             "after": asked.after,
+            "held": asked.held,
             "user": user(),
         },
     )
@@ -118,7 +119,8 @@ class Asked:
                 self._take(shlex.split(line[5:]))
             elif line.strip() and not line.startswith("#"):
                 break  # directives after the first command are comments
-        self._take([word for word in words if word != "-f"])
+        self.held = "-h" in words
+        self._take([word for word in words if word not in ("-f", "-h")])
 
     def _take(self, words: list[str]) -> None:
         for option, value in zip(words[::2], words[1::2], strict=True):
@@ -225,7 +227,7 @@ def attributes(state: Path, number: str) -> Record | None:
     found: Record = {
         "Job_Name": job["name"],
         "Job_Owner": f"{job['user']}@login",
-        "job_state": "F" if ended else "R" if started else "H" if job["after"] else "Q",
+        "job_state": "F" if ended else "R" if started else "H" if job["after"] or job["held"] else "Q",
         "queue": "workq",
         "server": SERVER,
         "Resource_List.ncpus": job["cores"] * job["nodes"],
@@ -257,7 +259,7 @@ def mom(state: Path, number: str) -> int:
     if job["after"] and not (state / f"{job['after']}.job").exists():
         write(state / f"{number}.ended", {"unknown": job["after"]})  # taken by qsub, and F at once
         return 0
-    while impossible(job) or (job["after"] and not over(state, job["after"])):
+    while job["held"] or impossible(job) or (job["after"] and not over(state, job["after"])):
         if (state / f"{number}.deleted").exists() or not state.exists():
             write(state / f"{number}.ended", {"deleted": True})  # F, and no Exit_status
             return 0

@@ -165,6 +165,25 @@ def test_a_refused_job_is_told_in_the_schedulers_words(edge: Edge) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_trial_says_whether_a_job_would_be_taken_and_leaves_none(edge: Edge) -> None:
+    """Its folder is not there yet: nothing of a run is made before."""
+    nowhere = edge.folder / "none" / "yet"
+    job = replace(
+        edge.job(f"touch '{edge.folder}/begun'"),
+        folder=nowhere,
+        stdout=nowhere / "out",
+        stderr=nowhere / "err",
+    )
+    script = edge.folder / "trial.sh"
+    script.write_text(edge.scheduler.script(job), encoding="utf-8")
+    edge.scheduler.try_out(script)
+    assert edge.scheduler.find(job.name) == {}
+    assert not (edge.folder / "begun").exists()
+    script.write_text(edge.scheduler.script(replace(job, queue="nowhere")), encoding="utf-8")
+    with pytest.raises(SchedulerRefused, match="(?i)partition|queue"):
+        edge.scheduler.try_out(script)
+
+
 def test_a_job_whose_output_has_no_folder_is_refused(edge: Edge) -> None:
     job = edge.job("true")
     with pytest.raises(SchedulerRefused, match="make that folder"):

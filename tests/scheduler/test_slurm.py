@@ -226,6 +226,23 @@ def test_an_id_is_found_below_a_sites_greetings(tmp_path: Path, monkeypatch: pyt
     assert _submitted(answer, tmp_path, monkeypatch) == "815"
 
 
+@pytest.mark.parametrize(
+    ("states", "refused"), [("idle mixed allocated", True), ("idle drained down*", False)]
+)
+def test_a_trial_is_not_believed_about_nodes_that_are_out_of_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, states: str, refused: bool
+) -> None:
+    """To sbatch, nodes that are down for maintenance and nodes that a cluster has not are the same."""
+    said = "echo 'allocation failure: Requested node configuration is not available' >&2; exit 1"
+    fakes = programs(tmp_path / "fakes", said)
+    (fakes / "sinfo").write_text(f"#!/bin/sh\necho {states}\n", encoding="utf-8")
+    (fakes / "sinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", first_on_path(fakes))
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n", encoding="utf-8")
+    with pytest.raises(SchedulerRefused) if refused else contextlib.nullcontext():
+        Slurm().try_out(tmp_path / "job.sh")
+
+
 def _submitted(sbatch: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PATH", first_on_path(programs(folder / "fakes", sbatch)))
     (folder / "job.sh").write_text("#!/bin/bash\n", encoding="utf-8")
