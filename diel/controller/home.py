@@ -337,7 +337,9 @@ def job_walltime(plan: Plan, home: Home) -> float:
         needed = max(stage.shape.block_walltime(pool, plan.site.grace) for stage in plan.stages.values())
         return needed if own.walltime is None else min(own.walltime, pool.longest)
     wanted = DAY if own.walltime is None else own.walltime
-    return wanted if own.queue is not None else min(wanted, first_pool(plan).longest)
+    pool = first_pool(plan)
+    elsewhere = own.queue is not None or (pool.queue is None and bool(own.options))  # a QOS, say
+    return wanted if elsewhere else min(wanted, pool.longest)
 
 
 def margin(walltime: float, grace: float) -> float:

@@ -144,6 +144,15 @@ def test_a_queue_of_its_own_brings_neither_the_pools_options_nor_its_limit(plan:
     assert (job.queue, job.walltime, job.options) == ("service", 24 * 3600, ("--qos=normal", "--nice"))
 
 
+def test_options_of_its_own_bring_their_own_limit_where_pools_name_no_queue(
+    workspace: Path, scheduler: Pretend
+) -> None:
+    """A QOS for long and light processes, say."""
+    site = SITE.replace("queue: short, ", "").replace("cores: 2, ", "cores: 2, options: [--qos=workflow], ")
+    plan = made(workspace, site=site.replace("walltime: 24h", "walltime: 30d"))
+    assert job_walltime(plan, "job") == 30 * 24 * 3600
+
+
 def test_one_allocation_is_as_wide_and_as_long_as_the_largest_stage_needs(plan: Plan, run: RunPaths) -> None:
     own = plan.site.controller.model_copy(update={"walltime": None})
     plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
