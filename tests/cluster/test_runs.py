@@ -223,34 +223,6 @@ def test_a_task_is_not_started_in_a_block_that_cannot_finish_it(project: OnClust
     project.assert_nothing_is_left()
 
 
-def test_what_can_never_run_says_why_and_what_is_refused_ends_the_run(project: OnCluster) -> None:
-    project.workflow(ONE).site(pools={"small": {"queue": "nowhere"}})
-    refused = project.begin()
-    hopeless = OnCluster(project.folder / "hopeless", project.cluster)
-    hopeless.workflow(ONE).site(pools={"small": {"walltime": "2d", "max_walltime": "2d"}})
-    waiting = hopeless.begin()
-
-    def reason() -> str:
-        return "".join(block["reason"] for block in hopeless.status()["blocks"])
-
-    wait_for(lambda: "PartitionTimeLimit" in reason(), 30)
-    assert "PartitionTimeLimit" in hopeless.diel("status")
-    hopeless.diel("cancel")
-    hopeless.end(waiting, code=3)
-    hopeless.assert_nothing_is_left()
-    said = project.end(refused, code=1)
-    assert "invalid partition" in said
-    assert "pool 'small'" in said
-    project.assert_nothing_is_left()
-    assert "invalid partition" in refuse(project, "--home", "job")
-    assert project.runs() == 1, "a run was left of what was refused"
-
-
-def refuse(project: OnCluster, *words: str) -> str:
-    """`diel submit` that is refused at once; what it says."""
-    return project.diel("submit", "flow.yaml", "--site", "mine", *words, code=2)
-
-
 @pytest.mark.campaign
 def test_melt_surrogate_has_its_local_results_from_each_home(
     cluster: Cluster, tmp_path: Path, root: Path
