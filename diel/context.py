@@ -59,6 +59,8 @@ class Context:
     """Streams that the task puts into and gets from, by name; None where it runs beside no other stage's."""
     services: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """The services that the stage asks, by name: the task indices of their replicas."""
+    _epoch: float = field(default_factory=lambda: time.time() - time.monotonic(), init=False, compare=False)
+    """What to add to time.monotonic for seconds since the epoch: a step of the clock moves no deadline."""
 
     @property
     def checkpoint_dir(self) -> Path:
@@ -74,12 +76,12 @@ class Context:
         It costs next to nothing to ask. On MPI ranks the clocks differ a little, so that all should
         do what one of them found: `comm.bcast(context.interrupted)`.
         """
-        return self.interrupt_at is not None and time.time() >= self.interrupt_at
+        return self.interrupt_at is not None and self._epoch + time.monotonic() >= self.interrupt_at
 
     @property
     def time_left(self) -> float:
         """Seconds to the deadline; infinite without one."""
-        return float("inf") if self.deadline is None else self.deadline - time.time()
+        return float("inf") if self.deadline is None else self.deadline - self._epoch - time.monotonic()
 
     def report(self, **metrics: float | int | str | bool) -> None:
         """Appends one line to the task's metrics (`epoch=3, loss=0.1`); only rank 0 writes."""

@@ -51,7 +51,8 @@ def main() -> int:
             os.environ[END] = str(options.end)
         controller = take_over(paths)
         say(f"{paths.run_id}: process {os.getpid()} on {socket.gethostname()}, submission {wanted.number}")
-        state = _drive(controller, wanted, options.end)
+        end = None if options.end is None else time.monotonic() + options.end - time.time()
+        state = _drive(controller, wanted, end)
     except DielError as error:
         say(f"error: {error}")
         return error.exit_code
@@ -76,7 +77,10 @@ def say(message: str) -> None:
 
 
 def _drive(controller: Controller, wanted: Submission, end: float | None) -> RunState:
-    """Drives a run until it is over, a signal asks for an end, or the job's walltime is nearly over."""
+    """Drives a run until it is over, a signal asks for an end, or the job's walltime is nearly over.
+
+    `end` is when that is, in time.monotonic seconds.
+    """
     watch = Watch(controller.let_go if wanted.home != "inside" and controller.plan.site.scheduled else None)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watch.interrupt)
@@ -135,7 +139,7 @@ class Succession:
     """The next controller of a run: asked for before this one's job ends, in a thread of its own."""
 
     def __init__(self, controller: Controller, wanted: Submission, due: float, end: float) -> None:
-        """`due` and `end` are seconds since the epoch: when to ask, and when this job ends."""
+        """`due` and `end` are time.monotonic seconds: when to ask, and when this job ends."""
         self._controller = controller
         self._home = wanted.home
         self._due = due
@@ -145,7 +149,7 @@ class Succession:
 
     def look(self) -> None:
         """Asks for the successor once it is time."""
-        if self._thread is None and time.time() >= self._due:
+        if self._thread is None and time.monotonic() >= self._due:
             self._thread = threading.Thread(target=self._ask, daemon=True)
             self._thread.start()
 
@@ -154,7 +158,7 @@ class Succession:
         made = None
         try:
             made = make_submission(paths, self._home, successor=True)
-            patience = max(0.0, self._end - time.time())
+            patience = max(0.0, self._end - time.monotonic())
             self._next = queue(paths, plan, made, after=job_id(), patience=patience)
             say(f"{paths.run_id}: its next controller is job {self._next.job}")
         except DielError as error:
@@ -165,12 +169,12 @@ class Succession:
     def settle(self, *, needed: bool) -> None:
         """Waits until the successor is queued, or takes it back where the run does not need it."""
         if self._thread is not None:
-            self._thread.join(max(1.0, self._end - time.time()))
+            self._thread.join(max(1.0, self._end - time.monotonic()))
         if not needed and self._next is not None and self._next.job is not None:
             job = self._next.job
             scheduler = scheduler_named(self._controller.plan.site.scheduler)
             try:
-                persist(lambda: scheduler.cancel([job]), max(1.0, self._end - time.time()))
+                persist(lambda: scheduler.cancel([job]), max(1.0, self._end - time.monotonic()))
             except SchedulerBusy as error:
                 say(f"job {job} is no longer needed and cannot be taken back: {error}")
             withdraw(self._controller.paths, self._next)

@@ -84,7 +84,8 @@ class Controller:
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
         self._until: float | None = None
-        self._last_beat = self._last_poll = self._last_snapshot = time.monotonic()
+        self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._last_poll = self._last_snapshot = time.monotonic()
 
     def _make_backend(self) -> Backend:
         if self.plan.executor != "blocks":
@@ -113,7 +114,7 @@ class Controller:
     def drive(self, watch: Watch, until: float | None = None) -> RunState:
         """Runs to the end; returns the run's state. KeyboardInterrupt leaves the run interrupted.
 
-        At `until` (seconds since the epoch) it lets go of the run and of what runs in blocks, for the
+        At `until` (time.monotonic seconds) it lets go of the run and of what runs in blocks, for the
         next controller to go on with, and returns `interrupted`.
         """
         self._until = until
@@ -161,7 +162,7 @@ class Controller:
         self._ledger.close(state)
 
     def _is_to_hand_over(self) -> bool:
-        return self._until is not None and time.time() > self._until and self._cancelling_since is None
+        return self._until is not None and time.monotonic() > self._until and self._cancelling_since is None
 
     def _let_go(self, _: RunState) -> None:
         """Leaves the run as it is: what runs in blocks goes on."""
@@ -307,8 +308,9 @@ class Controller:
     def _poll(self) -> None:
         """What has to be done now and then: heartbeat, requests, slow workers, snapshot."""
         now = time.monotonic()
-        if now - self._last_beat > HEARTBEAT:
-            self._last_beat = now
+        awake = time.clock_gettime(time.CLOCK_BOOTTIME)  # it counts on while the machine sleeps
+        if awake - self._last_beat > HEARTBEAT:
+            self._last_beat = awake
             if not still_mine(self.paths, self._lease):
                 raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)

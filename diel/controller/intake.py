@@ -129,15 +129,18 @@ class Intake:
             if attempt is not None and attempt.state == TaskState.RUNNING:
                 left = self._ledger.paths.task_dir(stage.name, index, attempt.number)
                 kill_marked("DIEL_TASK_DIR", str(left))  # a command outlives its worker
-                kind, message = self._blame(stage, attempt, error)
+                kind, message = self._blame(stage, attempt, sent, error)
                 self.lose(stage, index, kind, message, self._node(attempt.worker))
             else:
                 self._dispatcher.take_back(stage, number, [index])
 
-    def _blame(self, stage: StageRun, attempt: Attempt, error: BaseException) -> tuple[FailureClass, str]:
+    def _blame(
+        self, stage: StageRun, attempt: Attempt, sent: Sent, error: BaseException
+    ) -> tuple[FailureClass, str]:
         """Why a worker was lost under a task, as far as it can be told from here."""
         limit = stage.spec.timeout
-        if limit is not None and time.time() - attempt.time >= limit:
+        age = min(time.time() - attempt.time, time.monotonic() - sent.since)  # the clock may make a step
+        if limit is not None and age >= limit:
             message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"
             return FailureClass.TIMEOUT, message
         lost = f"its worker was lost: {_first_line(error)}"

@@ -44,6 +44,8 @@ class Searching(Decider):
         self._metrics: dict[tuple[Context, int], dict[Path, Metrics]] = {}
         """The files of each running trial."""
         self._core_seconds: dict[Context, float] = {}
+        self._epoch = time.time() - time.monotonic()
+        """What to add to time.monotonic for seconds since the epoch: a step of the clock ends no search."""
 
     # --- beginning ----------------------------------------------------------------------------------
 
@@ -133,11 +135,14 @@ class Searching(Decider):
             return course.stopped
         if len(course.trials) >= self.axis.size:
             return "trials"
-        if search.timeout is not None and time.time() - course.began > search.timeout:
+        if search.timeout is not None and self._now() - course.began > search.timeout:
             return "timeout"
         if search.core_hours is not None and self._spent(context) >= search.core_hours:
             return "core_hours"
         return ""
+
+    def _now(self) -> float:
+        return self._epoch + time.monotonic()
 
     def _no_score(self, course: Course) -> str:
         last = next((trial.message for trial in reversed(course.trials) if trial.message), "")
@@ -281,7 +286,7 @@ class Searching(Decider):
         last = max(trial.reported)
         said = f"{self.search.watched} was {trial.reported[last]:g} at step {last}"
         spent = sum(
-            (time.time() - stage.history.under_way[index].time) * stage.spec.resources.cores
+            max(0.0, self._now() - stage.history.under_way[index].time) * stage.spec.resources.cores
             for stage, index in self._under_way(context, trial.number)
             if stage.history.state(index) == TaskState.RUNNING
         )

@@ -18,8 +18,8 @@ from diel.paths import RunPaths
 LOOK = 2.0
 """Seconds between two looks."""
 ORPHAN = 600.0
-"""Seconds without a heartbeat of the run's controller, and since its block's begin, after which an idle
-node ends."""
+"""Seconds without a heartbeat of the run's controller, by the node's own watch, after which an idle node
+ends."""
 _EPOCH = re.compile(r"^export DIEL_CONTROLLER_EPOCH=([0-9]+)$", re.MULTILINE)
 
 
@@ -29,7 +29,7 @@ class Succession:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))
         self._epoch = int(environ["DIEL_CONTROLLER_EPOCH"])
-        self._began = float(environ["DIEL_BLOCK_END"]) - float(environ["DIEL_BLOCK_WALLTIME"])
+        self._heard, self._since = self.heartbeat(), time.monotonic()
         self.script = self._paths.node_script(environ["DIEL_BLOCK"])
 
     def renewed(self) -> bool:
@@ -64,7 +64,10 @@ class Succession:
 
     def is_abandoned(self) -> bool:
         """Whether no controller was heard of for long."""
-        return time.time() - max(self.heartbeat(), self._began) > ORPHAN
+        heard = self.heartbeat()
+        if heard != self._heard:
+            self._heard, self._since = heard, time.monotonic()
+        return time.monotonic() - self._since > ORPHAN
 
     def _is_superseded(self) -> bool:
         return self._paths.controller_segment(self._epoch + 1).exists()

@@ -64,7 +64,7 @@ class Inside:
         self._slurm = is_slurm(outer)
         self._nodes = nodes
         self._allocation = allocation
-        self._end = end
+        self._end = time.monotonic() + end - time.time()
         self._free = list(range(len(nodes)))
         self._jobs: dict[str, _Held] = {}
         self._lock = threading.RLock()
@@ -147,7 +147,7 @@ class Inside:
     @property
     def left(self) -> float:
         """Seconds that a block may still last."""
-        return self._end - KEPT - time.time()
+        return self._end - KEPT - time.monotonic()
 
     def close(self) -> None:
         """Ends all that runs, and waits for it: nothing outlives the allocation's controller."""

@@ -151,12 +151,12 @@ class Worker:
 
     def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record] | None:
         """Runs an attempt and commits what became of it; None where its outputs are still to be copied."""
-        began = time.time()
+        now, began = time.time(), time.monotonic()
         task_dir = self._task_dir(job, request)
         unmade = self._try_to_make(job.stage, task_dir)
         if isinstance(unmade, FileExistsError) and unmade.filename == task_dir:
             return self._give_back(job, request)
-        limits = limits_of(job, began, self.block)
+        limits = limits_of(job, now, self.block)
         watched = watched_of(job, request.index, task_dir, limits)
         self.segment.append(
             {
@@ -164,7 +164,7 @@ class Worker:
                 "stage": job.stage,
                 "index": request.index,
                 "attempt": request.attempt,
-                "time": began,
+                "time": now,
                 "bundle": self._number,
             }
         )

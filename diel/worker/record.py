@@ -13,15 +13,14 @@ from diel.worker.surrogate import Asked
 def done_record(
     job: Job, request: Request, began: float, values: Values, artifacts: Artifacts, asked: Asked | None
 ) -> Record:
-    """An attempt that ended well. It began so many seconds after the epoch; `asked` is for its surrogate."""
-    now = time.time()
+    """An attempt that ended well. `began` is in time.monotonic seconds; `asked` is for its surrogate."""
     record: Record = {
         "event": "done",
         "stage": job.stage,
         "index": request.index,
         "attempt": request.attempt,
-        "time": now,
-        "seconds": round(now - began, 6),
+        "time": time.time(),
+        "seconds": round(time.monotonic() - began, 6),
         "key": request.key,
         "parts": request.parts,
     }
@@ -36,15 +35,14 @@ def done_record(
 
 def fail_record(job: Job, request: Request, bundle: int, began: float, failure: Failure, tail: str) -> Record:
     """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
-    now = time.time()
     return {
         "event": "fail",
         "stage": job.stage,
         "index": request.index,
         "attempt": request.attempt,
         "bundle": bundle,
-        "time": now,
-        "seconds": round(now - began, 6),
+        "time": time.time(),
+        "seconds": round(time.monotonic() - began, 6),
         "class": failure.kind,
         "message": failure.message,
         "exit_code": failure.exit_code,

@@ -49,6 +49,8 @@ class Watched:
     task_dir: str
     began: float
     """In time.monotonic seconds."""
+    epoch: float
+    """What to add to time.monotonic for seconds since the epoch, as the clock was when it began."""
     timeout: float | None
     in_process: bool = False
     """Whether it is a Python function in the worker's own process."""
@@ -75,16 +77,18 @@ class Watched:
     @property
     def interrupted(self) -> bool:
         """Whether the time has come to save a checkpoint and stop."""
-        return self.limits.interrupt is not None and time.time() >= self.limits.interrupt
+        return self.limits.interrupt is not None and self.epoch + time.monotonic() >= self.limits.interrupt
 
 
 def watched_of(job: Job, index: int, task_dir: str, limits: Limits) -> Watched:
     """What the watchdog has to know of an attempt that begins now."""
+    began = time.monotonic()
     return Watched(
         job.stage,
         index,
         task_dir,
-        time.monotonic(),
+        began,
+        time.time() - began,
         job.timeout,
         job.module is not None and not job.launcher and job.service is None,
         limits,
@@ -208,7 +212,7 @@ def _out_of_time(watched: Watched, age: float) -> Failure | None:
     if watched.timeout is not None and age > watched.timeout:
         message = f"ran longer than its timeout of {watched.timeout:g} s"
         return Failure(FailureClass.TIMEOUT, message)
-    now, limits = time.time(), watched.limits
+    now, limits = watched.epoch + watched.began + age, watched.limits
     if limits.walltime is not None and now > limits.walltime:
         message = f"ran longer than its walltime of {format_duration(watched.walltime or 0.0)}"
     elif limits.block is not None and now > limits.block:

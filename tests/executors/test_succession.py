@@ -25,10 +25,9 @@ def paths(tmp_path: Path) -> RunPaths:
     return paths
 
 
-def node(paths: RunPaths, *, age: float = 0.0, epoch: int = 1) -> Succession:
-    end = time.time() - age + 600
-    block = {"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": f"{end:.0f}", "DIEL_BLOCK_WALLTIME": "600"}
-    return Succession({"DIEL_RUN_DIR": str(paths.root), "DIEL_CONTROLLER_EPOCH": str(epoch), **block})
+def node(paths: RunPaths, *, epoch: int = 1) -> Succession:
+    own = {"DIEL_BLOCK": "1-0", "DIEL_CONTROLLER_EPOCH": str(epoch)}
+    return Succession({"DIEL_RUN_DIR": str(paths.root), **own})
 
 
 def quiet(paths: RunPaths, seconds: float) -> None:
@@ -81,16 +80,22 @@ def test_a_controller_is_not_lost_once_it_is_heard_of_again(
     assert not node(paths).is_lost()
 
 
-def test_a_node_is_abandoned_after_ten_minutes_without_a_controller_and_ten_of_its_own(
-    paths: RunPaths,
+def test_a_node_is_abandoned_after_ten_minutes_of_its_own_without_a_heartbeat(
+    paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not node(paths, age=2 * ORPHAN).is_abandoned()
-    quiet(paths, 2 * ORPHAN)
-    assert not node(paths, age=1).is_abandoned()
-    assert node(paths, age=2 * ORPHAN).is_abandoned()
+    quiet(paths, 2 * ORPHAN)  # before it began, or by another clock
+    one, now = node(paths), time.monotonic()
+    assert not one.is_abandoned()
+    monkeypatch.setattr(succession.time, "monotonic", lambda: now + ORPHAN + 1)
+    beat(paths)
+    assert not one.is_abandoned()
+    monkeypatch.setattr(succession.time, "monotonic", lambda: now + 2 * ORPHAN + 2)
+    assert one.is_abandoned()
 
 
-def test_a_node_whose_run_was_removed_is_abandoned(paths: RunPaths) -> None:
+def test_a_node_whose_run_was_removed_is_abandoned(paths: RunPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.lease.unlink()
-    assert not node(paths).is_abandoned()
-    assert node(paths, age=2 * ORPHAN).is_abandoned()
+    one, now = node(paths), time.monotonic()
+    assert not one.is_abandoned()
+    monkeypatch.setattr(succession.time, "monotonic", lambda: now + ORPHAN + 1)
+    assert one.is_abandoned()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from diel.context import Context
 from diel.worker.block import MARGIN, Block, own_block, pin_gpus, with_hosts
 from diel.worker.bundle import Job
 from diel.worker.limits import Limits, limits_of
+from diel.worker.watchdog import _out_of_time, watched_of
 
 
 def job(**keys: Any) -> Job:
@@ -119,3 +123,19 @@ def test_a_launchers_words_get_the_tasks_nodes(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     assert with_hosts(words)[2] == "n7"
     assert with_hosts(("srun",)) == ("srun",)
+
+
+def test_a_step_of_the_clock_moves_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    limits = limits_of(job(walltime=60.0, timeout=60.0, checkpoint=True), now, Block("1-0", now + 100))
+    watched = watched_of(job(walltime=60.0), 0, str(tmp_path), limits)
+    context = Context(tmp_path, deadline=limits.deadline, interrupt_at=limits.interrupt)
+    for step in (600, -600):
+        monkeypatch.setattr(time, "time", lambda step=step: now + step)
+        assert not watched.interrupted
+        assert not context.interrupted
+        assert context.time_left == pytest.approx(60.0, abs=10.0)
+        assert _out_of_time(watched, 1.0) is None
+        verdict = _out_of_time(watched, 61.0)
+        assert verdict is not None
+        assert "its walltime" in verdict.message
