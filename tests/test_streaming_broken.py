@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import Project, Run
+from tests.project import Project, Run, wait_for
 
 SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"
 MODULES = """
@@ -133,3 +133,122 @@ def test_one_of_two_producers_fails_and_what_read_both_has_no_result(project: Pr
     assert "stream make.s: 12 items, complete" in status
     assert "stream relay.s2: 12 items, complete" in status
     assert [made.value(name, "n") for name in ("swallow", "last", "after")] == [12, 12, 12]
+
+
+MORE = """
+    import time
+    from pathlib import Path
+
+    @diel.module(kind="simulation")
+    def less(context: diel.Context) -> dict:
+        for number in range(5 if context.attempt == 1 else 2):
+            context.stream("s").put(number)
+        assert context.attempt > 1
+        return {}
+
+    @diel.module(kind="simulation")
+    def late(context: diel.Context, ok: str) -> dict:
+        for number in range(6):
+            if number == 3 and not Path(ok).exists():
+                while not any(b'"done","stage":"take"' in path.read_bytes() for path in journal(context)):
+                    time.sleep(0.02)
+                raise ValueError("it fails once its reader has a result")
+            context.stream("s").put(number)
+        return {}
+
+    def journal(context):
+        return (context.run_dir / "journal").glob("worker*")
+
+    @diel.module(kind="analysis")
+    def take(context: diel.Context) -> dict:
+        return {"got": [context.stream("s").get() for _ in range(3)]}
+"""
+
+
+def test_what_is_whole_is_told_by_the_broker_and_not_by_exit_codes(project: Project) -> None:
+    """Five gangs in a run: killed ends, an attempt that puts less, an early end, tolerated losses."""
+    project.module("more", MORE)
+    made = run(
+        project,
+        """
+        axes: {seed: {range: 3}}
+        stages:
+          put:
+            command: |
+              diel stream put s -- sh -c 'seq 3; [ "$DIEL_ATTEMPT" = 2 ] || kill -9 $PPID; seq 4 6' || true
+            outputs: {s: {stream: true}}
+          get:
+            command: |
+              [ "$DIEL_ATTEMPT" = 2 ] || diel stream get s -- sh -c 'read x; kill -9 $PPID' || true
+              [ "$DIEL_ATTEMPT" = 1 ] || diel stream get s -- sh -c 'cat > got'
+              touch got
+            inputs: {s: put.s}
+            outputs: {got: got}
+          less: {module: "more:less", retries: 1, outputs: {s: {stream: true}}}
+          of_less: {module: "ends:count", inputs: {s: less.s}}
+          late: {module: "more:late", params: {ok: OK}, outputs: {s: {stream: true}}}
+          take: {module: "more:take", inputs: {s: late.s}}
+          make: {over: [seed], module: "ends:make", params: {ok: OK}, outputs: {s: {stream: true}}}
+          most: {module: "ends:count", inputs: {s: {from: make.s, min_success: 0.6}}}
+          all: {module: "ends:count", inputs: {s: make.s}}
+        """,
+        code=1,
+    )
+    for name, message in (
+        ("put", "who put into put.s for put/0 was killed"),
+        ("get", "who read put.s for get/0 was killed"),
+    ):
+        assert made.attempts(name) == [1, 2]
+        (failed,) = made.records("fail", name)
+        assert failed["class"] == "node"
+        assert message in failed["message"]
+    assert made.artifact("get", "got").read_text().split() == list("123456")
+    assert (
+        "less/0 put 2 items into less.s, and an attempt before it had put 5"
+        in made.failure("less")["message"]
+    )
+    assert made.failure("of_less")["class"] == "upstream"
+    assert made.value("take", "got") == [0, 1, 2]
+    assert made.value("most", "n") == 15
+    assert made.failure("all")["class"] == "upstream"
+    (project.folder / "ok").touch()
+    project.diel("resume", "--quiet", code=None)
+    assert made.value("take", "got") == [0, 1, 2]
+    assert (made.value("most", "n"), made.value("all", "n")) == (15, 18)
+
+
+def test_a_reader_whose_result_is_lost_reads_all_again(project: Project) -> None:
+    made = run(
+        project,
+        """
+        stages:
+          make: {command: 'diel stream put s -- seq 6', outputs: {s: {stream: true}}}
+          use: {command: 'diel stream get s > got', inputs: {s: make.s}, outputs: {got: got}}
+          after: {command: '[ -e OK ]; wc -l < "${{ use.got }}" > n', outputs: {n: n}}
+        """,
+        code=1,
+    )
+    made.artifact("use", "got").unlink()
+    heal(project)
+    assert made.artifact("after", "n").read_text().split() == ["6"]
+
+
+def test_a_cancelled_producer_cancels_what_reads_it(project: Project) -> None:
+    process = project.workflow(
+        """
+        stages:
+          make: {command: 'diel stream put s -- seq 3; touch there; sleep 60', outputs: {s: {stream: true}}}
+          use: {command: 'diel stream get s | wc -l > n', inputs: {s: make.s}, outputs: {n: n}}
+          after: {command: 'cat "${{ use.n }}"'}
+        """
+    ).start("run", "--quiet", "--site", "wide", "flow.yaml")
+    wait_for(lambda: list((project.folder / "runs").glob("flow-*/tasks/make/0/there")))
+    project.diel("cancel", "last", "make")
+    project.end(process, code=3)
+    made = project.newest()
+    assert [made.counts(name) for name in ("make", "use", "after")] == [
+        {"cancelled": 1},
+        {"cancelled": 1},
+        {"skipped": 1},
+    ]
+    assert "stream make.s: 3 items, broken: make/0 was cancelled" in project.diel("status")

@@ -330,7 +330,7 @@ class Broker:
     def _tell_end(self, channel: Channel, request: Request) -> bool:
         """Answers a `get` for which there is no item with the end, if it has come, or with what broke it."""
         group, member = self._member(channel, request)
-        if group.broken_at is not None:
+        if group.broken_at is not None or (channel.broken and not group.holds):
             if not member.broken:
                 self._channels.write({"do": "tell", **_seat(request), "why": channel.broken})
             self._answer(request, {"broken": channel.broken})

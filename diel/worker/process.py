@@ -182,7 +182,7 @@ class Worker:
             if request.staged is not None:
                 request = self._stage(job, request, task_dir, watched)
             try:
-                if request.streams is None:
+                if request.streams is None or job.service is not None:
                     values, artifacts = self._execute(job, request, task_dir, watched)
                 else:
                     values, artifacts = self._execute_joined(job, request, task_dir, watched)

@@ -381,6 +381,10 @@ def test_a_broken_stream_gives_what_is_there_and_no_end(desk: Desk, restart: boo
     assert desk.get("a", "a/0", 0) == ["a", "b"]
     who = {"channel": "x", "group": "a", "member": "a/0", "attempt": 1}
     assert desk.told("get", **who, **{"from": 2, "most": 1})["broken"] == "m/0 failed"
+    desk.consume("late", "late/0")
+    assert desk.get("late", "late/0", 0) == ["a", "b", "c"]
+    late = {"channel": "x", "group": "late", "member": "late/0", "attempt": 1, "from": 3, "most": 1}
+    assert desk.told("get", **late)["broken"] == "m/0 failed", "nor does who was not expected"
     facts = desk.told("facts")["channels"]["x"]
     assert (facts["items"], facts["closed"], facts["broken"]) == (3, False, "m/0 failed")
 
