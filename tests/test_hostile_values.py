@@ -130,7 +130,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "ASSIGNED": 'x=${{ v }}; export y="${{ v }}"; exec ${{ files.tell }} assigned "$x" "$y" # it is ${HOME}',
         "EVERY": "exec ${{ files.tell }} every ${{ module.value }}",
     }
-    text = READS.replace("VALUES", written(VALUES))
+    text = READS.replace("VALUES", written([value.replace("${{", "$${{") for value in VALUES]))
     text = text.replace("row: {file", "fed: {from: every_module.value}\n      row: {file")
     for name, command in commands.items():
         text = text.replace(name, written(command))

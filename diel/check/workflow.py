@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from diel.catalogue import Module, ModuleNotFound, find, search_path
 from diel.check.conditions import check_hyperparameter_conditions
@@ -71,7 +72,11 @@ def check(
     hyperparameters; `kept` stands in for all values, where a run has its own already. Raises SpecError
     with every problem found, UsageError for settings that do not fit.
     """
-    document, problems = examine(read_text(path) if text is None else text, path)
+
+    def settle(head: Document) -> Mapping[str, Any]:
+        return (_resolve(head, settings, params_files, runs) if kept is None else kept).plain()
+
+    document, problems = examine(read_text(path) if text is None else text, path, settle)
     if document is None:
         raise SpecError(problems)
     folder = (folder or path.parent).absolute()

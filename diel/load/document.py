@@ -6,8 +6,8 @@ import os
 import re
 import stat
 from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import yaml
 
 from diel.errors import Problem, SpecError, did_you_mean
+from diel.load.expressions import STRAY, Sizes, note, standing, stray
 from diel.load.misfits import Misfit, check
 from diel.load.nodes import (
     TWICE,
@@ -116,27 +117,33 @@ class Document(Source):
     spec: Workflow = field(kw_only=True)
 
 
-def load(path: Path) -> Document:
+Settle = Callable[[Document], Mapping[str, Any]]
+
+
+def load(path: Path, settle: Settle | None = None) -> Document:
     """Reads a workflow file.
 
     Raises SpecError with all that is wrong in it.
     """
-    return load_text(read_text(path), path)
+    return load_text(read_text(path), path, settle)
 
 
-def load_text(text: str, path: Path) -> Document:
+def load_text(text: str, path: Path, settle: Settle | None = None) -> Document:
     """Reads a workflow from its text; `path` is where it came from.
 
     Raises SpecError with all that is wrong in it.
     """
-    document, problems = examine(text, path)
+    document, problems = examine(text, path, settle)
     if document is None or problems:
         raise SpecError(problems)
     return document
 
 
-def examine(text: str, path: Path) -> tuple[Document | None, list[Problem]]:
+def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Document | None, list[Problem]]:
     """What a text holds, and all that is wrong in it.
+
+    `settle` gives the hyperparameters that the axes' expressions read, from a document that has nothing but
+    hyperparameters; without it the axes have some size. What it raises is raised.
 
     There is a document beside problems where those do not touch its meaning, such as unknown keys:
     further checks can then add theirs to the same list.
@@ -144,13 +151,53 @@ def examine(text: str, path: Path) -> tuple[Document | None, list[Problem]]:
     source, data, problems = parse(text, path, _VERBATIM)
     if source.root is None:
         return None, problems
+    noted: dict[tuple[int, int], str] = {}
+    if isinstance(data, dict) and ("${{" in text or "\\" in text):
+        data = _settled(source, data, settle, problems, noted)
     spec, wrong = fit(source, data, Workflow)
+    wrong = [_with_note(problem, noted) for problem in wrong]
     # Where the text itself was refused in part, what its values then lack says nothing new.
     places = {(p.line, p.column) for p in problems}
     keys = {p.key for p in problems if p.message != TWICE}
     problems += [p for p in wrong if (p.line, p.column) not in places and p.key not in keys]
     problems = _first(problems)
     return (None if spec is None else Document(path, text, source.root, spec=spec)), problems
+
+
+def _settled(
+    source: Source,
+    data: dict[str, Any],
+    settle: Settle | None,
+    problems: list[Problem],
+    noted: dict[tuple[int, int], str],
+) -> dict[str, Any]:
+    """The data with the axes' expressions evaluated; what each gave is noted at its place."""
+    sizes = Sizes(data)
+    problems += [source.problem(key, *STRAY) for key in (*sizes.refused, *stray(data))]
+    if not sizes.texts:
+        return data
+    bare = {"diel": 1, "name": "head", "stages": {"none": {"command": ["true"]}}}
+    head, _ = fit(source, {**bare, "hyperparameters": data.get("hyperparameters") or {}}, Workflow)
+    made: dict[Key, Any] = dict.fromkeys(sizes.texts, 1)
+    if head is not None:
+        known = head.hyperparameters
+        document = Document(source.path, source.text, source.root, spec=head)
+        values = standing(known) if settle is None else settle(document)
+        evaluated, wrong = sizes.evaluated(known, values)
+        made |= evaluated
+        for key, error in wrong.items():
+            problems.append(source.problem(key, error.message, error.hint, offset=error.offset))
+        for key, value in evaluated.items():
+            place = source.problem(key, "")
+            noted[place.line, place.column] = note(sizes.texts[key], value)
+    return sizes.with_values(made)
+
+
+def _with_note(problem: Problem, noted: Mapping[tuple[int, int], str]) -> Problem:
+    told = noted.get((problem.line, problem.column))
+    if not told:
+        return problem
+    return replace(problem, hint=f"{told}; {problem.hint}" if problem.hint else told)
 
 
 def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Problem]]:

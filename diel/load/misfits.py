@@ -208,8 +208,6 @@ def _wrong_kind(key: Key, refusals: Sequence[Any]) -> Misfit:
 
 def _kind_hint(expected: str, value: Any, key: Key) -> tuple[str, str]:
     """What to do about a value of the wrong type: a hint, and one that shows the text as written."""
-    if isinstance(value, str) and "${{" in value:
-        return "expressions are read in command, params, env, outputs and when only", ""
     if "text" in expected and isinstance(value, bool | int | float):
         return "put it in quotes", "put it in quotes: '{text}'"
     if value is None and expected in ("a mapping", "a list"):

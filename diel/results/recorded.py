@@ -58,7 +58,7 @@ class Recorded:
         """The workflow as it was when the run began. Raises DielError where it cannot be read."""
         try:
             text = self.paths.workflow.read_text(encoding="utf-8")
-            return load_text(text, Path(self.run_file.source))
+            return load_text(text, Path(self.run_file.source), lambda _: self.run_file.hyperparameters)
         except OSError as error:
             why = error.strerror or str(error)
         except UnicodeDecodeError as error:

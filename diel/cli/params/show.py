@@ -53,8 +53,8 @@ def _is_file(target: str) -> bool:
 def _of_file(
     path: Path, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path
 ) -> dict[str, Any]:
-    document = load(path)
     held, unreadable = read_current(runs)
+    document = load(path, lambda head: resolve(head, settings, params_files, held).plain())
     values = resolve(document, settings, params_files, held).values
     return {
         "workflow": document.spec.name,
