@@ -132,7 +132,7 @@ def test_elsewhere_an_expression_is_refused_and_no_text(workspace: Path, before:
 def test_a_run_keeps_its_sizes(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(
         'hyperparameters: {n: {type: int, default: 9}}\naxes: {a: {range: "${{ hp.n }}"}}\n'
-        "stages: {s: {over: [a], command: 'test -e ../../../../ok'}}\n"
+        "stages: {s: {over: [a], command: 'test -e ${{ run.dir }}/../../ok'}}\n"
     )
     planned = json.loads(project.diel("plan", "flow.yaml", "--json", "--set", "hp.n=3"))
     assert planned["stages"]["s"]["axes"] == {"a": 3}
