@@ -28,7 +28,11 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 @json_option
 @click.option("--site", metavar="NAME", help="Check this site, too; `local` where it is not given.")
 @click.option("--deep", is_flag=True, help="Run a small workflow through Parsl, too: some seconds.")
-@click.option("--job", is_flag=True, help="Submit a tiny job to each pool of the site, which reports back.")
+@click.option(
+    "--job",
+    is_flag=True,
+    help="Submit a tiny job to each pool of the site, which reports back, and a real run.",
+)
 @click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool alone.")
 @click.option("--wait", metavar="TIME", default="5m", help="How long to wait for the jobs: 5m.")
 def command(
@@ -60,7 +64,7 @@ def command(
         show(finding)
     if tried is not None:
         with _ended_by_signals():
-            for finding in _tried(*tried, folder, patience, findings):
+            for finding in _tried(site, *tried, folder, patience, findings):
                 show(finding)
     wrong = [finding.name for finding in findings if finding.required and not finding.ok]
     if as_json:
@@ -97,7 +101,7 @@ def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[st
 
 
 def _tried(
-    site: Site, pools: list[str], folder: Path, patience: float, findings: list[Finding]
+    name: str | None, site: Site, pools: list[str], folder: Path, patience: float, findings: list[Finding]
 ) -> Iterator[Finding]:
     """The trial jobs, where what was found so far lets them be submitted."""
     needed = ("commands", "scheduler", "runs")
@@ -106,7 +110,7 @@ def _tried(
     if bad or lacking:
         yield Finding("job", False, "not submitted", f"first correct: {', '.join([*bad, *lacking])}")
         return
-    yield from try_jobs(site, pools, folder, patience, _tell)
+    yield from try_jobs(site, name, pools, folder, patience, _tell)
 
 
 def _tell(text: str) -> None:

@@ -34,6 +34,16 @@ def find_dialects() -> list[Dialect]:
     return [found for look in (_slurm, _pbs, _torque) if (found := look()) is not None]
 
 
+def silence(name: str) -> str:
+    """What a scheduler's commands say while it does not answer, in their own words."""
+    question = {"slurm": ("scontrol", "ping"), "pbs": (pbs.program("qstat"), "-B"), "torque": ("qstat", "-Q")}
+    try:
+        answer = ask(question[name], timeout=TIMEOUT)
+    except SchedulerBusy as error:
+        return str(error)
+    return f"`{' '.join(question[name])}` says: {answer.words}"
+
+
 def _slurm() -> Dialect | None:
     version, state = _answer("sinfo", "--version"), _answer("scontrol", "ping")
     if version is None or state is None or not re.search(r"\bis UP|are (UP|\w+/UP)", state.out):

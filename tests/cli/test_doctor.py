@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,8 +111,29 @@ def test_ranks_are_started_really_and_must_find_each_other(
     assert bool(finding.fix) is not ok
 
 
+def test_the_launcher_and_the_mpi_of_mpi4py_are_told_with_what_to_write_where_they_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = programs.check_ranks(find_site("local", tmp_path))
+    assert found.ok
+    assert re.search(r"mpiexec \(MPICH [\d.]+\), mpi4py loads MPICH", found.found)
+    if not os.access("/usr/bin/mpirun.openmpi", os.X_OK):
+        pytest.skip("no openmpi-bin")
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
+    monkeypatch.setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    file = tmp_path / "other.yaml"
+    file.write_text("extends: local\nlauncher: [mpirun.openmpi, --oversubscribe, -n, '{ranks}']\n")
+    found = programs.check_ranks(find_site(str(file), tmp_path))
+    assert not found.ok
+    assert "mpirun.openmpi (Open MPI 4" in found.found
+    assert "mpi4py loads MPICH" in found.found
+    assert 'mpiexec, -n, "{ranks}"]`' in found.fix
+
+
 def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "PATIENCE", 0.2)
+    monkeypatch.setattr("diel.worker.mpi._PATIENCE", 0.2)
     launcher(tmp_path, monkeypatch, "exec sleep 600")
     assert "did not end" in programs.check_ranks(find_site("local", tmp_path)).found
 

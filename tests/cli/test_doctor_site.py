@@ -71,11 +71,31 @@ def test_a_site_is_checked_without_submitting_anything(slurm: Cluster, capsys: C
 def test_a_job_in_each_pool_reports_back_and_nothing_is_left(slurm: Cluster, capsys: Capture) -> None:
     found = doctor(capsys, "--site", str(slurm.site("virtual")), "--job", "--wait", "60s")
     for pool in ("cpu", "small", "spot", "gpu"):
-        for what in ("job", "python", "packages", "files", "clock", "network", "node"):
+        for what in ("job", "python", "packages", "files", "clock", "network", "node", "run"):
             assert found[f"{pool}: {what}"]["ok"], found[f"{pool}: {what}"]
     assert sys.executable in found["cpu: python"]["found"]
     assert "CUDA_VISIBLE_DEVICES" in found["gpu: node"]["found"]
     assert "127.0.0.1" in found["cpu: network"]["found"]
+    assert "two MPI ranks met" in found["cpu: run"]["found"]
+    assert nothing_is_left(slurm)
+
+
+def test_a_pool_where_no_worker_starts_and_ranks_that_do_not_meet_are_not_ready(
+    slurm: Cluster, capsys: Capture
+) -> None:
+    Path("apart.yaml").write_text(
+        "extends: own\nlauncher: [srun, --mpi=none, --overlap, '--ntasks={ranks}']\n"
+    )
+    write()
+    found = doctor(capsys, "--site", "apart.yaml", "--job", code=1)
+    assert found["cpu: job"]["ok"]
+    assert "two ranks did not meet: 2 ranks are no common world" in found["cpu: run"]["found"]
+    assert "srun --mpi=none" in found["cpu: run"]["found"]
+    assert "write --mpi=pmi2" in found["cpu: run"]["found"]
+    Path("still.yaml").write_text("extends: own\nspread: [sh, -c, 'echo no nodes today >&2; exit 3']\n")
+    found = doctor(capsys, "--site", "still.yaml", "--job", code=1)
+    assert found["cpu: job"]["ok"]
+    assert "no worker took a task" in found["cpu: run"]["found"]
     assert nothing_is_left(slurm)
 
 

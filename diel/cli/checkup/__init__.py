@@ -66,9 +66,21 @@ def _examine_site(site: Site, runs: Path) -> Iterator[Finding]:
 
 
 def try_jobs(
-    site: Site, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
+    site: Site, name: str | None, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """One tiny job in each pool; `wait` in seconds, `tell` gets why they wait."""
-    from diel.cli.checkup.trial import trials  # only on request
+    """One tiny job in each pool, and a real run where that found nothing wrong.
 
-    yield from trials(site, pools, runs, wait, tell)
+    `name` is the site as it was asked for; `wait` in seconds, for each of the two; `tell` gets why they wait.
+    """
+    from diel.cli.checkup.trial import trials  # only on request
+    from diel.cli.checkup.world import try_runs
+
+    good = dict.fromkeys(pools, False)
+    for finding in trials(site, pools, runs, wait, tell):
+        pool, _, what = finding.name.partition(": ")
+        if what == "job":
+            good[pool] = finding.ok
+        elif finding.required and not finding.ok:
+            good[pool] = False
+        yield finding
+    yield from try_runs(site, name, [pool for pool in pools if good[pool]], runs, wait, tell)

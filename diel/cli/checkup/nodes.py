@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,10 @@ class NodeKind:
     memory: int
     """Bytes; 0 where it does not say."""
     gpus: int
+    physical: int = 0
+    """Cores that the host really has; 0 where the scheduler does not say."""
+    sharing: int = 1
+    """How many such nodes (vnodes) there are on one host: its cores are not their sum."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +105,19 @@ def parse_pbsnodes_json(text: str) -> list[NodeKind]:
         nodes = json.loads(text).get("nodes", {})
     except (ValueError, AttributeError):
         return []
+    sharing = Counter(_host(node) for node in nodes.values())
     kinds = []
     for node in nodes.values():
         has: Mapping[str, Any] = node.get("resources_available", {})
         cpus, gpus = (int(has.get(name, 0) or 0) for name in ("ncpus", "ngpus"))
-        kinds.append(NodeKind("", 1, cpus, cpus, _size(str(has.get("mem", ""))), gpus))
+        physical, shared = int(node.get("pcpus", 0) or 0), sharing[_host(node)]
+        kinds.append(NodeKind("", 1, cpus, cpus, _size(str(has.get("mem", ""))), gpus, physical, shared))
     return gathered(kinds)
+
+
+def _host(node: Mapping[str, Any]) -> str:
+    """The host of a vnode; a name of its own where that is not told."""
+    return str(node.get("resources_available", {}).get("host") or node.get("Mom") or id(node))
 
 
 def parse_pbsnodes(text: str) -> list[NodeKind]:
@@ -127,11 +139,10 @@ def parse_pbsnodes(text: str) -> list[NodeKind]:
 
 def gathered(kinds: list[NodeKind]) -> list[NodeKind]:
     """Nodes of the same shape counted together."""
-    counts: dict[tuple[str, int, int, int, int], int] = {}
+    counts: Counter[NodeKind] = Counter()
     for kind in kinds:
-        shape = (kind.queue, kind.cores, kind.threads, kind.memory, kind.gpus)
-        counts[shape] = counts.get(shape, 0) + kind.nodes
-    return [NodeKind(q, count, c, t, m, g) for (q, c, t, m, g), count in counts.items()]
+        counts[replace(kind, nodes=0)] += kind.nodes
+    return [replace(shape, nodes=count) for shape, count in counts.items()]
 
 
 def _size(text: str) -> int:
@@ -178,6 +189,9 @@ def _differences(pool: Pool, kind: NodeKind) -> Iterator[str]:
     threads = f" ({kind.threads} hardware threads)" if kind.threads != kind.cores else ""
     if cores != kind.cores:
         yield f"cores: {cores}, a node has {kind.cores}{threads}"
+    if 0 < kind.physical < cores:
+        shared = f", and {kind.sharing} nodes of the scheduler share one" if kind.sharing > 1 else ""
+        yield f"cores: {cores}, but the host has {kind.physical}{shared}"
     if pool.memory is not None and kind.memory and pool.memory > kind.memory:
         yield f"memory: {format_size(pool.memory)}, jobs get {format_size(kind.memory)} of a node"
     if pool.gpus != kind.gpus:

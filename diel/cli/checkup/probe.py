@@ -43,6 +43,7 @@ def main() -> None:
         "packages": {name: version_of(name) for name in packages.split(",")},
         "token": token_file(folder),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "host_cores": os.cpu_count(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": {name: os.environ[name] for name in GPU_VARIABLES if name in os.environ},
         "launcher": beside(launcher) or shutil.which(launcher),

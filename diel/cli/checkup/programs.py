@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -13,8 +14,15 @@ from diel.cli.checkup.finding import Finding
 from diel.cli.checkup.machine import check_package
 from diel.site import Site, find_program, launcher_words
 from diel.spec import Resources
+from diel.worker.mpi import MPICH, OPEN_MPI, launcher_of
+from diel.worker.world import advice
 
 RANKS = "from mpi4py import MPI; print(f'ranks={MPI.COMM_WORLD.allreduce(1)};', end='', flush=True)"
+LIBRARY = (
+    "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    "print(MPI.Get_library_version().split(',')[0].splitlines()[0])"
+)
+"""Tells the MPI that mpi4py loads, without starting it."""
 DEEP = """\
 diel: 1
 name: doctor
@@ -37,11 +45,15 @@ def check_ranks(site: Site) -> Finding:
     if check_package("mpi4py", "mpi", required=False).ok is False:
         return Finding("mpi ranks", False, f"{program}, but no mpi4py", get, required=False)
     code, output = attempt([program, *words[1:], sys.executable, "-c", RANKS])
+    launcher = launcher_of([program, *words[1:]], os.environ)
+    library = last(attempt([sys.executable, "-c", LIBRARY])[1])
+    both = f"the launcher is {launcher.text}, mpi4py loads {library}"
     if code == 0 and output.count("ranks=2;") == 2:
-        return Finding("mpi ranks", True, f"two started by {program}", required=False)
+        return Finding("mpi ranks", True, f"two started and met: {both}", required=False)
     alone = code == 0 and output.count("ranks=1;") == 2
-    found = "two started, but each for itself" if alone else f"{program}: {last(output)}"
-    fix = "use the launcher of the MPI that mpi4py was built with; " + get
+    found = f"two started, but each for itself: {both}" if alone else f"{both}: {last(output)}"
+    family = OPEN_MPI if OPEN_MPI in library else MPICH
+    fix = advice(launcher, family, os.environ) if launcher.fits(family) is False else get
     return Finding("mpi ranks", False, found, fix, required=False)
 
 
@@ -49,7 +61,8 @@ def check_launcher(site: Site) -> Finding:
     """The site's MPI launcher is here. It is not started: outside of a job it might ask for one."""
     program = find_program(site.launcher[0])
     if program is not None:
-        found = f"{program}; --job tells whether nodes have it"
+        launcher = launcher_of([program, *site.launcher[1:]], os.environ)
+        found = f"{launcher.text}; --job tells whether nodes have it, and whether ranks meet"
         return Finding("mpi launcher", True, found, required=False)
     fix = f"load the module that has it in `setup`, or correct `launcher` in the file of site '{site.name}'"
     return Finding("mpi launcher", False, f"no '{site.launcher[0]}' on this host", fix, required=False)

@@ -11,7 +11,7 @@ from typing import Any
 from diel.cli.checkup.finding import Finding
 from diel.cli.checkup.folder import MOST_SKEW
 from diel.cli.checkup.machine import CORE
-from diel.site import Site
+from diel.site import Site, cores_of
 from diel.values import format_size
 
 
@@ -24,6 +24,7 @@ def read_report(site: Site, pool: str, report: dict[str, Any], digest: str) -> I
         yield _clock(pool, report)
     yield _network(site, pool, report)
     yield _node(site, pool, report)
+    yield from _cores(site, pool, report)
     if "local" in report:
         yield _local(site, pool, dict(report["local"]))
     yield _launcher(site, pool, report)
@@ -126,6 +127,15 @@ def _node(site: Site, pool: str, report: dict[str, Any]) -> Finding:
         fix = "see whether `gpus` and `options` of the pool ask for GPUs as this cluster wants it"
         return Finding(f"{pool}: node", False, found, fix, required=False)
     return Finding(f"{pool}: node", True, found)
+
+
+def _cores(site: Site, pool: str, report: dict[str, Any]) -> Iterator[Finding]:
+    """Whether a node has the cores that the pool says: a scheduler may know more of it than there are."""
+    asked, there = cores_of(site.pools[pool]), int(report.get("host_cores") or 0)
+    if 0 < there < asked:
+        found = f"the node has {there}, and the pool says {asked}: its tasks share them"
+        fix = f"write `cores: {there}` in the site file, where that is not on purpose"
+        yield Finding(f"{pool}: cores", False, found, fix, required=False)
 
 
 def _launcher(site: Site, pool: str, report: dict[str, Any]) -> Finding:

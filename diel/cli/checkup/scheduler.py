@@ -19,7 +19,7 @@ from diel.cli.checkup.nodes import (
 from diel.errors import did_you_mean
 from diel.scheduler import pbs
 from diel.scheduler.command import ask
-from diel.scheduler.dialect import Dialect, find_dialects
+from diel.scheduler.dialect import Dialect, find_dialects, silence
 from diel.scheduler.scheduler import SchedulerBusy
 from diel.site import Site, find_program
 
@@ -81,7 +81,7 @@ def check_dialect(site: Site) -> Finding:
         return Finding("scheduler", True, told)
     if not others:
         fix = "try again later, or on another login node: the commands are here, but no server answers"
-        return Finding("scheduler", False, f"no {site.scheduler} answers", fix)
+        return Finding("scheduler", False, f"no {site.scheduler} answers: {silence(site.scheduler)}", fix)
     answered = ", ".join(_told(each) for each in others)
     fix = f"write `scheduler: {others[0].name}` in the site file, or choose --site {others[0].name}"
     if site.scheduler == "pbs" and others[0].name == "torque":
@@ -157,6 +157,7 @@ def check_nodes(site: Site, queues: Sequence[Queue], kinds: Sequence[NodeKind]) 
         fix = "correct the pools in the site file, where that is not on purpose"
         yield Finding("nodes", False, "; ".join(told), fix, required=False)
     else:
-        yield Finding(
-            "nodes", True, "cores, memory, GPUs and walltimes are as the scheduler's", required=False
-        )
+        most = max(kind.sharing for kind in kinds)
+        shared = f"; up to {most} of its nodes are one host, with cores in common" if most > 1 else ""
+        found = f"cores, memory, GPUs and walltimes are as the scheduler's{shared}"
+        yield Finding("nodes", True, found, required=False)

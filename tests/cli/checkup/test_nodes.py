@@ -71,6 +71,16 @@ def test_nodes_of_pbs_are_counted_by_their_shape() -> None:
     assert parse_pbsnodes_json("not JSON") == parse_pbsnodes_json("[]") == []
 
 
+def test_vnodes_of_one_host_do_not_add_their_cores() -> None:
+    has = {"resources_available": {"ncpus": 4, "host": "one"}, "pcpus": 2}
+    kinds = parse_pbsnodes_json(json.dumps({"nodes": dict.fromkeys("abcd", has)}))
+    assert kinds == [NodeKind("", 4, 4, 4, 0, 0, physical=2, sharing=4)]
+    assert list(differences("p", Pool(cores=4), kinds, [])) == [
+        "p: cores: 4, but the host has 2, and 4 nodes of the scheduler share one"
+    ]
+    assert list(differences("p", Pool(cores=2), kinds, [])) == ["p: cores: 2, a node has 4"]
+
+
 def test_nodes_of_torque_are_counted_by_their_shape() -> None:
     text = (
         "n1\n     state = free\n     np = 16\n     gpus = 2\n     status = physmem=65000000kb,ncpus=32\n\n"

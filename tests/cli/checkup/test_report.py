@@ -106,3 +106,11 @@ def test_a_launcher_that_the_node_lacks_is_an_extra() -> None:
     found = read(launcher=None)["launcher"]
     assert (found.ok, found.required) == (False, False)
     assert "no 'srun' on the node" in found.found
+
+
+def test_a_node_with_fewer_cores_than_the_pool_says_is_told() -> None:
+    assert "cores" not in read(host_cores=4)
+    found = read(host_cores=2)["cores"]
+    assert (found.ok, found.required) == (False, False)
+    assert "the node has 2, and the pool says 4" in found.found
+    assert "`cores: 2`" in found.fix

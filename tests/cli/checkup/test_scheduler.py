@@ -81,8 +81,19 @@ def test_commands_that_are_not_there_are_named_and_nothing_more_is_asked(command
 def test_a_scheduler_that_does_not_answer_is_told(commands: Path) -> None:
     install(commands, {**SLURM, "scontrol": "echo 'Slurmctld(primary) at head is DOWN'; exit 1"})
     found = look("slurm")
-    assert found["scheduler"].found == "no slurm answers"
+    assert found["scheduler"].found == (
+        "no slurm answers: `scontrol ping` says: Slurmctld(primary) at head is DOWN"
+    )
     assert "queues" not in found
+
+
+def test_a_server_that_cannot_be_reached_is_told_in_its_commands_words(commands: Path) -> None:
+    refuses = 'case "$1" in --version) echo pbs_version = 23.06.06;; *) echo "pbs_iff: cannot connect to host" >&2; exit 1;; esac'
+    install(commands, {**PBS, "qstat": refuses})
+    found = look("pbs")["scheduler"]
+    assert not found.ok
+    assert "no pbs answers: `" in found.found
+    assert "pbs_iff: cannot connect to host" in found.found
 
 
 def test_another_dialect_than_the_site_says_is_wrong(commands: Path) -> None:
