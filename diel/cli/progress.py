@@ -26,6 +26,7 @@ from diel.cli.meter import Meter, Row
 from diel.cli.status import failure_lines
 from diel.cli.summary import start_line, summary
 from diel.controller.controller import Controller
+from diel.executors.light import own
 from diel.journal.history import History
 from diel.journal.segment import Record
 from diel.states import RunState
@@ -61,6 +62,7 @@ def drive(controller: Controller, *, quiet: bool) -> int:
     SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
     """
     began = time.monotonic()
+    own()
     watch = Watch(controller, _display(controller, quiet=quiet))
     with _interruptible(watch):
         try:

@@ -24,6 +24,7 @@ from diel.controller.controller import Controller
 from diel.controller.home import job_walltime, margin, persist, queue
 from diel.controller.start import take_over
 from diel.errors import DielError
+from diel.executors.light import own
 from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
@@ -45,6 +46,7 @@ def main() -> int:
     paths = RunPaths(options.run.absolute())
     try:
         wanted = refuse_unwanted(paths, options.submission, read_run(paths).history)
+        own()
         os.environ.update(mark(paths.root))
         os.chdir(paths.root)  # where it was asked for may be gone tomorrow
         if wanted.home == "inside" and options.end is not None:

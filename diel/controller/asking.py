@@ -16,6 +16,7 @@ from diel.controller.block import Block
 from diel.controller.block_job import block_job, drain_after, node_script
 from diel.errors import DielError
 from diel.executors.addresses import addresses
+from diel.executors.light import load
 from diel.executors.workers import Load, Workers
 from diel.files import put
 from diel.paths import RunPaths
@@ -94,10 +95,11 @@ class Asking:
 
     def start(self) -> BlockEngine:
         if self._engine is None:
+            load()
             from diel.executors.parsl import BlockEngine  # slow: not where all is cached
 
             self._paths.blocks.mkdir(parents=True, exist_ok=True)
-            self._engine = BlockEngine(self._paths.logs, addresses(self._site.address), self._submit_job)
+            self._engine = BlockEngine(self._paths, addresses(self._site.address), self._submit_job)
         return self._engine
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from diel.controller.backend import Outlook
 from diel.controller.ledger import Ledger
 from diel.errors import DielError
+from diel.executors.light import load
 from diel.executors.pipes import Pipes
 from diel.plan import Plan
 from diel.site import Shape
@@ -86,6 +87,7 @@ class Local:
     def _start(self) -> Engine:
         if self._engine is None:
             self._pipes = Pipes(mark(self._ledger.paths.root))
+            load()
             from diel.executors.parsl import Engine  # slow: not where all is cached, and after the pipes
 
             workers = self._plan.capacity + self._plan.extra_workers

@@ -116,14 +116,11 @@ def create(
 
 
 def _user() -> str:
-    """The user's name; the number where a container knows no name for it.
-
-    Parsl asks for the name as well, so that the number is left where it will look.
-    """
+    """The user's name; the number where a container knows no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return os.environ.setdefault("LOGNAME", str(os.getuid()))
+        return str(os.getuid())
 
 
 def take_over(paths: RunPaths) -> Controller:
@@ -134,7 +131,6 @@ def take_over(paths: RunPaths) -> Controller:
     """
     plan = plan_again(paths)
     refuse_unrunnable(plan)
-    _user()
     lease, segment = take(paths)
     if lease.epoch > 1:
         set_aside(paths)

@@ -7,7 +7,8 @@
   a second; what diel hands to Parsl is checked by mypy.
 - The HTTP client with which it would ask a server on the internet for this host's address.
 
-A line of its log that cannot be written, as on a full disk, is dropped: by default Python prints a traceback.
+What takes their place stays in Parsl's modules. So only a process that is diel's own loads Parsl like that:
+one that begins with `own`. In somebody's notebook Parsl is loaded as it is.
 """
 
 import importlib
@@ -16,8 +17,6 @@ import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import TypeVar
-
-logging.raiseExceptions = False
 
 Checked = TypeVar("Checked", bound=Callable[..., object])
 
@@ -40,11 +39,27 @@ _INSTEAD: dict[str, ModuleType | None] = {
 }
 """What Parsl finds in the place of packages; None: it takes them for not installed."""
 
-_placed = [name for name in _INSTEAD if name not in sys.modules]
-for _name in _placed:
-    sys.modules[_name] = _INSTEAD[_name]  # type: ignore[assignment]
-try:
-    importlib.import_module("parsl")
-finally:
-    for _name in _placed:
-        del sys.modules[_name]
+_is_own = False
+
+
+def own() -> None:
+    """Says that this process is diel's: nobody else's code runs in it.
+
+    A line of a log that cannot be written, as on a full disk, is dropped in it: by default Python prints a
+    traceback.
+    """
+    global _is_own
+    _is_own = True
+    logging.raiseExceptions = False
+
+
+def load() -> None:
+    """Loads Parsl."""
+    placed = [name for name in _INSTEAD if _is_own and name not in sys.modules]
+    for name in placed:
+        sys.modules[name] = _INSTEAD[name]  # type: ignore[assignment]
+    try:
+        importlib.import_module("parsl")
+    finally:
+        for name in placed:
+            del sys.modules[name]

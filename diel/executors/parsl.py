@@ -1,5 +1,7 @@
 """Parsl: the only file that imports it.
 
+Whoever imports this one calls `diel.executors.light.load` before.
+
 Parsl sees one function, which runs a bundle. On one machine that is its ThreadPoolExecutor, each thread of
 which hands bundles to a warm worker process of its own (docs/decisions/027).
 
@@ -10,7 +12,10 @@ give it back is diel's decision, and how to ask is its schedulers' (docs/decisio
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import logging
+import os
 import pickle
 import shlex
 import shutil
@@ -22,9 +27,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
-import diel.executors.light  # noqa: F401 (first: see there)
-
-# isort: split
 from parsl.config import Config
 from parsl.dataflow.dflow import DataFlowKernel
 from parsl.errors import ParslError
@@ -38,6 +40,7 @@ from parsl.providers.base import ExecutionProvider
 from diel.errors import DielError
 from diel.executors.pipes import Pipes
 from diel.executors.workers import Load, Workers
+from diel.paths import RunPaths
 from diel.worker.bundle import Bundle
 from diel.worker.process import run_bundle
 
@@ -48,7 +51,7 @@ ANSWER = 20
 NO_QUESTION = "127.0.0.1"
 """An address to begin with: without one Parsl asks a server on the internet for this host's, and waits for up
 to half a minute where nothing answers."""
-TETHER = (sys.executable, "-m", "diel.executors.tether", "parsl.executors.high_throughput.interchange")
+INTERCHANGE = "parsl.executors.high_throughput.interchange"
 POOL = DEFAULT_LAUNCH_CMD.replace(
     "process_worker_pool.py",
     f"{shlex.quote(sys.executable)} -m diel.executors.pool "
@@ -60,6 +63,7 @@ class Engine:
     """Parsl's threads for one run on one machine, in front of the worker processes of `pipes`."""
 
     def __init__(self, workers: int, logs: Path, pipes: Pipes) -> None:
+        self._hushed = _hush()
         self._pipes = pipes
         self._executor = _threads(workers)
         self._kernel = _kernel(self._executor, logs / "parsl")
@@ -77,10 +81,26 @@ class Engine:
         self._pipes.stop()
         self._kernel.cleanup()
         self._pipes.close()
+        self._hushed.close()
 
 
 def _threads(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(label="threads", max_threads=workers)
+
+
+def _hush() -> contextlib.ExitStack:
+    """Keeps Parsl from telling its own story in somebody's log, and from asking for a name that the user of a
+    container may not have. What that takes is taken back at the end.
+    """
+    log, ends = logging.getLogger("parsl"), contextlib.ExitStack()
+    ends.callback(log.setLevel, log.level)
+    log.setLevel(logging.CRITICAL)
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = str(os.getuid())
+        ends.callback(os.environ.pop, "LOGNAME", None)
+    return ends
 
 
 def _kernel(executor: ParslExecutor, folder: Path) -> DataFlowKernel:
@@ -102,9 +122,9 @@ Ask = Callable[[str, str, str], str]
 class BlockEngine:
     """Parsl's executors for one run on a scheduled site: one for each resource shape."""
 
-    def __init__(self, logs: Path, addresses: Sequence[str], ask: Ask) -> None:
-        logging.getLogger("parsl").setLevel(logging.ERROR)
-        folder = logs / "parsl"
+    def __init__(self, paths: RunPaths, addresses: Sequence[str], ask: Ask) -> None:
+        self._hushed = _hush()
+        folder = paths.logs / "parsl"
         if shlex.quote(str(folder)) != str(folder):  # Parsl writes its paths into shell commands as they are
             folder = Path(tempfile.mkdtemp(prefix=".diel-parsl-", dir=Path.home()))
             self._aside: Path | None = folder
@@ -112,6 +132,9 @@ class BlockEngine:
             self._aside = None
         self._addresses = tuple(addresses)
         self._ask = ask
+        mark = f"DIEL_RUN_DIR={paths.root}"  # as all processes of the run have it
+        tether = (sys.executable, "-m", "diel.executors.tether", str(os.getpid()))
+        self._interchange = ("env", mark, *tether, INTERCHANGE)
         self._executors: dict[str, HighThroughputExecutor] = {}
         self._kernel = _kernel(_threads(1), folder)  # Parsl wants one at the start; it is never used
 
@@ -119,7 +142,7 @@ class BlockEngine:
         """Makes the executor of a shape: its workers connect to it as their blocks start."""
         provider = _Provider(lambda number, command: self._ask(label, number, command))
         executor = _mpi(label, workers, provider) if workers.mpi_nodes else _packed(label, workers, provider)
-        executor.interchange_launch_cmd = TETHER
+        executor.interchange_launch_cmd = self._interchange
         # Nodes must outlive the controller's silence longer than it puts up with theirs: what they run
         # when it is killed ends and is committed.
         orphan = f"--hb_threshold={workers.orphan}"
@@ -187,6 +210,7 @@ class BlockEngine:
     def stop(self) -> None:
         """Ends Parsl here. Blocks are left alone: their pools end when they miss the controller."""
         self._kernel.cleanup()
+        self._hushed.close()
         if self._aside is not None:
             shutil.rmtree(self._aside, ignore_errors=True)
 

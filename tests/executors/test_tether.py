@@ -12,8 +12,8 @@ from tests.project import wait_for
 
 MODULE = "import sys, time\nprint(*sys.argv[1:], flush=True)\ntime.sleep(600)\n"
 PARENT = (
-    "import subprocess, sys, time\n"
-    "child = subprocess.Popen([sys.executable, '-m', 'diel.executors.tether', 'tied', 'a', '--b'])\n"
+    "import os, subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-m', 'diel.executors.tether', str(os.getpid()), 'tied', 'a', '--b'])\n"
     "print(child.pid, flush=True)\ntime.sleep(600)"
 )
 
