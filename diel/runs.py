@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from diel.errors import UsageError, did_you_mean
+from diel.journal.segment import segments
 from diel.paths import RunPaths
 
 _RUN = re.compile(r"(?P<workflow>.+)-(?P<number>[0-9]+)")
@@ -29,11 +30,31 @@ def create_run(runs: Path, workflow: str) -> RunPaths:
                 paths.root.mkdir(mode=0o700)
             except FileExistsError:
                 continue  # another run was made in this moment
-            for folder in (paths.journal, paths.requests, paths.tasks, paths.captures):
-                folder.mkdir(parents=True)
+            _make_folders(paths)
             return paths
     except OSError as error:
         raise UsageError(f"cannot make a run in {runs}: {error.strerror or error}") from error
+
+
+def _make_folders(paths: RunPaths) -> None:
+    for folder in (paths.journal, paths.requests, paths.tasks, paths.captures):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def mend_run(paths: RunPaths) -> None:
+    """Makes those folders of a run again that somebody removed.
+
+    Raises UsageError where the journal is gone: nothing else tells what was done.
+    """
+    if paths.lease.exists() and not any(name.startswith("controller") for name in segments(paths.journal)):
+        raise UsageError(
+            f"{paths.run_id}: its journal is gone ({paths.journal}), and with it what was done; "
+            "put it back, or start anew with `diel run`, which takes from the cache what earlier runs made"
+        )
+    try:
+        _make_folders(paths)
+    except OSError as error:
+        raise UsageError(f"{paths.run_id}: cannot write in {paths.root}: {error.strerror}") from error
 
 
 def _numbered(runs: Path) -> list[tuple[str, int]]:

@@ -23,7 +23,7 @@ from diel.errors import DielError, UsageError
 from diel.lease import refuse_driven
 from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded
-from diel.runs import find_run
+from diel.runs import find_run, mend_run
 from diel.scheduler import scheduler_named
 from diel.status import open_reader
 from diel.submission import Home, awaited, job_name, newest_submission, withdraw
@@ -68,6 +68,7 @@ def command(
     if foreground and as_json:
         raise UsageError("--json tells how a run was submitted: give --home, or leave --json out")
     refuse_driven(paths)
+    mend_run(paths)
     if foreground and site is None:
         _take_back(paths, forced=in_foreground)
         _make_again(paths)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,14 @@ from diel.spec import Axis, Workflow
 class Axes:
     """The points of a run's axes, and where those of derived axes were made."""
 
-    def __init__(self, workflow: Workflow, folder: Path, paths: RunPaths) -> None:
+    def __init__(
+        self, workflow: Workflow, folder: Path, paths: RunPaths, opened: Collection[str] = ()
+    ) -> None:
+        """`opened` names the stages of which an earlier controller knew the tasks."""
         self._workflow = workflow
         self._folder = folder
         self._paths = paths
+        self._opened = opened
         self.points: dict[str, Points] = {}
         self.origins: dict[str, Origins] = {}
 
@@ -45,6 +49,11 @@ class Axes:
         path = self._paths.axis(label)
         points = kept(path)
         if points is None:
+            if any(label in self._workflow.stages[name].over for name in self._opened):
+                raise UsageError(
+                    f"axis '{label}': the points that this run was made with are gone ({path}); put the file "
+                    "back, or start anew with `diel run`, which takes from the cache what has not changed"
+                )
             keep(static_points(label, axis, self._workflow, self._folder), path)
             points = kept(path)
         assert points is not None

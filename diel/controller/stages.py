@@ -40,7 +40,8 @@ class Stages:
         self._plan = plan
         self._ledger = ledger
         self._watching_ends: list[Callable[[StageRun, int], None]] = []
-        self._axes = Axes(plan.workflow, run_file.folder, ledger.paths)
+        opened = {name for name, stage in ledger.history.stages.items() if stage.parts}
+        self._axes = Axes(plan.workflow, run_file.folder, ledger.paths, opened)
         self.runs: dict[str, StageRun] = {
             name: StageRun(
                 name, plan.workflow.stages[name], ledger.history.stage(name), plan.graph.depth[name]

@@ -26,7 +26,7 @@ from diel.plan import Plan, make_plan
 from diel.registry import kept_values
 from diel.requests import set_aside
 from diel.run_file import RunFile, read_run_file, reason
-from diel.runs import create_run
+from diel.runs import create_run, mend_run
 from diel.scheduler.inside import END
 from diel.scheduler.installed import lacking as missing_commands
 from diel.scheduler.job import Job, JobState
@@ -131,6 +131,7 @@ def take_over(paths: RunPaths) -> Controller:
     """
     plan = plan_again(paths)
     refuse_unrunnable(plan)
+    mend_run(paths)
     lease, segment = take(paths)
     if lease.epoch > 1:
         set_aside(paths)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from queue import SimpleQueue
 
 from diel.errors import DielError, NotBegun
-from diel.executors.server import Line, Server
+from diel.executors.server import PATIENCE, Line, Server
 
 PAUSE = 0.3
 """Seconds after the end of a worker that could run nothing before its thread takes another bundle."""
@@ -87,7 +87,7 @@ class Pipes:
         """Ends the processes; a thread that waits for one gets WorkerLost."""
         self._stopped = True
         with self._lock:
-            self._server.stop()
+            self._server.stop(PATIENCE if self._since is None else 0.0)
 
     def close(self) -> None:
         """Forgets them, once no thread waits any more."""

@@ -62,12 +62,12 @@ class Server:
             return lines[-1][-REASON:] if lines else ""
         return ""
 
-    def stop(self) -> None:
-        """Ends it with all its workers. May be asked again."""
+    def stop(self, patience: float = PATIENCE) -> None:
+        """Ends it with all its workers, within some seconds. May be asked again."""
         with contextlib.suppress(OSError):
             self._requests.send(b"end")
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(patience)
         except subprocess.TimeoutExpired:
             self._process.kill()  # its workers go with it
             self._process.wait()

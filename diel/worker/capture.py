@@ -16,6 +16,7 @@ from typing import Any
 STREAMS = {1: "stdout", 2: "stderr"}
 TAIL = 4096
 """Bytes of a failed task's stderr that go into the journal."""
+CHUNK = 1024 * 1024
 
 
 class Capture:
@@ -30,7 +31,11 @@ class Capture:
 
     def _open(self, number: int) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-        opened = os.open(self._paths[number], flags, 0o600)
+        try:
+            opened = os.open(self._paths[number], flags, 0o600)
+        except FileNotFoundError:  # somebody removed the folder
+            os.makedirs(self._paths[number].parent, exist_ok=True)
+            opened = os.open(self._paths[number], flags, 0o600)
         if opened == number:  # it had been closed, so that the new file took its place
             os.set_inheritable(number, True)
         else:
@@ -63,10 +68,18 @@ class Capture:
         for number, stream in STREAMS.items():
             if self._size(number):
                 os.makedirs(task_dir, exist_ok=True)
-                os.rename(self._paths[number], os.path.join(task_dir, stream))
+                try:
+                    os.rename(self._paths[number], os.path.join(task_dir, stream))
+                except FileNotFoundError:  # somebody removed it
+                    self._copy(number, os.path.join(task_dir, stream))
                 self._open(number)
                 caught = True
         return caught
+
+    def _copy(self, number: int, path: str) -> None:
+        with open(path, "wb") as file:
+            while chunk := os.pread(number, CHUNK, file.tell()):
+                file.write(chunk)
 
     def tail(self) -> str:
         """The end of what the running task wrote to standard error."""

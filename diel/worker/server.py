@@ -116,7 +116,11 @@ class Server:
 
 
 def _work(end: socket, lifeline: int) -> NoReturn:
-    """Serves one bundle after the other. Its first word is its process's number, once it has begun."""
+    """Serves one bundle after the other. Its first word is its process's number, once it has begun.
+
+    What it dies of is said where the controller reads it, and not where it catches what tasks print.
+    """
+    last_words = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
     try:
         packed = receive(end, lifeline)
         begin(pickle.loads(packed))
@@ -127,8 +131,9 @@ def _work(end: socket, lifeline: int) -> NoReturn:
     except EOFError:
         os._exit(0)  # at once: a thread that a module left behind must not hold the worker
     except (DielError, OSError) as error:  # its files cannot be written: the controller meets the same
-        print(error, file=sys.stderr, flush=True)  # noqa: T201 - the controller reads it
+        print(error, file=last_words, flush=True)
         os._exit(os.EX_IOERR)
     except BaseException:
-        traceback.print_exc()
+        traceback.print_exc(file=last_words)
+        last_words.flush()
         os._exit(1)
