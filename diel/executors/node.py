@@ -20,18 +20,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 
-import psutil
-
 from diel.errors import JournalError
 from diel.executors.orphans import Orphans
+from diel.executors.scratch import VARIABLE, Scratch
 from diel.executors.succession import LOOK, Succession
 from diel.worker.block import own_node
-from diel.worker.reaper import kill_marked, marked, wait_ended
+from diel.worker.reaper import kill_marked
 
 PATIENCE = 1.0
 """Seconds that the pool gets to end by itself: schedulers kill within two to thirty."""
 DRAIN = "--drain_period="
-TRACKER = "multiprocessing.resource_tracker"
 GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 ENDED = 128 + signal.SIGTERM
 
@@ -50,6 +48,7 @@ class Node:
         self._mark = f"{environ.get('DIEL_RUN_DIR', '')}:{environ.get('DIEL_BLOCK', '')}/{own_node(environ)}"
         self._orphans = Orphans(environ)
         self._succession = Succession(environ)
+        self._scratch = Scratch()
         self._pool: subprocess.Popen[bytes] | None = None
         self._can_stop = False
         self._asked = False
@@ -69,7 +68,8 @@ class Node:
             self._stop_pool()
             code = ENDED if self._ending else 0
         finally:
-            _clear(self._mark)
+            kill_marked("DIEL_NODE", self._mark)
+            self._scratch.remove()
         # From here on SIGTERM ends this process by itself: there is nothing to clear any more.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if not self._ending and self._succession.renewed():
@@ -89,7 +89,8 @@ class Node:
 
     def _run_pool(self) -> int:
         granted = next((self._environ[name] for name in GPU_LISTS if self._environ.get(name)), "")
-        env = {**self._environ, "DIEL_NODE": self._mark, "DIEL_BLOCK_GPUS": granted}
+        own = {"DIEL_NODE": self._mark, VARIABLE: str(self._scratch.path), "DIEL_BLOCK_GPUS": granted}
+        env = {**self._environ, **own}
         if self._asked:
             raise _Stop
         # Of this session: the scheduler sees it as well. Not to be interrupted: what is just being made
@@ -136,19 +137,6 @@ class Node:
                 self._pool.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._pool.wait(PATIENCE)
-
-
-def _clear(mark: str) -> None:
-    """Kills what is left here; Python's trackers last, for they remove the semaphores of what was killed."""
-    trackers = []
-    for process in marked("DIEL_NODE", mark):
-        with contextlib.suppress(psutil.Error):
-            if any(TRACKER in word for word in process.cmdline()):
-                trackers.append(process)
-            else:
-                process.kill()
-    wait_ended(trackers, PATIENCE)
-    kill_marked("DIEL_NODE", mark)
 
 
 def _aged(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from diel.executors.light import load, own
+from diel.executors.scratch import use
 
 NOISE = ("ignore::RuntimeWarning:runpy", "ignore::UserWarning:multiprocessing.resource_tracker")
 """What Python says of modules that are preloaded, and of a pool that is killed: the end of a block's output
@@ -21,6 +22,7 @@ should tell why the block ended."""
 def main() -> None:
     """Runs the module as a script; what it asks `spawn` for is forked from a server."""
     sys.argv = sys.argv[1:]
+    use()
     sys.warnoptions.extend(NOISE)  # multiprocessing hands them to its own processes
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["diel.executors.preload"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -475,3 +476,27 @@ def elsewhere(project: OnCluster) -> dict[str, object]:
     )
     document: dict[str, object] = json.loads(done.stdout)
     return document
+
+
+def test_no_semaphore_and_no_directory_is_left_on_a_node_whose_processes_were_all_killed(
+    project: OnCluster,
+) -> None:
+    """Those of the first block go with the second one, which comes to the same node."""
+    scratch = project.folder / "tmp"
+    scratch.mkdir()
+    project.site(pools={"small": {"blocks": 1}}, setup=[f"export TMPDIR={scratch}"])
+    process = project.sum(16, seconds=0.5).begin()
+    wait_for_start(project)
+    first = {path.name for path in scratch.iterdir()}
+    assert semaphores(first), "they go by other names"
+    for one in project.cluster.processes():
+        with contextlib.suppress(psutil.Error):
+            one.send_signal(signal.SIGKILL)
+    end(project, process, 16)
+    assert list(scratch.iterdir()) == []
+    assert semaphores(first) == []
+
+
+def semaphores(folders: set[str]) -> list[Path]:
+    """Those of pools with these directories."""
+    return [path for name in folders for path in Path("/dev/shm").glob(f"sem.{name}*")]

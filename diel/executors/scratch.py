@@ -1,0 +1,69 @@
+"""What the pool of a node makes outside its run: a directory for its sockets, and semaphores of its name.
+
+Python's multiprocessing leaves both behind where its processes are killed. So they get a name that the node's
+keeper gives, and it removes them. For a keeper that was killed itself the next one on that node does so: the
+kernel let go of its lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from multiprocessing import process
+from pathlib import Path
+
+PREFIX = "dielpool-"
+VARIABLE = "DIEL_POOL_SCRATCH"
+SEMAPHORES = Path("/dev/shm")
+
+
+class Scratch:
+    """One of them, and its lock."""
+
+    def __init__(self) -> None:
+        """Makes it, and removes those that killed keepers left."""
+        for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+            _remove_left(left)
+        self.path, self._lock = _make()
+        while not self.path.exists():  # another keeper took it for left before it was locked
+            os.close(self._lock)
+            self.path, self._lock = _make()
+
+    def remove(self) -> None:
+        _remove(self.path)
+        os.close(self._lock)
+
+
+def use() -> None:
+    """Has multiprocessing put into this node's directory what it makes; its children do the same."""
+    folder = os.environ.pop(VARIABLE, "")
+    if folder:
+        config = process.current_process()._config  # type: ignore[attr-defined]
+        config["tempdir"], config["semprefix"] = folder, f"/{os.path.basename(folder)}"
+
+
+def _make() -> tuple[Path, int]:
+    path = Path(tempfile.mkdtemp(prefix=PREFIX))
+    lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return path, lock
+
+
+def _remove_left(path: Path) -> None:
+    with contextlib.suppress(OSError):  # it is another user's, or its keeper lives
+        lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+        finally:
+            os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    for semaphore in SEMAPHORES.glob(f"sem.{path.name}*"):
+        with contextlib.suppress(OSError):
+            semaphore.unlink()
+    shutil.rmtree(path, ignore_errors=True)
