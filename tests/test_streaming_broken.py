@@ -166,7 +166,7 @@ MORE = """
 
 
 def test_what_is_whole_is_told_by_the_broker_and_not_by_exit_codes(project: Project) -> None:
-    """Five gangs in a run: killed ends, an attempt that puts less, an early end, tolerated losses."""
+    """Five gangs in a run: killed ends and producers, an attempt that puts less, an early end, tolerated losses."""
     project.module("more", MORE)
     made = run(
         project,
@@ -184,6 +184,13 @@ def test_what_is_whole_is_told_by_the_broker_and_not_by_exit_codes(project: Proj
               touch got
             inputs: {s: put.s}
             outputs: {got: got}
+          shot:
+            command: |
+              diel stream put s -- seq 3
+              [ "$DIEL_ATTEMPT" = 2 ] || kill -9 $$
+              diel stream put s -- seq 4 6
+            outputs: {s: {stream: true}}
+          of_shot: {module: "ends:count", inputs: {s: shot.s}}
           less: {module: "more:less", retries: 1, outputs: {s: {stream: true}}}
           of_less: {module: "ends:count", inputs: {s: less.s}}
           late: {module: "more:late", params: {ok: OK}, outputs: {s: {stream: true}}}
@@ -208,6 +215,7 @@ def test_what_is_whole_is_told_by_the_broker_and_not_by_exit_codes(project: Proj
         in made.failure("less")["message"]
     )
     assert made.failure("of_less")["class"] == "upstream"
+    assert made.value("of_shot", "n") == 6
     assert made.value("take", "got") == [0, 1, 2]
     assert made.value("most", "n") == 15
     assert made.failure("all")["class"] == "upstream"
