@@ -20,6 +20,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+MISTAKE = "diel failed in a way that it should not"
+"""What a message begins with that tells of a mistake in diel, and of none in what it was given."""
+
 
 class DielError(Exception):
     """An error that is shown to the user as one message, without a traceback."""

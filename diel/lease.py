@@ -17,12 +17,14 @@ import socket
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from diel.birth import birth_of, lives
 from diel.errors import UsageError
 from diel.files import put
+from diel.form import COUNT, NUMBER, TEXT, flaw_in
 from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
 from diel.paths import RunPaths
 
@@ -51,6 +53,9 @@ class Lease:
     """Its birth (`diel.birth`): tells it from a later one with its pid. Empty in leases of old."""
 
 
+_FORM = {"epoch": COUNT, "host": TEXT, "pid": COUNT, "started": NUMBER}
+
+
 def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
     """The lease and the age of its heartbeat in seconds; None where none was ever taken.
 
@@ -71,9 +76,17 @@ def _read(paths: RunPaths) -> tuple[Lease, float] | None:
     """The lease, and when its heartbeat was last stamped."""
     try:
         with open(paths.lease, encoding="utf-8") as file:
-            return Lease(**json.load(file)), os.fstat(file.fileno()).st_mtime
-    except (OSError, ValueError, TypeError):
+            lease = _lease(json.load(file))
+            return None if lease is None else (lease, os.fstat(file.fileno()).st_mtime)
+    except (OSError, ValueError):
         return None
+
+
+def _lease(document: Any) -> Lease | None:
+    """A lease as it was written; None where it is none."""
+    if not isinstance(document, dict) or flaw_in(document, _FORM, {"birth": TEXT}):
+        return None
+    return Lease(**{name: document[name] for name in (*_FORM, "birth") if name in document})
 
 
 def time_at(folder: Path) -> float:
@@ -210,8 +223,9 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
     record = _first_record(paths, epoch)
     if record is None:
         return None
-    lease = Lease(epoch, record["host"], record["pid"], record["started"], record.get("birth", ""))
-    return lease, paths.controller_segment(epoch).stat().st_mtime
+    told = {name: record.get(name) for name in ("host", "pid", "started")}
+    lease = _lease({"epoch": epoch, **told, "birth": record.get("birth", "")})
+    return None if lease is None else (lease, paths.controller_segment(epoch).stat().st_mtime)
 
 
 def _first_record(paths: RunPaths, epoch: int) -> Record | None:

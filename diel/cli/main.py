@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from diel import __version__
-from diel.errors import DielError, UsageError
+from diel.errors import MISTAKE, DielError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _ROOM = "make room there; `diel resume` then goes on, and nothing that was committed is lost"
@@ -133,8 +133,15 @@ def _run(words: list[str], debug: bool) -> int:
             names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
             click.echo(f"error: {error.strerror}: {names}\n    --debug shows where that was met", err=True)
             return 1
-        message = f"diel failed in a way that it should not: {type(error).__name__}: {error}"
-        click.echo(f"{message}\n    run it again with --debug for the details, and report them", err=True)
+        import platform  # here: it is needed where all is lost
+        import shlex
+
+        click.echo(
+            f"{MISTAKE}: {type(error).__name__}: {error}\n"
+            f"    it is a mistake in diel: report it with what `diel --debug {shlex.join(words)}` prints\n"
+            f"    (diel {__version__}, Python {platform.python_version()})",
+            err=True,
+        )
         return 1
     return result if isinstance(result, int) else 0
 

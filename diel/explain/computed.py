@@ -24,7 +24,6 @@ from diel.explain.change import Change, mapping_changes, plain
 from diel.explain.family import family_changes, file_changes
 from diel.explain.gang import gang_of
 from diel.explain.view import View
-from diel.expressions import ExpressionError
 from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.states import TaskState
@@ -186,7 +185,7 @@ def resolve(view: View, stage: str, index: int) -> Resolved | None:
         return None
     try:
         return view.recipe(stage).resolve(index)
-    except (DielError, ExpressionError, LookupError, OSError, TypeError):
+    except (DielError, OSError):
         return None
 
 
@@ -199,7 +198,7 @@ def _values(view: View, stage: str, index: int) -> dict[str, Any]:
         if (chain[0], chain[1] if len(chain) > 1 else None) not in recipe.data:
             try:
                 found[".".join(chain)] = plain(scope.read(chain))
-            except (DielError, LookupError):
+            except (DielError, KeyError):  # what it reads is not there: a scope is a mapping
                 continue
     return found
 
@@ -224,12 +223,15 @@ def _input_changes(
 def _service_changes(view: View, old: View, stage: str, index: int, depth: int) -> Iterator[Change]:
     """The services that a task asks, where they are not what they were."""
     for link in view.into(stage):
-        if not isinstance(link, ServiceLink) or link.up.name not in old.stages or depth >= MAX_DEPTH:
-            continue
         name = link.up.name
+        before_that = old.stages.get(name)
+        if not isinstance(link, ServiceLink) or before_that is None or depth >= MAX_DEPTH:
+            continue
+        if link.up.domain is None or before_that.domain is None:
+            continue  # its tasks were never known
         replica = next(iter(link.members(link.group_of_downstream(index))))
         changes = list(family_changes(view, old, name))
-        with contextlib.suppress(DielError, LookupError, AssertionError):
+        with contextlib.suppress(DielError):
             before, new = _values(old, name, replica), _values(view, name, replica)
             changes += mapping_changes("values", "", before, new)
             changes += _input_changes(view, old, name, replica, replica, depth + 1)
@@ -254,7 +256,7 @@ def _link_change(
     told = f"input {name}" + ("" if name == source else f" ({source})")
     try:
         new, before = _read(view, link, tasks[0]), _read(old, old_link, tasks[1])
-    except (DielError, LookupError):
+    except DielError:
         yield Change("inputs", name, f"{told} changed")
         return
     changed = [

@@ -250,7 +250,7 @@ def _hyperparameter_inputs(view: View, stage: str, index: int) -> dict[str, Any]
     """The inputs of a task that are hyperparameters; none while they cannot be known."""
     try:
         return view.recipe(stage).static_inputs(index)
-    except (DielError, LookupError):
+    except DielError:
         return {}
 
 
@@ -260,7 +260,7 @@ def _value(view: View, link: Any, good: list[int]) -> Any:
         if not link.edge.gathered:
             return view.output(link, good[0])
         return [view.output(link, member) for member in good[:SHOWN]]
-    except (DielError, LookupError):
+    except DielError:
         return None
 
 

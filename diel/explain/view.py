@@ -173,16 +173,23 @@ class View:
         return self._recipes[stage]
 
     def output(self, link: Link, index: int) -> Any:
-        """What an upstream task gives along a link. Raises MissingInput and KeyError."""
+        """What an upstream task gives along a link. Raises MissingInput."""
         stage, output = link.edge.upstream, link.edge.output
         if link.edge.hyperparameter is not None:
-            return {**self.hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
+            values = {**self.hyperparameters, **link.up.searched(index)}
+            if link.edge.hyperparameter not in values:
+                raise MissingInput(f"hp.{link.edge.hyperparameter} has no value")
+            return values[link.edge.hyperparameter]
         assert output is not None
         record = self._results.record(stage, index)
         try:
             return output_of(record, output, self.run.paths.root)
         except KeyError:
-            return self.run.point(stage, index)[output]
+            pass
+        point = self.run.point(stage, index)
+        if output not in point:
+            raise MissingInput(f"{stage}/{index} has no {output}")
+        return point[output]
 
     @property
     def hyperparameters(self) -> Mapping[str, object]:

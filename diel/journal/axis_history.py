@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from diel.journal.segment import Misfit
+
 Context = tuple[int, ...]
 """Coordinates on the axes for each combination of which a search or loop runs once."""
 
@@ -84,6 +86,12 @@ class Course:
     def over(self) -> bool:
         return self.points is not None
 
+    def known(self, number: int) -> Trial:
+        """A trial that began. Raises Misfit where none with this number did."""
+        if not 0 <= number < len(self.trials):
+            raise Misfit(f"trial {number}, which never began, is told of")
+        return self.trials[number]
+
     def reopen(self) -> None:
         """Goes on; trials that lost tasks are tried again."""
         self.points, self.reason, self.failed = None, "", False
@@ -149,7 +157,7 @@ class AxisHistory:
     def reported(self, record: dict[str, Any]) -> None:
         """A value on the way."""
         course = self.course(record)
-        trial = course.trials[record["number"]]
+        trial = course.known(record["number"])
         if record["step"] not in trial.reported and trial.state is TrialState.RUNNING:
             trial.reported[record["step"]] = record["value"]
             course.told.append([record["number"], record["step"]])
@@ -157,7 +165,7 @@ class AxisHistory:
     def judged(self, record: dict[str, Any]) -> None:
         """The end of a trial."""
         course = self.course(record)
-        trial = course.trials[record["number"]]
+        trial = course.known(record["number"])
         if trial.state is not TrialState.RUNNING:
             return
         trial.state = TrialState(record["state"])

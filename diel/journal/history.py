@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from diel.journal.axis_history import AxisHistory
 from diel.journal.ranges import spread
-from diel.journal.segment import Record, epoch_of
+from diel.journal.segment import Misfit, Record, epoch_of
 from diel.journal.stage_history import Attempt, StageHistory
 from diel.journal.surrogate_history import SurrogateHistory
 from diel.states import RunState, TaskState
@@ -124,8 +124,10 @@ class History:
         return stage.surrogate
 
     def _queued(self, record: Record, worker: str) -> None:
-        attempts = record.get("attempts") or [1] * len(record["tasks"])
-        for index, attempt in zip(record["tasks"], attempts, strict=True):
+        tasks, attempts = record["tasks"], record.get("attempts") or [1] * len(record["tasks"])
+        if len(attempts) != len(tasks):
+            raise Misfit(f"a record of `queued` has {len(tasks)} tasks and {len(attempts)} attempts")
+        for index, attempt in zip(tasks, attempts, strict=True):
             queued = Attempt(attempt, TaskState.QUEUED, record["time"], bundle=record.get("bundle", 0))
             self._advance(record["stage"], index, queued)
             if "resources" in record:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,9 +17,14 @@ from typing import Any
 from diel.errors import JournalError
 
 Record = dict[str, Any]
+_NAME = re.compile(r"(controller-[0-9]+|worker-[0-9]+-.*)\.jsonl")
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _encode_ascii = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class Misfit(ValueError):
+    """A record that cannot be: those before it say otherwise."""
 
 
 class SegmentWriter:
@@ -112,6 +118,6 @@ def epoch_of(name: str) -> int:
 def segments(journal: Path) -> list[str]:
     """The names of a journal's segments: controllers by epoch, then workers."""
     try:
-        return sorted(name for name in os.listdir(journal) if name.endswith(".jsonl"))
+        return sorted(name for name in os.listdir(journal) if _NAME.fullmatch(name))
     except FileNotFoundError:
         return []

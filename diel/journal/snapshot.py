@@ -13,13 +13,17 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
+from diel.errors import UsageError
 from diel.files import put
+from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial, TrialState
+from diel.journal.form import flaw_of
 from diel.journal.history import History
 from diel.journal.ranges import ranges, spread
-from diel.journal.segment import Record, read_segment, segments
+from diel.journal.segment import Misfit, Record, read_segment, segments
 from diel.journal.stage_history import Attempt, StageHistory
 from diel.journal.surrogate_history import SurrogateHistory
 from diel.paths import RunPaths
@@ -42,7 +46,10 @@ class Reader:
     _saved: dict[str, int] | None = None
 
     def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
-        """Folds what was appended since the last time; `seen` is told each record and its place before."""
+        """Folds what was appended since the last time; `seen` is told each record and its place before.
+
+        Raises UsageError at a record that is damaged, or of another diel.
+        """
         for name in segments(self.paths.journal):
             if name in self._silent:
                 continue
@@ -58,10 +65,20 @@ class Reader:
             worker = name if name.startswith("worker") else ""
             for start, end, record in read_segment(path, offset):
                 self.offsets[name] = end
-                if record is not None:
+                if record is None:
+                    continue
+                try:
                     if seen is not None:
                         seen(name, start, record)
                     self.history.apply(record, worker)
+                except (*NOT_AS_IT_SHOULD_BE, MemoryError) as error:
+                    flaw = str(error) if isinstance(error, Misfit) else flaw_of(record)
+                    if not flaw:
+                        raise
+                    raise UsageError(
+                        f"the journal of {self.paths.run_id} is not one that this diel can read: "
+                        f"{path}:{_line_at(path, start)}: {flaw}"
+                    ) from error
 
     def _is_long_over(self, name: str) -> bool:
         """Whether a segment is of a worker whose block has ended, so long ago that no line is under way."""
@@ -103,8 +120,14 @@ class Reader:
         self._saved = dict(self.offsets)
 
 
+def _line_at(path: Path, offset: int) -> int:
+    """The number of the line that begins at this byte."""
+    with open(path, "rb") as file:
+        return file.read(offset).count(b"\n") + 1
+
+
 def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
-    """A run as its files tell it now."""
+    """A run as its files tell it now. Raises UsageError where its journal cannot be read."""
     reader = (_load(paths) if snapshot else None) or Reader(paths)
     reader.catch_up()
     return reader

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from diel.errors import UsageError
 from diel.journal.history import History
 from diel.journal.segment import Record, decode
 from diel.journal.snapshot import Reader, read_run
@@ -187,8 +185,7 @@ def task_of(record: Record) -> str:
 
 def open_reader(paths: RunPaths) -> Reader:
     """A run read from its files. Raises UsageError where they are in a form that this diel cannot read."""
-    with _told_if_unreadable(paths):
-        return read_run(paths)
+    return read_run(paths)
 
 
 def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
@@ -198,21 +195,8 @@ def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
     """
     if reader is None:
         return fold_status(paths, open_reader(paths))
-    with _told_if_unreadable(paths):
-        reader.catch_up()
+    reader.catch_up()
     return fold_status(paths, reader)
-
-
-@contextmanager
-def _told_if_unreadable(paths: RunPaths) -> Iterator[None]:
-    """Records of another form are a user's trouble, not a programming error."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise UsageError(
-            f"the journal of {paths.run_id} is not one that this diel can read ({told})"
-        ) from error
 
 
 def fold_status(paths: RunPaths, reader: Reader) -> Status:

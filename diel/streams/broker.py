@@ -6,14 +6,18 @@ asks the next one the same. What a request means is told in docs/streams.md.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from diel.errors import MISTAKE
+from diel.form import NOT_AS_IT_SHOULD_BE
+from diel.paths import RunPaths
 from diel.streams.channel import WHOLE, Channel, Source
 from diel.streams.channels import Channels
 from diel.streams.group import Group, Member
 from diel.streams.message import Header
-from diel.streams.request import Refused, Request, refuse_older
+from diel.streams.request import Refused, Request, flaw_of, refuse_older
 from diel.streams.tuple_desk import TupleDesk
 
 Send = Callable[[bytes, Header, bytes], bool]
@@ -71,10 +75,16 @@ class Broker:
             answer = {"error": str(error)}
         except OSError as error:
             answer = {"error": f"the broker cannot write below {self._root}: {error.strerror or error}"}
-        except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
-            answer = {"error": f"{op}: {type(error).__name__}: {error}; see docs/streams.md"}
+        except NOT_AS_IT_SHOULD_BE as error:
+            answer = {"error": f"{op}: {flaw_of(request.header) or self._own_mistake(error)}"}
         if answer is not None:
             self._answer(request, answer)
+
+    def _own_mistake(self, error: Exception) -> str:
+        """What to say of a request that was as it should be; the broker goes on, for others need it."""
+        traceback.print_exception(error)  # into its log
+        log = RunPaths(self._root.parent).broker_log
+        return f"{MISTAKE}: {type(error).__name__}: {error}\n    report it, with the end of {log}"
 
     def _answer(self, request: Request, answer: Header, block: bytes = b"") -> bool:
         return self._send(request.peer, {"id": request.header.get("id"), **answer}, block)
@@ -123,7 +133,7 @@ class Broker:
     def _break(self, request: Request) -> Header:
         """A producer failed for good: the groups that are named get what is there now, and no end."""
         channel = self._known(request)
-        groups = [name for name in request.header["groups"] if channel.groups[name].broken_at is None]
+        groups = [name for name in request.header["groups"] if _group(channel, name).broken_at is None]
         if groups or not channel.broken:
             self._break_for(channel, groups, str(request.header["why"]), channel.end)
             self._serve_waiting(channel)
@@ -157,7 +167,7 @@ class Broker:
         channel, header = self._known(request), request.header
         task, group = str(header["member"]), header.get("group")
         there: Mapping[str, Source | Member]
-        there = channel.sources if group is None else channel.groups[group].members
+        there = channel.sources if group is None else _group(channel, group).members
         for name in (name for name in there if name == task or name.startswith(f"{task}.")):
             refuse_older(there[name].attempt, {**header, "member": name})
             if group is None:
@@ -253,9 +263,11 @@ class Broker:
     # --- consumers ---------------------------------------------------------------------------------
 
     def _member(self, channel: Channel, request: Request) -> tuple[Group, Member]:
-        """The consumer of a request. Raises Refused where a later attempt of it has come."""
-        group = channel.groups[request.header["group"]]
-        member = group.members[request.header["member"]]
+        """The consumer of a request. Raises Refused where there is none, or one of a later attempt."""
+        group, name = _group(channel, request.header["group"]), request.header["member"]
+        member = group.members.get(name)
+        if member is None:
+            raise Refused(f"{name} does not read {channel.name} as one of {request.header['group']}")
         refuse_older(member.attempt, request.header)
         return group, member
 
@@ -368,6 +380,16 @@ class Broker:
     def close(self) -> None:
         self._channels.close()
         self._desk.tuples.log.close()
+
+
+def _group(channel: Channel, name: str) -> Group:
+    """A group of readers. Raises Refused where there is none of this name."""
+    group = channel.groups.get(name)
+    if group is None:
+        raise Refused(
+            f"nobody reads {channel.name} as '{name}'; known: {', '.join(channel.groups) or 'none'}"
+        )
+    return group
 
 
 def _seat(request: Request) -> Header:

@@ -14,6 +14,7 @@ from diel.files import put
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
 from diel.streams.message import Header, cut, pack, unpack
+from diel.streams.request import Refused
 
 MANY = 2**53
 """A credit without a bound: the largest whole number that JSON carries everywhere."""
@@ -186,17 +187,17 @@ class Channel:
     def put(self, member: str, request: Header, block: bytes) -> int:
         """Appends what is new of a batch; returns how many items that is.
 
-        Raises OSError where the disk is full, ValueError where items before these are missing, or where
+        Raises OSError where the disk is full, Refused where items before these are missing, or where
         the sizes are not those of the block.
         """
         source = self.sources[member]
         first, sizes = int(request["first"]), request["sizes"]
         items = cut(block, sizes)
         if sum(map(len, items)) != len(block) or sizes != list(map(len, items)):
-            raise ValueError(f"{len(block)} bytes came, which are not {len(sizes)} items of these sizes")
+            raise Refused(f"{len(block)} bytes came, which are not {len(sizes)} items of these sizes")
         after = first + len(sizes)
         if first > source.count:
-            raise ValueError(f"item {first} of {member} came, but item {source.count} is the next")
+            raise Refused(f"item {first} of {member} came, but item {source.count} is the next")
         source.at = max(source.at, after)
         known = source.count - first
         if known >= len(sizes):
@@ -265,10 +266,10 @@ class Channel:
     def fetch(self, position: int, most: int) -> list[bytes]:
         """Items from a position on: at least one, at most `most`, not many more bytes than REPLY.
 
-        Raises ValueError where they are gone from the disk.
+        Raises Refused where they are gone from the disk.
         """
         if position < self.base:
-            raise ValueError(f"items below {self.base} of {self.name} are gone: it is not kept for replay")
+            raise Refused(f"items below {self.base} of {self.name} are gone: it is not kept for replay")
         found: list[bytes] = []
         room = REPLY
         for start, batch in self._batches(position):

@@ -133,8 +133,11 @@ class _Server:
                 return
             except ValueError:
                 continue
-            with contextlib.suppress(ValueError, RecursionError):
-                self._broker.handle(peer, unpack(header), blocks[0] if blocks else b"")
+            try:
+                asked = unpack(header)
+            except (ValueError, RecursionError):
+                continue
+            self._broker.handle(peer, asked, blocks[0] if blocks else b"")
 
     def _admit(self) -> None:
         """Answers libzmq's question (ZAP, rfc.zeromq.org/spec/27) whether a peer may come in."""

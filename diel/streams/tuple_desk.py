@@ -34,8 +34,7 @@ class TupleDesk:
         header = request.header
         what, key, name, number = header["do"], header["key"], header["owner"], int(header["number"])
         _check_key(what, key)
-        owner = self.tuples.owners[name]
-        refuse_older(owner.attempt, header)
+        owner = self._owner(header)
         asked = Asked(what, exact(key))
         if owner.answer(number, asked) is not None:
             owner.at = number + 1
@@ -49,6 +48,14 @@ class TupleDesk:
         self._tell(request)
         if what == "put":
             self._serve_seeking(key)
+
+    def _owner(self, header: Header) -> Owner:
+        """Whose operation it is. Raises Refused where nobody entered so, or a later attempt did."""
+        owner = self.tuples.owners.get(header["owner"])
+        if owner is None:
+            raise Refused(f"{header['owner']} has not entered the tuple space")
+        refuse_older(owner.attempt, header)
+        return owner
 
     def _tell(self, request: Request) -> None:
         """Answers; a tuple that was taken by somebody who is gone is there again."""
@@ -69,9 +76,8 @@ class TupleDesk:
                 self._serve(one)
 
     def commit(self, request: Request) -> Header:
-        name = request.header["owner"]
-        refuse_older(self.tuples.owners[name].attempt, request.header)
-        self.tuples.commit(name, request.header["number"])
+        self._owner(request.header)
+        self.tuples.commit(request.header["owner"], request.header["number"])
         return {}
 
     def forget(self, request: Request) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import diel
 from diel.cli import main
 from diel.cli.main import cli
 from diel.site import find_site
@@ -91,4 +92,56 @@ def test_a_run_with_a_journal_of_another_form_is_not_resumed(
     written.worker.append({"event": "done", "state": 3})
     said = call(capsys, "resume")
     assert said.code == 2
-    assert "the journal of w-1 is not one that this diel can read (KeyError: 'stage')" in said.err
+    assert "the journal of w-1 is not one that this diel can read: " in said.err
+    assert f"{written.worker.path}:1: a record of `done`: `stage` is missing: expected a text" in said.err
+
+
+@pytest.mark.parametrize(
+    ("record", "flaw"),
+    [
+        ({"event": "done", "stage": "a", "index": "7"}, "`index` is '7': expected a task's index"),
+        ({"event": "done", "stage": "a", "index": 10**15}, "expected a task's index"),
+        ({"event": "queued", "stage": "a", "tasks": 3, "time": 1}, "`tasks` is 3: expected a list of tasks"),
+        (
+            {"event": "queued", "stage": "a", "tasks": [0, 1], "attempts": [1], "time": 1},
+            "2 tasks and 1 attempts",
+        ),
+        ({"event": "end", "state": "tired", "time": 1.0}, "`state` is 'tired': expected a state of a run"),
+        ({"event": "failed", "stage": "a", "tasks": []}, "`tasks` is []: expected pairs of tasks"),
+        (
+            {"event": "judged", "axis": "t", "context": [], "number": 4, "state": "complete", "time": 1},
+            "trial 4",
+        ),
+        ({"event": ["done"]}, "`event` is ['done']: expected a text"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_damaged_record_is_told_with_its_file_and_line(
+    workspace: Path, capsys: pytest.CaptureFixture[str], record: dict[str, Any], flaw: str
+) -> None:
+    written = Handmade(workspace, "stages: {a: {command: [x]}}")
+    written.worker.append({"event": "future"}, record)
+    said = call(capsys, "status")
+    assert said.code == 2
+    assert f"{written.worker.path}:2: " in said.err
+    assert flaw in said.err
+
+
+def test_a_mistake_of_diels_is_told_as_one_and_not_as_a_damaged_journal(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Handmade(workspace, "stages: {a: {command: [x]}}").worker.append(
+        {"event": "done", "stage": "a", "index": 0}
+    )
+
+    def fail(*_: object) -> None:
+        raise KeyError("stages")
+
+    monkeypatch.setattr("diel.journal.history.History._commit", fail)
+    said = call(capsys, "status", "w-1")
+    assert said.code == 1
+    assert "journal" not in said.err
+    assert said.err.startswith("diel failed in a way that it should not: KeyError: 'stages'\n")
+    assert "report it with what `diel --debug status w-1` prints" in said.err
+    assert f"diel {diel.__version__}, Python 3." in said.err
+    assert "Traceback" not in said.err

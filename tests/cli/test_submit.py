@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.lease import HEARTBEAT, read_lease
+from diel.lease import DOUBT, HEARTBEAT, SILENCE, read_lease
 from diel.paths import RunPaths
 from tests.project import Project, wait_for
 
@@ -233,11 +233,15 @@ def test_a_submitted_run_whose_controller_was_killed_is_cancelled_from_here(gate
 # --- another host ---------------------------------------------------------------------------------
 
 
+HOST = ("unshare", "--uts", "--pid", "--fork", "--mount-proc")
+"""A host with a name of its own, that sees no process of this one."""
+
+
 def elsewhere(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
-    """Calls `diel` where this host has another name: it shares the file system and nothing else is asked."""
+    """Calls `diel` on another host that shares the file system."""
     command = 'hostname elsewhere && exec "$@"'
     return subprocess.run(
-        ["unshare", "--uts", "sh", "-c", command, "sh", sys.executable, "-m", "diel", *words],
+        [*HOST, "sh", "-c", command, "sh", sys.executable, "-m", "diel", *words],
         cwd=project.folder,
         env=project.environment(),
         stdin=subprocess.DEVNULL,
@@ -249,7 +253,7 @@ def elsewhere(project: Project, *words: str) -> subprocess.CompletedProcess[str]
 
 
 def may_rename_host() -> bool:
-    words = ["unshare", "--uts", "hostname", "elsewhere"]
+    words = [*HOST, "hostname", "elsewhere"]
     try:
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
@@ -283,7 +287,7 @@ def test_from_another_host_a_controller_is_gone_when_it_was_silent_for_long(gate
     end_of(process)
     assert json.loads(elsewhere(gated, "status", "--json").stdout)["state"] == "running"
     lease = root / "lease.json"
-    then = lease.stat().st_mtime - 61
+    then = lease.stat().st_mtime - SILENCE - DOUBT
     os.utime(lease, (then, then))
     assert json.loads(elsewhere(gated, "status", "--json").stdout)["state"] == "interrupted"
     (root / "go").touch()
@@ -311,7 +315,7 @@ def test_a_controller_that_slept_while_another_took_its_run_stops_without_a_word
     asleep = time.monotonic()
     try:
         lease = root / "lease.json"
-        then = lease.stat().st_mtime - 61
+        then = lease.stat().st_mtime - SILENCE - DOUBT
         os.utime(lease, (then, then))
         (root / "go").touch()
         resumed = elsewhere(gated, "resume", "--here")

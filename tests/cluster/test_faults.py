@@ -465,7 +465,17 @@ def test_cancel_leaves_no_job_and_no_process_and_any_host_can_see_it(project: On
 
 def elsewhere(project: OnCluster) -> dict[str, object]:
     """What `diel status` says on a host of another name, which shares the file system and has no Slurm."""
-    command = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere; exec "$@"', "sh"]
+    command = [
+        "unshare",
+        "--uts",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "sh",
+        "-c",
+        'hostname elsewhere; exec "$@"',
+        "sh",
+    ]
     done = subprocess.run(
         [*command, sys.executable, "-m", "diel", "status", "--json"],
         cwd=project.folder,

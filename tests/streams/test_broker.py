@@ -516,6 +516,25 @@ def test_a_request_that_makes_no_sense_is_answered_with_what_is_wrong(desk: Desk
     desk.broker.handle(b"p", {"id": 99, **wrong}, b"")
     assert desk.answers[-1][1]["id"] == 99
     assert desk.answers[-1][1]["error"]
+    assert "diel failed" not in desk.answers[-1][1]["error"]
+    assert desk.put("m/0", 0, "good")["count"] == 1
+
+
+def test_a_mistake_of_the_brokers_is_told_as_one_and_others_are_served_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    desk.open(a=["a/0"])
+
+    def fail(*_: object) -> None:
+        raise AttributeError("no such thing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("diel.streams.channel.Channel.facts", fail)
+        desk.broker.handle(b"p", {"id": 99, "op": "facts"}, b"")
+    told = desk.answers[-1][1]["error"]
+    assert told.startswith("facts: diel failed in a way that it should not: AttributeError: no such thing\n")
+    assert "report it, with the end of " in told
+    assert "AttributeError: no such thing" in capsys.readouterr().err
     assert desk.put("m/0", 0, "good")["count"] == 1
 
 

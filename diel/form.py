@@ -1,0 +1,70 @@
+"""The form of what comes in: which keys a JSON object must have, and what their values are.
+
+Records of a journal and requests to a broker are millions, and nearly all as they should be. They are used
+as they are, and the one at which something goes wrong is held to its form: that tells a damaged file or a
+foreign request from a mistake of diel's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Check = tuple[str, Callable[[Any], bool]]
+"""What is expected, in words, and whether a value is that."""
+Form = Mapping[str, Check]
+MOST = 2**53
+"""No number of tasks, items or bytes is greater: JSON readers agree on numbers up to here."""
+NOT_AS_IT_SHOULD_BE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
+"""What code raises that meets something else than it takes for granted."""
+
+
+def flaw_in(document: Mapping[str, Any], form: Form, optional: Form) -> str:
+    """What is wrong with the form of an object; empty where nothing is."""
+    for key, (expected, is_that) in {**optional, **form}.items():
+        if key in document:
+            if not is_that(document[key]):
+                return f"`{key}` is {repr(document[key])[:60]}: expected {expected}"
+        elif key in form:
+            return f"`{key}` is missing: expected {expected}"
+    return ""
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and 0 <= value <= MOST
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def rows(*columns: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether a value is a list of lists, each with these columns."""
+
+    def are_rows(value: Any) -> bool:
+        return isinstance(value, list) and all(
+            isinstance(row, list)
+            and len(row) == len(columns)
+            and all(is_that(cell) for is_that, cell in zip(columns, row, strict=True))
+            for row in value
+        )
+
+    return are_rows
+
+
+def list_of(is_that: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(is_that, value))
+
+
+TEXT: Check = ("a text", is_text)
+COUNT: Check = ("a whole number", is_count)
+NUMBER: Check = ("a number", is_number)
+MAP: Check = ("an object", lambda value: isinstance(value, dict))
+LIST: Check = ("a list", lambda value: isinstance(value, list))
+COUNTS: Check = ("a list of whole numbers", list_of(is_count))
+TEXTS: Check = ("a list of texts", list_of(is_text))
+ANY: Check = ("a value", lambda value: True)
