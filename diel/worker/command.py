@@ -17,6 +17,7 @@ from diel.errors import ModuleError
 from diel.states import FailureClass
 from diel.worker.block import with_hosts
 from diel.worker.bundle import Failure, Job, Request
+from diel.worker.ports import AT_HOME, LOOKS, at_home
 from diel.worker.reaper import signal_group
 from diel.worker.space import is_full
 from diel.worker.watchdog import Watchdog, Watched
@@ -169,6 +170,9 @@ def spawn_ranks(
     become one world.
     """
     env = {name: value for name, value in env.items() if name not in STALE}
+    if at_home(job.launcher, env):
+        env = {**AT_HOME, **env}
+        watched.doors = LOOKS
     world = watched.world = World(job, words, task_dir, env)
     try:
         spawn((*with_hosts(job.launcher), *world.words, *words), env, dog, watched)

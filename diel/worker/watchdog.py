@@ -25,6 +25,7 @@ from diel.values import format_duration, format_size
 from diel.worker.bundle import Failure, Job
 from diel.worker.limits import Limits
 from diel.worker.memory import Meter
+from diel.worker.ports import keep_at_home
 from diel.worker.reaper import GRACE, ask_group, end_marked, kill_children, signal_group
 from diel.worker.world import World
 
@@ -64,6 +65,8 @@ class Watched:
     """Whether an MPI launcher leads that group."""
     world: World | None = None
     """Its MPI ranks, once they began."""
+    doors: int = 0
+    """How often ports of its launcher are still to be looked for, to keep them from other hosts."""
     told: bool = False
     """Whether its command was told that its end comes."""
     staging: bool = False
@@ -146,6 +149,8 @@ class Watchdog:
             self._release()
         if watched.verdict is not None:
             return
+        if watched.doors and watched.group is not None and keep_at_home(watched.group):
+            watched.doors -= 1
         if self._is_cancelled(watched):
             self._release()  # the rest of the bundle may be cancelled too
             self._stop(watched, Failure(FailureClass.CANCELLED, "cancelled"))
