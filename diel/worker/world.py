@@ -10,9 +10,11 @@ it linked in, and on other nodes. A process that uses no MPI notices nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -85,6 +87,7 @@ class World:
         self._said = ""
         self._seen = (0, 0)
         self._found: Failure | None = None
+        self._looking = threading.Lock()
         if job.ranks > 1:  # one rank is a world of one, whatever started it
             Path(self._file).touch()
 
@@ -95,17 +98,19 @@ class World:
 
     def look(self) -> Failure | None:
         """What is wrong, as far as the ranks have said; cheap, for whoever looks again and again."""
-        if self._job.ranks < 2 or self._found is not None:
+        with self._looking:  # the watchdog may be at it
+            if self._job.ranks > 1 and self._found is None:
+                with contextlib.suppress(OSError):  # the task removed the file
+                    self._look()
             return self._found
-        try:
-            seen = (os.stat(self._file).st_size, os.fstat(2).st_size)
+
+    def _look(self) -> None:
+        with open(self._file, encoding="utf-8", errors="replace") as file:  # NFS looks anew when it opens
+            seen = (os.fstat(file.fileno()).st_size, os.fstat(2).st_size)
             if seen != self._seen:
                 self._seen = seen
-                self._said = Path(self._file).read_text("utf-8", "replace")
+                self._said = file.read()
                 self._found = self._judged()
-        except OSError:  # the task removed it
-            return None
-        return self._found
 
     def _judged(self) -> Failure | None:
         started = _SIZE.search(self._said)

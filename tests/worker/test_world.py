@@ -116,8 +116,8 @@ def test_a_program_of_open_mpi_does_not_run_alone_under_mpich(under_mpich: Run, 
 def test_what_is_right_under_mpich_goes_on(under_mpich: Run) -> None:
     assert sorted((under_mpich.task_dir("own") / "world").read_text().splitlines()) == ["0 of 2", "1 of 2"]
     assert under_mpich.value("module", "size") == 2
-    assert under_mpich.stdout("python").split() == ["2", "2"]
-    assert under_mpich.stdout("nothing").splitlines() == ["a rank", "a rank"]
+    assert "".join(under_mpich.stdout("python").split()) == "22"  # two processes write at the same time
+    assert under_mpich.stdout("nothing").count("a rank") == 2
     assert not under_mpich.processes()
 
 
@@ -135,7 +135,7 @@ def test_a_program_of_mpich_that_finds_no_world_under_open_mpi_says_so(
 def test_what_is_right_under_open_mpi_goes_on(under_open_mpi: Run) -> None:
     world = under_open_mpi.task_dir("own") / "world"
     assert sorted(world.read_text().splitlines()) == ["0 of 2", "1 of 2"]
-    assert under_open_mpi.stdout("nothing").splitlines() == ["a rank", "a rank"]
+    assert under_open_mpi.stdout("nothing").count("a rank") == 2
     assert not under_open_mpi.processes()
 
 
@@ -183,4 +183,4 @@ def test_ranks_under_srun_without_their_pmi_are_told_what_to_write(
         assert family in failure["message"]
         assert f"write --mpi={kind} in `launcher`" in failure["message"]
         assert not (run.task_dir(stage) / "world").exists()
-    assert run.stdout("nothing").splitlines() == ["a rank", "a rank"]
+    assert run.stdout("nothing").count("a rank") == 2
