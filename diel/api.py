@@ -17,6 +17,7 @@ from typing import Any
 
 from diel.artifacts import Artifact
 from diel.controller.home import submit_new
+from diel.controller.renewal import drive_on
 from diel.controller.results import output_of, outputs_of
 from diel.controller.start import discard, start
 from diel.controller.tryout import NeverRuns
@@ -61,7 +62,7 @@ def run(
     if not quiet:
         print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
     try:
-        state = controller.drive(lambda history: None)
+        state = drive_on(controller, lambda one: one.drive(lambda history: None))
     except NeverRuns:
         discard(controller.paths, fresh=fresh)
         raise

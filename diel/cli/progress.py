@@ -26,6 +26,7 @@ from diel.cli.meter import Meter, Row
 from diel.cli.status import failure_lines
 from diel.cli.summary import start_line, summary
 from diel.controller.controller import Controller
+from diel.controller.renewal import drive_on
 from diel.executors.light import own
 from diel.journal.history import History
 from diel.journal.segment import Record
@@ -61,8 +62,12 @@ def drive(controller: Controller, *, quiet: bool) -> int:
 
     SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
     """
-    began = time.monotonic()
     own()
+    return drive_on(controller, lambda one: _drive(one, quiet=quiet))
+
+
+def _drive(controller: Controller, *, quiet: bool) -> int:
+    began = time.monotonic()
     watch = Watch(controller, _display(controller, quiet=quiet))
     with _interruptible(watch):
         try:

@@ -22,6 +22,7 @@ from types import FrameType
 
 from diel.controller.controller import Controller
 from diel.controller.home import job_walltime, margin, persist, queue
+from diel.controller.renewal import drive_on
 from diel.controller.start import take_over
 from diel.errors import DielError
 from diel.executors.light import own
@@ -54,10 +55,15 @@ def main() -> int:
         controller = take_over(paths)
         say(f"{paths.run_id}: process {os.getpid()} on {socket.gethostname()}, submission {wanted.number}")
         end = None if options.end is None else time.monotonic() + options.end - time.time()
-        state = _drive(controller, wanted, end)
+        return drive_on(controller, lambda one: _drive(one, wanted, end))
     except DielError as error:
         say(f"error: {error}")
         return error.exit_code
+
+
+def _tell(controller: Controller, state: RunState) -> int:
+    """Says how it ended; returns the exit code."""
+    paths = controller.paths
     let_go = state is RunState.INTERRUPTED and not controller.history.state.ended
     say(f"{paths.run_id} {'let go: what runs in blocks goes on' if let_go else state}")
     if controller.left:
@@ -78,7 +84,7 @@ def say(message: str) -> None:
     print(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {message}", flush=True)  # noqa: T201 - its log
 
 
-def _drive(controller: Controller, wanted: Submission, end: float | None) -> RunState:
+def _drive(controller: Controller, wanted: Submission, end: float | None) -> int:
     """Drives a run until it is over, a signal asks for an end, or the job's walltime is nearly over.
 
     `end` is when that is, in time.monotonic seconds.
@@ -102,7 +108,7 @@ def _drive(controller: Controller, wanted: Submission, end: float | None) -> Run
         state = state if state.ended else RunState.INTERRUPTED
     if succession is not None:
         succession.settle(needed=state is RunState.INTERRUPTED)
-    return state
+    return _tell(controller, state)
 
 
 class Watch:

@@ -19,6 +19,10 @@ class LetGo(DielError):
     """This controller must stop now; what runs in blocks goes on, for the next one to adopt."""
 
 
+class EngineLost(DielError):
+    """Nothing reaches the workers of the run's blocks any more: its next controller takes them over."""
+
+
 @dataclass(frozen=True)
 class Outlook:
     """What the controller knows of its tasks."""

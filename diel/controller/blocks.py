@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from diel.controller.adoption import adopt
 from diel.controller.agent import Agent
 from diel.controller.asking import Asking
-from diel.controller.backend import LetGo, Outlook
+from diel.controller.backend import EngineLost, Outlook
 from diel.controller.block import Block
 from diel.controller.ledger import Ledger
 from diel.controller.sizing import is_idle, wants_block
@@ -145,10 +145,7 @@ class Blocks:
         self._backlog = outlook.backlog
         self._asking.excluded = outlook.excluded - self._watching.forgiven
         if self._asking.is_broken:
-            raise LetGo(
-                "Parsl's interchange is gone (out of memory on this host?); running tasks go on, "
-                f"`diel resume {self._ledger.paths.run_id}` takes them over"
-            )
+            raise EngineLost("Parsl's interchange is gone (out of memory on this host?); running tasks go on")
         self._watching.take_news()
         self._hold_tainted()
         for shape in list(self._asking.shapes.values()):

@@ -15,7 +15,7 @@ from itertools import chain
 from queue import Empty
 
 from diel.cache import Cache
-from diel.controller.backend import Backend, LetGo, Outlook
+from diel.controller.backend import Backend, EngineLost, LetGo, Outlook
 from diel.controller.block import Block
 from diel.controller.blocks import Blocks
 from diel.controller.dispatcher import Dispatcher, Sent
@@ -134,6 +134,9 @@ class Controller:
                 self._poll()
             else:
                 state = self._end_state()
+        except EngineLost:
+            leave = self._hand_over
+            raise
         except LetGo:
             leave = self._let_go
             raise
@@ -145,6 +148,10 @@ class Controller:
             leave(state)
             watch(self.history)
         return state
+
+    def note(self, trouble: str) -> None:
+        """Has `status` say what went wrong."""
+        self._ledger.append("trouble", message=trouble)
 
     def let_go(self) -> None:
         """Lets go of the run at the next look, as at the end of `until`."""

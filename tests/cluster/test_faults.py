@@ -510,3 +510,20 @@ def test_no_semaphore_and_no_directory_is_left_on_a_node_whose_processes_were_al
 def semaphores(folders: set[str]) -> list[Path]:
     """Those of pools with these directories."""
     return [path for name in folders for path in Path("/dev/shm").glob(f"sem.{name}*")]
+
+
+def test_an_interchange_that_is_killed_is_started_anew(project: OnCluster) -> None:
+    """What runs in the blocks runs on, and no task of it runs twice."""
+    process = project.site(pools={"small": {"blocks": 1}}).sum(16, seconds=1).begin()
+    wait_for_start(project)
+    (interchange,) = (
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if "interchange" in " ".join(child.cmdline())
+    )
+    interchange.kill()
+    run = end(project, process, 16)
+    (told,) = (record["message"] for record in run.records("trouble"))
+    assert told.startswith("Parsl's interchange is gone")
+    assert told.endswith("it is started anew")
+    assert len(run.records("start")) == 17
