@@ -10,6 +10,7 @@ runs/<workflow>-<n>/
     journal/controller-0001.jsonl one file a controller, numbered by epoch
     journal/worker-….jsonl        one file a worker process
     requests/cancel-….json        what users asked of the controller
+    fences/<block>                its workers that were given up for lost
     services/<stage>/<index>.json where a replica of a service is
     services/token                what its consumers must show: for the owner's eyes only
     axes/<axis>.jsonl             points of file, sample and derived axes
@@ -85,6 +86,14 @@ class RunPaths:
     @property
     def requests(self) -> Path:
         return self.root / "requests"
+
+    @property
+    def fences(self) -> Path:
+        """What workers may not do any more: a file a block that was given up, or of which workers were."""
+        return self.root / "fences"
+
+    def fence(self, block: str) -> Path:
+        return self.fences / block
 
     @property
     def axes(self) -> Path:

@@ -121,7 +121,11 @@ class OnCluster(Project):
         found = 0
         for process in self.cluster.processes():
             with contextlib.suppress(psutil.Error):
-                found += KEEPER in process.cmdline()
+                parent = process.parent()
+                guard = (
+                    parent is not None and KEEPER in parent.cmdline()
+                )  # as the keeper, of which it is a fork
+                found += KEEPER in process.cmdline() and not guard
         return found
 
     def jobs(self) -> list[str]:

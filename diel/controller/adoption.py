@@ -7,6 +7,8 @@ such tasks for handed out, and reads their workers' segments. What becomes of th
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from diel.controller.block import Block
@@ -14,6 +16,7 @@ from diel.controller.ledger import Ledger
 from diel.journal.segment import Record
 from diel.scheduler.job import JobState
 from diel.site import Shape
+from diel.worker.fence import put_up
 
 if TYPE_CHECKING:
     from diel.controller.dispatcher import Dispatcher
@@ -27,13 +30,26 @@ def adopt(ledger: Ledger, dispatcher: Dispatcher) -> list[Block]:
     history = ledger.history
     live = {name: record for name, record in history.blocks.items() if not JobState(record["state"]).ended}
     tasks: list[list[Any]] = []
+    _give_up(ledger, live)
     for (stage, index), attempt in sorted(history.left.items()):
-        if history.workers[attempt.worker]["block"] in live:
-            tasks.append([stage, index, attempt.number, attempt.worker])
-            dispatcher.adopt(stage, index, attempt.number)
+        tasks.append([stage, index, attempt.number, attempt.worker])
+        dispatcher.adopt(stage, index, attempt.number)
     if tasks:
         ledger.append("adopted", tasks=tasks)
     return [_block(record) for record in live.values()]
+
+
+def _give_up(ledger: Ledger, live: Container[str]) -> None:
+    """Fences what may still run in blocks that have ended: it is handed out again."""
+    history = ledger.history
+    over = {history.workers[attempt.worker]["block"] for attempt in history.left.values()}
+    for block in sorted(name for name in over if name not in live):
+        with contextlib.suppress(OSError):  # what is written down decides
+            put_up(ledger.paths, block)
+    ledger.read_all()
+    for (stage, index), attempt in sorted(history.left.items()):
+        if history.workers[attempt.worker]["block"] not in live:
+            ledger.append("fenced", stage=stage, tasks=[[index, attempt.number]])
 
 
 def _block(record: Record) -> Block:

@@ -196,7 +196,7 @@ class Controller:
 
     def _note_block_end(self, block: Block) -> None:
         """A block ended: what is known to run there is lost; what had not begun waits for Parsl's word."""
-        self._intake.read_news()
+        self._intake.give_up_block(block.name)
         for name, index in list(self._dispatcher.in_flight):
             one = self.history.stage(name).under_way.get(index)
             if one is None or one.state != TaskState.RUNNING:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import time
+from collections.abc import Iterable
 from concurrent.futures import Future
 
 from diel.adaptive import Standing
@@ -17,6 +19,7 @@ from diel.journal.stage_history import Attempt
 from diel.spec import rule_of
 from diel.states import FailureClass, TaskState
 from diel.worker.bundle import Report
+from diel.worker.fence import put_up
 from diel.worker.oom import RecentOomKills
 from diel.worker.reaper import kill_marked
 
@@ -76,6 +79,7 @@ class Intake:
         if (
             stage is None
             or stage.domain is None
+            or stage.history.is_fenced(record["index"], record["attempt"])
             or (stage.name, record["index"]) in self._dispatcher.in_flight
         ):
             return
@@ -92,12 +96,15 @@ class Intake:
         if event == "release":
             stage = self._stages.runs[record["stage"]]
             self._ledger.history.apply(record, segment)
+            if "taken" in record:  # by a worker that was given up before it began
+                taken = [[index, record["taken"]] for index in record["tasks"]]
+                self._ledger.append("fenced", stage=stage.name, tasks=taken)
             self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
             return True
         if event == "staging":
             self._ledger.history.apply(record, segment)
             return True
-        if "index" not in record:
+        if "index" not in record or (event == "done" and not self._ledger.counts(record)):
             return True
         name, index = record["stage"], record["index"]
         task = self._dispatcher.in_flight.get((name, index))
@@ -120,6 +127,8 @@ class Intake:
         """A worker was lost: its segment tells which tasks were done and which one it was at."""
         self.read_news()
         stage = sent.stage
+        if self._give_up(stage, [request.index for request in sent.requests]):
+            self.read_news()
         for request in sent.requests:
             index = request.index
             task = self._dispatcher.in_flight.get((stage.name, index))
@@ -133,6 +142,25 @@ class Intake:
                 self.lose(stage, index, kind, message, self._node(attempt.worker))
             else:
                 self._dispatcher.take_back(stage, number, [index])
+
+    def _give_up(self, stage: StageRun, indices: Iterable[int]) -> bool:
+        """Puts fences up for the workers in blocks that run these tasks; says whether there are any."""
+        found: dict[str, set[str]] = {}
+        for index in indices:
+            attempt = stage.history.under_way.get(index)
+            worker = None if attempt is None else self._ledger.history.workers.get(attempt.worker)
+            if attempt is not None and worker is not None and attempt.state == TaskState.RUNNING:
+                found.setdefault(worker["block"], set()).add(attempt.worker)
+        for block, workers in found.items():
+            with contextlib.suppress(OSError):  # what is written down decides
+                put_up(self._ledger.paths, block, workers)
+        return bool(found)
+
+    def give_up_block(self, block: str) -> None:
+        """Puts a fence up for a block that ended, and takes in what its workers wrote before."""
+        with contextlib.suppress(OSError):
+            put_up(self._ledger.paths, block)
+        self.read_news()
 
     def _blame(
         self, stage: StageRun, attempt: Attempt, sent: Sent, error: BaseException
@@ -159,6 +187,7 @@ class Intake:
         task = self._dispatcher.in_flight.pop((stage.name, index), None)
         if task is None:
             return
+        self._ledger.append("fenced", stage=stage.name, tasks=[[index, task.attempt]])
         _, record = self._ledger.append(
             "fail",
             stage=stage.name,

@@ -32,8 +32,13 @@ class Ledger:
         self.reader.catch_up(self._remember)
 
     def _remember(self, segment: str, offset: int, record: Record) -> None:
-        if record["event"] in ("done", "cached"):
+        if record["event"] in ("done", "cached") and self.counts(record):
             self.results.put(record["stage"], record["index"], segment, offset, record)
+
+    def counts(self, record: Record) -> bool:
+        """Whether a result is its task's: not where its attempt was given up for lost, or lost its files."""
+        stage = self.history.stage(record["stage"])
+        return stage.counts_result(record["index"], record.get("attempt", 0))
 
     def read_news(self) -> list[tuple[str, int, Record, bool]]:
         """Folds what workers wrote and did not report yet.

@@ -53,12 +53,15 @@ class Node:
         self._can_stop = False
         self._asked = False
         self._ending = False
+        self._given_up = False
+        """Whether the controller took this node for lost: its tasks run elsewhere."""
 
     def run(self) -> int:
         """Runs the pool to its end, or to the scheduler's SIGTERM, and clears the node. Returns an exit code.
 
         Does not return where a later controller wants the node.
         """
+        guard, alive = self._begin_guard()
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGUSR1, self._on_signal)
         threading.Thread(target=self._watch, daemon=True).start()
@@ -68,13 +71,40 @@ class Node:
             self._stop_pool()
             code = ENDED if self._ending else 0
         finally:
-            kill_marked("DIEL_NODE", self._mark)
-            self._scratch.remove()
+            self._clear()
+        os.close(alive)
+        os.waitpid(guard, 0)  # it must not clear away what a later controller begins here
         # From here on SIGTERM ends this process by itself: there is nothing to clear any more.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if not self._ending and self._succession.renewed():
+        if not (self._ending or self._given_up) and self._succession.renewed():
             os.execv("/bin/sh", ["/bin/sh", str(self._succession.script)])
         return code
+
+    def _begin_guard(self) -> tuple[int, int]:
+        """A process that clears the node if this one is killed; its pid, and what is open while this one lives.
+
+        In a session of its own, which what kills a job's session does not see: pbs_mom does so when it starts
+        again, and leaves the tasks alone, which have sessions of their own too.
+        """
+        ears, alive = os.pipe()
+        guard = os.fork()
+        if guard:
+            os.close(ears)
+            return guard, alive
+        try:
+            os.setsid()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.close(alive)
+            for number in range(3):  # whoever waits for the end of the job's output does not wait for this
+                os.dup2(ears, number)
+            os.read(ears, 1)
+            self._clear()
+        finally:
+            os._exit(0)
+
+    def _clear(self) -> None:
+        kill_marked("DIEL_NODE", self._mark)
+        self._scratch.remove()
 
     def _work(self) -> int:
         """Runs the pool, again where it found no controller and that comes back; returns its exit code."""
@@ -105,8 +135,9 @@ class Node:
             time.sleep(LOOK)
             with contextlib.suppress(OSError, JournalError):  # a full disk, perhaps: the next look may tell
                 self._orphans.look()
+                self._given_up = self._orphans.are_given_up()
                 leave = self._succession.renewed() or self._succession.is_abandoned()
-                if leave and self._orphans.is_idle():
+                if self._given_up or (leave and self._orphans.is_idle()):
                     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
                     return
 

@@ -18,6 +18,7 @@ from diel.journal.segment import Record, SegmentWriter, read_segment, segments, 
 from diel.paths import RunPaths
 from diel.states import FailureClass
 from diel.worker.block import own_node
+from diel.worker.fence import ALL, fenced
 from diel.worker.reaper import kill_marked
 
 
@@ -38,6 +39,13 @@ class Orphans:
         """Whether none of this node's workers is at a task."""
         names = (name for name in self._own() if name not in self._told)
         return all(_open_attempt(self._paths.journal / name) is None for name in names)
+
+    def are_given_up(self) -> bool:
+        """Whether the controller took for lost what lives here: this block, or one of this node's workers."""
+        given_up = fenced(self._paths, self._block)
+        return bool(given_up) and (
+            ALL in given_up or any(name in given_up and self._lives(name) for name in self._own())
+        )
 
     def has_worked(self) -> bool:
         """Whether this node ever had a worker."""

@@ -141,6 +141,8 @@ class History:
 
     def _take_step(self, record: Record, state: TaskState, worker: str) -> None:
         name, index = record["stage"], record["index"]
+        if worker and self.stage(name).is_fenced(index, record["attempt"]):
+            return
         known = self.stage(name).under_way.get(index)
         bundle = record.get("bundle", 0 if known is None else known.bundle)  # runs of before may not tell
         self._advance(name, index, Attempt(record["attempt"], state, record["time"], worker, bundle), worker)
@@ -190,7 +192,7 @@ class History:
     def _done(self, record: Record, worker: str) -> None:
         stage = self.stage(record["stage"])
         index, attempt = record["index"], record.get("attempt", 1)
-        if stage.is_gone(index, attempt):
+        if not stage.counts_result(index, attempt):
             self._forget_attempt(record["stage"], index, attempt)
             return
         stage.count_attempt(index, attempt)
@@ -237,6 +239,11 @@ class History:
     def _gone(self, record: Record, worker: str) -> None:
         for index, attempt in record["tasks"]:
             self.stage(record["stage"]).lose(index, attempt)
+
+    def _fenced(self, record: Record, worker: str) -> None:
+        for index, attempt in record["tasks"]:
+            self.stage(record["stage"]).fence(index, attempt)
+            self._forget_attempt(record["stage"], index, attempt)
 
     def _dropped(self, record: Record, worker: str) -> None:
         gone = self.stage(record["stage"]).dropped.setdefault(record["output"], set())
@@ -308,6 +315,7 @@ _HANDLERS = {
     "cached": History._cached,
     "dropped": History._dropped,
     "gone": History._gone,
+    "fenced": History._fenced,
     "failed": History._verdict,
     "skipped": History._verdict,
     "cancelled": History._verdict,

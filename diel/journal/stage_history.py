@@ -44,6 +44,8 @@ class StageHistory:
     """The attempt that a task's result is of, where that is not the first."""
     gone: dict[int, int] = field(default_factory=dict)
     """The tasks whose result lost its files: up to which attempt; 0 for one from the cache."""
+    fenced: dict[int, int] = field(default_factory=dict)
+    """The tasks of which attempts were given up for lost: up to which one no result counts."""
     resources: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What the latest attempt of a task asked for beyond its stage, for those that have no result."""
     seconds: float = 0.0
@@ -105,6 +107,21 @@ class StageHistory:
     def is_gone(self, index: int, attempt: int) -> bool:
         """Whether what an attempt made has lost its files."""
         return bool(self.gone) and attempt <= self.gone.get(index, -1)
+
+    def is_fenced(self, index: int, attempt: int) -> bool:
+        """Whether an attempt was given up for lost."""
+        return bool(self.fenced) and attempt <= self.fenced.get(index, 0)
+
+    def counts_result(self, index: int, attempt: int) -> bool:
+        """Whether a result of this attempt (0: from the cache) is the task's."""
+        return not self.is_gone(index, attempt) and (attempt == 0 or not self.is_fenced(index, attempt))
+
+    def fence(self, index: int, attempt: int) -> None:
+        """No result of the attempts up to this one counts, whether it came before or comes later."""
+        self.fenced[index] = max(attempt, self.fenced.get(index, 0))
+        self.count_attempt(index, attempt)
+        if self.state(index) == TaskState.DONE and self.result_attempt(index) <= attempt:
+            self.set(index, TaskState.WAITING)
 
     def lose(self, index: int, attempt: int) -> None:
         """What was made up to an attempt counts no more: the task has to run again, as a later one."""

@@ -322,4 +322,4 @@ def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
 def _is_result(record: Record, stage: str, history: StageHistory) -> bool:
     if record["event"] not in ("done", "cached") or record["stage"] != stage:
         return False
-    return not history.is_gone(record["index"], record.get("attempt", 0))
+    return history.counts_result(record["index"], record.get("attempt", 0))

@@ -34,6 +34,7 @@ from diel.worker.capture import Capture
 from diel.worker.command import collect, launch, run_command
 from diel.worker.drain import Drain, open_drain
 from diel.worker.environment import Surroundings, restore, search_path
+from diel.worker.fence import ALL, fenced
 from diel.worker.function import call_function, call_on_ranks
 from diel.worker.killed import killer_of
 from diel.worker.limits import Limits, limits_of
@@ -107,7 +108,7 @@ class Worker:
         self._kills.mark()
         end = time.monotonic() + bundle.slice
         records: list[tuple[int, Record]] = []
-        while not os.path.exists(self._successor):
+        while not os.path.exists(self._successor) and not self._is_given_up():
             if self.block is not None and not self.block.has_room(bundle.job, time.time()):
                 self._release_rest()
                 time.sleep(LAST)
@@ -126,6 +127,19 @@ class Worker:
         with self.dog.lock:
             self._rest.clear()
         return Report(self.segment.name, self.segment.size, (*told, *records))
+
+    def _is_given_up(self) -> bool:
+        """Whether the controller took this worker for lost: another one does its work."""
+        if self.block is None:
+            return False
+        given_up = fenced(self.paths, self.block.name)
+        return bool(given_up) and (ALL in given_up or self.segment.name in given_up)
+
+    def _commit(self, record: Record) -> tuple[int, Record]:
+        """Appends a result; a worker that was given up ends instead. Hold the lock."""
+        if self._is_given_up():
+            self.dog.end_now()
+        return self.segment.append(record), record
 
     @property
     def _number(self) -> int:
@@ -197,7 +211,7 @@ class Worker:
                 record = done_record(job, request, began, values, artifacts, asked)
                 if self._tidy(job, task_dir):
                     record["output"] = True
-                return self.segment.append(record), record
+                return self._commit(record)
         except Failure as failure:
             with self.dog.lock:
                 self.dog.end()
@@ -217,7 +231,7 @@ class Worker:
             os.chdir(self._root)
             record = done_record(job, request, began, asked.values or {}, {}, asked)
             self._tidy(job, task_dir)
-            return self.segment.append(record), record
+            return self._commit(record)
 
     # --- the node's disk ----------------------------------------------------------------------------
 
@@ -268,7 +282,7 @@ class Worker:
             elif wrote:
                 record["output"] = True
             with self.dog.lock:
-                committed = self.segment.append(record), record
+                committed = self._commit(record)
             drain.close()
             return committed
 

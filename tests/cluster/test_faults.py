@@ -449,6 +449,37 @@ def test_a_block_that_ends_leaves_no_process_on_its_node_while_the_run_goes_on(p
     project.assert_nothing_is_left()
 
 
+SECOND_LIFE = """
+    axes: {i: {range: 2}}
+    stages:
+      wait:
+        over: [i]
+        command: |
+          touch '${{ run.dir }}/begun.${{ i }}'.$DIEL_ATTEMPT
+          until [ -e '${{ run.dir }}/go' ]; do sleep 0.1; done
+        resources: {pool: small}
+"""
+
+
+def test_what_runs_on_where_its_node_was_lost_is_ended_and_commits_nothing(project: OnCluster) -> None:
+    """Slurm hears no more of the node and gives it up; all that runs there does so on."""
+    process = project.workflow(SECOND_LIFE).begin()
+    run = project.newest
+    wait_for(lambda: project.runs() == 1 and all((run().root / f"begun.{i}.1").exists() for i in (0, 1)), 60)
+    (block,) = project.blocks()
+    before = project.cluster.processes()
+    project.cluster.kill_slurmd(block.nodes)
+    try:
+        wait_for(lambda: all((run().root / f"begun.{i}.2").exists() for i in (0, 1)), 90)
+        wait_for(lambda: not any(map(alive, before)), 15)
+        (run().root / "go").touch()
+        project.end(process)
+    finally:
+        project.cluster.start_slurmd(block.nodes)
+    assert [done["attempt"] for done in run().records("done")] == [2, 2]
+    project.assert_nothing_is_left()
+
+
 @pytest.mark.parametrize("home", ["login", "job", "inside"])
 def test_cancel_leaves_no_job_and_no_process_and_any_host_can_see_it(project: OnCluster, home: str) -> None:
     run = project.workflow(LONG_LIVED).submit("--home", home)

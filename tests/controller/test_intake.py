@@ -65,6 +65,23 @@ def test_what_else_comes_late_leaves_the_task_to_go_out_again(late: Late, event:
     assert late.bench.stages.runs["work"].ended == 0
 
 
+def test_the_result_of_an_attempt_that_was_given_up_does_not_count(late: Late) -> None:
+    """Whether its task waits, or is out as another attempt."""
+    late.bench.ledger.append("fenced", stage="work", tasks=[[0, 1]])
+    late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
+    assert late.state is TaskState.WAITING
+    out = late.in_flight[("work", 0)] = SimpleNamespace(bundle=2, attempt=2)
+    late.bench.ledger.append("queued", stage="work", bundle=2, tasks=[0], attempts=[2])
+    late.writes("done", seconds=1.0, values={"x": 6}, artifacts={})
+    assert late.in_flight == {("work", 0): out}
+    late.worker.append(
+        {"event": "start", "stage": "work", "index": 0, "attempt": 2, "time": 1.0, "bundle": 2}
+    )
+    late.writes("done", attempt=2, seconds=1.0, values={"x": 7}, artifacts={})
+    assert late.state is TaskState.DONE
+    assert late.bench.resolve("after").command == ("echo", "7")
+
+
 def test_a_result_that_comes_late_beats_the_attempt_that_is_out(late: Late) -> None:
     late.in_flight[("work", 0)] = SimpleNamespace(bundle=2, attempt=2)
     late.bench.ledger.append("queued", stage="work", bundle=2, tasks=[0], attempts=[2])

@@ -21,6 +21,7 @@ from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.lease import beat, take
 from diel.paths import RunPaths
 from diel.worker.block import own_node
+from diel.worker.fence import put_up
 from tests.project import wait_for
 
 SOON = """
@@ -172,6 +173,30 @@ def test_a_node_goes_over_only_when_its_task_has_ended(run: Run) -> None:
         keeper.wait(1.0)
     worker.append({"event": "done", **task})
     assert keeper.wait(30) == 5
+
+
+def test_a_node_that_was_given_up_ends_though_its_task_runs_and_its_controller_lives(run: Run) -> None:
+    """Not where another node of its block was given up, or a worker that is dead."""
+    worker = run.worker()
+    worker.append({"event": "start", "stage": "s", "index": 0, "attempt": 1, "time": 0.0, "bundle": 1})
+    keeper = run.keep(*pool(run))
+    wait_for(run.begun.exists)
+    put_up(run.paths, "1-0", ["worker-0001-another-1-1.jsonl"])
+    put_up(run.paths, "1-1")
+    with pytest.raises(subprocess.TimeoutExpired):
+        keeper.wait(0.5)
+    put_up(run.paths, "1-0", [worker.name])
+    keeper.wait(20)
+    assert run.pools() == []
+
+
+def test_what_a_killed_keeper_leaves_is_ended(run: Run) -> None:
+    """Its session with it, as pbs_mom kills it: all but what made one of its own."""
+    keeper = run.keep("sh", "-c", f"setsid sleep 600 & touch '{run.begun}'; exec sleep 600")
+    wait_for(run.begun.exists)
+    wait_for(lambda: len(run.pools()) == 2)
+    keeper.kill()
+    wait_for(lambda: run.pools() == [], 20)
 
 
 def test_a_node_that_begins_without_a_controller_waits_for_the_next_one(run: Run) -> None:

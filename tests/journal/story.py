@@ -37,6 +37,8 @@ class Story:
         self._attempts: dict[int, int] = {}
         """How many attempts began, as far as the controller knows."""
         self._begun: set[tuple[int, int]] = set()
+        self.fenced: set[tuple[int, int]] = set()
+        """Attempts that were given up for lost: their results count no more."""
         self._over = False
         self.lines: list[Line] = []
         self._take_over()
@@ -110,6 +112,8 @@ class Story:
             if (index, attempt) in self._begun:
                 worker.at = None
                 self._write(worker.name, "release", bundle=worker.bundle, tasks=[index], taken=attempt)
+                if not late and index not in self._done:
+                    self._fence(index, attempt)
                 self._free(index, worker)
             else:
                 self._begun.add((index, attempt))
@@ -125,9 +129,10 @@ class Story:
             return
         index, attempt = worker.at
         worker.at = None
-        if self._dice.random() < 0.6 and index not in self._done:
+        lost = (index, attempt) in self.fenced
+        if self._dice.random() < 0.6 and (lost or index not in self._done):
             self._write(worker.name, "done", index=index, attempt=attempt, seconds=0.25 * (index + 1))
-            self._done.add(index)
+            self._done |= set() if lost else {index}
         else:
             more = {"attempt": attempt, "bundle": worker.bundle, "class": "app", "message": "m"}
             self._write(worker.name, "fail", index=index, **more)
@@ -142,7 +147,13 @@ class Story:
         if self._workers:
             worker = self._workers.pop(self._dice.randrange(len(self._workers)))
             self._late.append(worker)
+            if worker.at is not None and worker.at[0] not in self._done:
+                self._fence(*worker.at)
             self._given = {index: other for index, other in self._given.items() if other is not worker}
+
+    def _fence(self, index: int, attempt: int) -> None:
+        self.fenced.add((index, attempt))
+        self._control("fenced", tasks=[[index, attempt]])
 
     def _judge(self) -> None:
         free = self._open()

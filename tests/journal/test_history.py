@@ -72,11 +72,13 @@ def test_workers_records_may_be_read_twice(story: Story) -> None:
 @given(STORIES)
 def test_each_committed_result_and_no_other_is_good(story: Story) -> None:
     history = fold(story.lines)
-    committed = {r["index"] for _, r in story.lines if r["event"] in ("done", "cached")}
+    done = [
+        r for _, r in story.lines if r["event"] == "done" and (r["index"], r["attempt"]) not in story.fenced
+    ]
+    committed = {r["index"] for r in done} | {r["index"] for _, r in story.lines if r["event"] == "cached"}
     stage = history.stages["s"]
     assert {index for index in range(TASKS) if stage.state(index).good} == committed
     assert sum(stage.counts().values()) == stage.total == TASKS
-    done = [r for _, r in story.lines if r["event"] == "done"]
     assert (stage.timed, stage.seconds) == (len(done), sum(r["seconds"] for r in done))
 
 
@@ -103,6 +105,26 @@ WORKER = "worker-0001-node-1-a.jsonl"
 def after(*records: Record) -> History:
     worker = {"worker", "start", "done", "fail", "release"}
     return fold([(WORKER if r["event"] in worker else "controller-0001.jsonl", r) for r in records])
+
+
+FENCED: Record = {"event": "fenced", "stage": "s", "tasks": [[0, 1]], "time": 13.0}
+
+
+@pytest.mark.parametrize("order", [(FENCED, DONE), (DONE, FENCED)])
+def test_a_result_of_an_attempt_that_was_given_up_never_counts(order: tuple[Record, ...]) -> None:
+    """Nor does one that was read before its fence."""
+    history = after(CONTROLLER, STAGE, QUEUED, START, *order)
+    assert states(history)[0] == "waiting"
+    again = {**QUEUED, "bundle": 2, "tasks": [0], "attempts": [2]}
+    history = after(CONTROLLER, STAGE, QUEUED, START, *order, again, {**DONE, "attempt": 2})
+    assert states(history)[0] == "done"
+    assert history.stages["s"].result_attempt(0) == 2
+
+
+def test_a_result_from_the_cache_counts_whatever_was_given_up() -> None:
+    cached = {"event": "cached", "stage": "s", "index": 0, "run": "w-1", "seconds": 1.0, "time": 15.0}
+    for records in ((FENCED, cached), (cached, FENCED)):
+        assert states(after(CONTROLLER, STAGE, QUEUED, START, *records))[0] == "cached"
 
 
 def states(history: History) -> list[str]:

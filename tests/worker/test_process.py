@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from diel.executors.pipes import WorkerLost
-from diel.journal.segment import read_record
+from diel.journal.segment import read_record, segments
 from diel.requests import ask_cancel
+from diel.worker.fence import put_up
 from tests.project import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
@@ -116,6 +117,29 @@ def test_in_a_block_the_first_worker_that_makes_an_attempts_directory_has_its_nu
         assert [(record["index"], record["attempt"]) for record in bench.records("start")] == [(0, 2)]
         (told,) = bench.run([request(0, attempt=2)], module=module).records
         assert told[1]["taken"] == 2, "a task that left nothing has its number all the same"
+
+
+def test_a_worker_that_was_given_up_commits_nothing_and_begins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIEL_BLOCK", "1-0")
+    monkeypatch.setenv("DIEL_BLOCK_END", str(time.time() + 600))
+    with worker_bench(tmp_path) as bench:
+        go, begun = tmp_path / "go", tmp_path / "begun"
+        text = f"touch '{begun}'; until [ -e '{go}' ]; do sleep 0.02; done"
+        at = bench.start([request(0, "sh", "-c", text), request(1, "true")])
+        wait_for(begun.exists)
+        put_up(bench.paths, "1-0", ["worker-0001-another"])
+        (name,) = [name for name in segments(bench.paths.journal) if name.startswith("worker")]
+        put_up(bench.paths, "1-0", [name])
+        go.touch()
+        with pytest.raises(WorkerLost):
+            at.result(timeout=30)
+        assert bench.records("done") == []
+    with worker_bench(tmp_path / "two") as bench:
+        put_up(bench.paths, "1-0")
+        assert bench.run([request(0, "true")]).records == ()
+        assert bench.records("start") == []
 
 
 def test_a_directory_that_cannot_be_made_is_the_nodes_failure(bench: Bench) -> None:
