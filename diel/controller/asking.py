@@ -62,13 +62,20 @@ class Asking:
         workers = shape.workers(self.pool(shape))
         return workers if shape.nodes else workers * nodes
 
-    def drain(self, shape: Shape) -> float:
-        """Seconds after which a block gets no more tasks."""
-        return drain_after(shape, self.walltime(shape), self._site.grace)
+    def drain(self, shape: Shape, needed: float = 0.0) -> float:
+        """Seconds after which a block gets no more tasks; those without a walltime need so many."""
+        return drain_after(shape, self.walltime(shape), max(self._site.grace, needed))
 
-    def is_worth_it(self, shape: Shape) -> bool:
-        """Whether a block asked for now would last for a task: an allocation may be close to its end."""
-        return not isinstance(self._scheduler, Inside) or self.walltime(shape) >= shape.walltime + MARGIN
+    def is_worth_it(self, shape: Shape, needed: float) -> bool:
+        """Whether a block asked for now would last for a task: an allocation may be close to its end.
+
+        `needed` are the seconds that such tasks took so far; where they are nearly as long as blocks, they
+        are given what there is.
+        """
+        if not isinstance(self._scheduler, Inside):
+            return True
+        short = needed <= shape.block_walltime(self.pool(shape), self._site.grace) / 2
+        return self.walltime(shape) >= max(shape.walltime, needed if short else 0.0) + MARGIN
 
     def _workers(self, shape: Shape) -> Workers:
         slots = shape.workers(self.pool(shape))

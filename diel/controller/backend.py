@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from diel.errors import DielError
@@ -31,6 +31,8 @@ class Outlook:
     """Seconds of work in line, by shape, as far as run times are known."""
     excluded: frozenset[str]
     """Nodes that are to be avoided."""
+    needed: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that the shortest tasks in line were seen to need, by shape."""
 
 
 class Backend(Protocol):

@@ -65,6 +65,7 @@ class Blocks:
         """The shapes of services that are out, by bundle."""
         self._refused_room: set[str] = set()
         self._backlog: Mapping[str, float] = {}
+        self._needed: Mapping[str, float] = {}
         self._asking = Asking(plan, ledger.paths, scheduler)
         self._agent = Agent(scheduler, plan.site.poll, self._asking.loads)
         self._watching = Watching(self._blocks, self._agent, self._asking, ledger, plan.site, lost)
@@ -142,12 +143,13 @@ class Blocks:
         return self._watching.knows(since)
 
     def tend(self, outlook: Outlook) -> None:
-        self._backlog = outlook.backlog
+        self._backlog, self._needed = outlook.backlog, outlook.needed
         self._asking.excluded = outlook.excluded - self._watching.forgiven
         if self._asking.is_broken:
             raise EngineLost("Parsl's interchange is gone (out of memory on this host?); running tasks go on")
         self._watching.take_news()
         self._hold_tainted()
+        self._hold_short()
         for shape in list(self._asking.shapes.values()):
             if self._wants_block(shape):
                 self._grow(shape)
@@ -187,7 +189,7 @@ class Blocks:
             return
         if any(block.shape == shape and self._is_coming(block) for block in held):
             return
-        if not self._asking.is_worth_it(shape):
+        if not self._asking.is_worth_it(shape, self._needed.get(label, 0.0)):
             if not any(block.live for block in self._blocks.values()):
                 raise DielError(
                     f"what is left of the allocation is too short for tasks of {label}; "
@@ -203,6 +205,17 @@ class Blocks:
         self._agent.ask(name, partial(self._asking.ask, block))
 
     # --- giving back ------------------------------------------------------------------------------
+
+    def _hold_short(self) -> None:
+        """Gives no more tasks to blocks that end sooner than the shortest in line were seen to."""
+        now = time.time()
+        for block in self._blocks.values():
+            seconds = self._needed.get(block.shape.label, 0.0)
+            if not seconds or block.began is None or not block.connected or block.held or block.adopted:
+                continue
+            if now > block.began + self._asking.drain(block.shape, seconds) and block.live:
+                block.held = True
+                self._agent.do(partial(self._asking.hold, block))
 
     def _hold_tainted(self) -> None:
         """Gives no more tasks to blocks with a node that is to be avoided."""

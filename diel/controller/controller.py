@@ -7,6 +7,7 @@ takes in what became of them, until every task has ended.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -328,7 +329,7 @@ class Controller:
             self._stages.streaming.tend()
             self._stages.serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
             self._look_after_slow(now)
-            self._backend.tend(Outlook(self._backlog(), frozenset(self._intake.excluded)))
+            self._backend.tend(Outlook(self._backlog(), frozenset(self._intake.excluded), self._needed()))
             self._settle()
         if now - self._last_snapshot > SNAPSHOT_EVERY:
             self._last_snapshot = now
@@ -349,6 +350,15 @@ class Controller:
                 label = self._dispatcher.shape(stage).label
                 near = min(stage.size - stage.ended, stage.at_once)
                 found[label] = found.get(label, 0.0) + near * stage.mean_seconds
+        return found
+
+    def _needed(self) -> dict[str, float]:
+        """Seconds that the shortest tasks in line must have left in a block, by their shape."""
+        found: dict[str, float] = {}
+        for stage in self._stages.runs.values():
+            if not stage.complete and (self._finder.has_work(stage) or stage.history.under_way):
+                label = self._dispatcher.shape(stage).label
+                found[label] = min(stage.needed_seconds, found.get(label, math.inf))
         return found
 
     def _read_requests(self) -> None:

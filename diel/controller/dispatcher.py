@@ -138,7 +138,7 @@ class Dispatcher:
             self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
         self.sent[number] = Sent(stage, requests, time.monotonic())
         root = str(self._ledger.paths.root)
-        bundle = Bundle(number, root, self._epoch, job, requests, 2 * BUNDLE_SECONDS)
+        bundle = Bundle(number, root, self._epoch, job, requests, 2 * BUNDLE_SECONDS, stage.needed_seconds)
         future = self._backend.submit(shape, self._plan.stages[stage.name].cores, bundle)
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 

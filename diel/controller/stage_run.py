@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ class StageRun:
     ended: int = 0
     mean_seconds: float | None = None
     """Run time of its tasks, as measured so far."""
+    _variance: float = 0.0
     failures: dict[tuple[int, str], int] = field(default_factory=dict)
     """Failed attempts by task and class; those that the stage's `retries` is for are counted as one class."""
     hasty: dict[int, int] = field(default_factory=dict)
@@ -88,8 +90,24 @@ class StageRun:
 
     def measure(self, seconds: float) -> None:
         """Takes in the run time of one task: the latest count most."""
-        mean = self.mean_seconds
-        self.mean_seconds = seconds if mean is None else 0.9 * mean + 0.1 * seconds
+        if self.mean_seconds is None:
+            self.mean_seconds = seconds
+            return
+        away = seconds - self.mean_seconds
+        self.mean_seconds += 0.1 * away
+        self._variance = 0.9 * (self._variance + 0.1 * away * away)
+
+    @property
+    def needed_seconds(self) -> float:
+        """Seconds that a task without a walltime must have left, by the run times seen so far.
+
+        Enough for nearly all of them. 0 where nothing was seen, and for tasks that can stop before their end.
+        """
+        if self.spec.resources.walltime or self.spec.checkpoint or self.spec.service is not None:
+            return 0.0
+        if self.mean_seconds is not None:
+            return self.mean_seconds + 2.0 * math.sqrt(self._variance)
+        return self.history.seconds / self.history.timed if self.history.timed else 0.0
 
     def point(self, index: int) -> dict[str, Any]:
         """The value of each axis parameter of a task."""

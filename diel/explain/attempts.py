@@ -19,6 +19,8 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[dict[str, Any]]:
         if "attempt" not in record:
             continue
         number = record["attempt"]
+        if record["event"] == "done" and run.history.stage(stage).is_fenced(index, number):
+            continue  # it came after its attempt was given up
         attempt = found.setdefault(
             number,
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Mapping, MutableMapping
@@ -29,16 +30,17 @@ class Block:
     length: float = 0.0
     """Its walltime: what is longer never fits."""
 
-    def has_room(self, job: Job, now: float) -> bool:
-        """Whether a task that begins now can end, or save something worth saving, before the block does."""
-        needs = _needs(job)
+    def has_room(self, job: Job, now: float, needed: float = 0.0) -> bool:
+        """Whether a task that begins now can end, or save something worth saving, before the block does.
+
+        `needed` are the seconds that tasks like it took so far. Where that is longer than any block, a fresh
+        one has to do.
+        """
+        if job.walltime is not None:
+            needs = job.walltime
+        else:
+            needs = min(max(LEAST + (job.grace if job.checkpoint else 0.0), needed), self.length or math.inf)
         return (now <= self.fresh and needs <= self.length) or self.end - now >= needs
-
-
-def _needs(job: Job) -> float:
-    if job.walltime is not None:
-        return job.walltime
-    return LEAST + (job.grace if job.checkpoint else 0.0)
 
 
 def own_block(environ: Mapping[str, str]) -> Block | None:

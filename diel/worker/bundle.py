@@ -132,6 +132,8 @@ class Bundle:
     requests: tuple[Request, ...]
     slice: float
     """Seconds after which the worker hands back what it has not begun."""
+    needed: float = 0.0
+    """Seconds that each task must have left in its block, by the run times seen so far."""
 
 
 @dataclass(frozen=True, slots=True)

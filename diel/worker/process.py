@@ -109,7 +109,7 @@ class Worker:
         end = time.monotonic() + bundle.slice
         records: list[tuple[int, Record]] = []
         while not os.path.exists(self._successor) and not self._is_given_up():
-            if self.block is not None and not self.block.has_room(bundle.job, time.time()):
+            if self.block is not None and not self.block.has_room(bundle.job, time.time(), bundle.needed):
                 self._release_rest()
                 time.sleep(LAST)
                 break

@@ -102,6 +102,17 @@ def test_a_service_holds_its_place_while_it_is_up(blocks: Blocks) -> None:
     assert could_hold(blocks, 8)
 
 
+@pytest.mark.parametrize(("needed", "held"), [(0.0, False), (200.0, False), (400.0, True)])
+def test_a_block_that_ends_sooner_than_such_tasks_were_seen_to_gets_no_more(
+    blocks: Blocks, needed: float, held: bool
+) -> None:
+    hand_out(blocks, 1, WORK, None)
+    (block,) = blocks._blocks.values()
+    block.state, block.connected, block.began = JobState.RUNNING, True, time.time() - 3300.0
+    blocks.tend(Outlook({}, frozenset(), {WORK.label: needed}))
+    assert block.held is held
+
+
 # --- what is kept ---------------------------------------------------------------------------------
 
 

@@ -90,3 +90,18 @@ def test_a_tasks_point_has_the_parameters_of_all_its_axes() -> None:
         {"x": 2, "y": 4, "d": "b"},
         {"x": 2, "y": 4, "d": "c"},
     ]
+
+
+def test_a_task_without_a_walltime_needs_what_nearly_all_others_took() -> None:
+    run = stage_run(10)
+    assert run.needed_seconds == 0.0
+    run.history.seconds, run.history.timed = 60.0, 2
+    assert run.needed_seconds == 30.0, "an earlier controller saw them"
+    for _ in range(50):
+        run.measure(38.0)
+    assert run.needed_seconds == 38.0
+    for seconds in (20.0, 56.0) * 25:
+        run.measure(seconds)
+    assert 56.0 < run.needed_seconds < 90.0
+    run.spec = run.spec.model_copy(update={"checkpoint": True})
+    assert run.needed_seconds == 0.0

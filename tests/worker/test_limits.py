@@ -73,6 +73,16 @@ def test_a_task_fits_that_can_end_or_save_before_the_block_does(
     assert BLOCK.has_room(job(**keys), now) is fits
 
 
+def test_a_task_that_says_nothing_needs_what_others_like_it_took() -> None:
+    assert BLOCK.has_room(job(), 955.0, 38.0)
+    assert not BLOCK.has_room(job(), 980.0, 38.0)
+    assert BLOCK.has_room(job(walltime=10.0), 985.0, 38.0)
+    fresh = own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "1000", "DIEL_BLOCK_WALLTIME": "400"})
+    assert fresh is not None
+    assert fresh.has_room(job(), 610.0, 5000.0), "no block would have more time"
+    assert not fresh.has_room(job(), 640.0, 5000.0)
+
+
 def test_a_block_without_an_end_is_none() -> None:
     assert own_block({"DIEL_BLOCK": "1-0"}) is None
     assert own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "soon"}) is None
