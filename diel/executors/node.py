@@ -81,7 +81,7 @@ class Node:
         return code
 
     def _begin_guard(self) -> tuple[int, int]:
-        """A process that clears the node if this one is killed; its pid, and what is open while this one lives.
+        """A process that clears the node if this one is killed; its pid, and what is open while this lives.
 
         In a session of its own, which what kills a job's session does not see: pbs_mom does so when it starts
         again, and leaves the tasks alone, which have sessions of their own too.
