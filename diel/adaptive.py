@@ -112,6 +112,15 @@ class Adaptive:
         course = self.course(coordinates)
         return course is not None and course.failed
 
+    def went_on_without(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether it was decided without a point, for its trial failed or was pruned."""
+        course = self.course(coordinates)
+        if self.axis.search is None or course is None or not course.over or course.failed:
+            return False
+        place = coordinates[self.label]
+        failed = (TrialState.FAILED, TrialState.PRUNED)
+        return place < len(course.trials) and course.trials[place].state in failed
+
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
         """The trials that a choice picks, once the search is over: the best first, a front by number."""
         course = self.course(coordinates)

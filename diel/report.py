@@ -13,7 +13,7 @@ from diel.results import Recorded, summarize
 from diel.states import TaskState
 from diel.status import AxisStatus, CourseStatus, StageStatus, Status, failure_document, read_status, task_of
 from diel.status.surrogate import terms, told, trouble
-from diel.status.words import at_text, objectives_text, standing_text
+from diel.status.words import at_text, count_text, objectives_text, standing_text
 from diel.table import shown
 from diel.values import format_duration
 
@@ -62,7 +62,7 @@ def _head(run: Recorded, status: Status) -> Iterator[str]:
 
 def _others(status: Status) -> str:
     states = (TaskState.CACHED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
-    told = [f"{status.count(state):,} {state.label}" for state in states if status.count(state)]
+    told = [count_text(s, status.count(s), status.tolerated) for s in states if status.count(s)]
     return f" ({', '.join(told)})" if told else ""
 
 
@@ -189,7 +189,8 @@ def _failures(status: Status) -> Iterator[str]:
 
 def _failure_row(record: Record) -> list[str]:
     told = failure_document(record)
-    return [told["task"], str(told["class"]), _cut(str(told["message"]).strip())]
+    tolerated = f"tolerated by {told['tolerated']}: " if told["tolerated"] else ""
+    return [told["task"], str(told["class"]), _cut(tolerated + str(told["message"]).strip())]
 
 
 def _results(run: Recorded) -> Iterator[str]:

@@ -90,6 +90,34 @@ REMOVED = """
 """
 
 
+TOLERANT = """
+    axes: {n: {range: 4}}
+    stages:
+      work: {over: [n], command: 'test ${{ n }} != 2; echo "{\\"v\\": ${{ n }}}" > "$DIEL_RESULT"', outputs: {v: {value: int}}}
+      each: {over: [n], command: 'echo "{\\"v\\": ${{ work.v }}}" > "$DIEL_RESULT"', outputs: {v: {value: int}}}
+      total: {command: [echo, "${{ inputs.v }}"], inputs: {v: {from: each.v, min_success: 0.75}}}
+"""
+
+
+def test_what_min_success_tolerates_is_named_and_no_failure_of_the_run(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(TOLERANT)
+    run = project.run()
+    assert (run.history().state, run.counts("work")) == ("succeeded", {"done": 3, "failed": 1})
+    said = project.diel("status", "--exit-code")
+    assert "(tolerated by `min_success` of 'total')" in said
+    took = said.splitlines()[0].rpartition(" · ")[2]
+    before = run.records()
+    assert "nothing to do" in project.diel("resume", run.id)
+    assert (run.records(), project.diel("status").splitlines()[0].rpartition(" · ")[2]) == (before, took)
+
+
+def test_what_others_need_as_well_is_not_tolerated(tmp_path: Path) -> None:
+    needs = '  last: {over: [n], command: [echo, "${{ each.v }}"]}\n'
+    run = Project(tmp_path).workflow(TOLERANT + "    " + needs).run(code=1)
+    assert run.history().state == "failed"
+    assert run.stdout("total") == "[0, 1, 3]\n"
+
+
 def test_results_whose_directories_were_removed_are_made_again_where_they_are_read(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(REMOVED)
     run = project.run(code=1)

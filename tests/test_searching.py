@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import math
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -454,3 +456,85 @@ def test_the_same_search_again_takes_all_from_the_cache(commands: tuple[Project,
     assert again.workers() == 0
     assert [t.hp for t in course(again).trials] == [t.hp for t in course(first).trials]
     assert [t.values for t in course(again).trials] == [t.values for t in course(first).trials]
+
+
+# --- failures of trials -------------------------------------------------------------------------------
+
+CRASHING = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}}
+    axes:
+      fold: {range: 2}
+      trial: {search: {sampler: random, trials: TRIALS, seed: 1, minimize: score.mean, parameters: [x] MORE}}
+    stages:
+      f:
+        over: [trial, fold]
+        command: |
+          if grep -qx "${{ trial }} ${{ fold }}" BAD; then exit 1; fi
+          echo '{"value": ${{ hp.x }}}' > "$DIEL_RESULT"
+        outputs: {value: {value: float}}
+      score:
+        over: [trial]
+        command: |
+          echo '{"mean": ${{ sum(f.value) }}}' > "$DIEL_RESULT"
+        outputs: {mean: {value: float}}
+      end: {command: [echo, "${{ inputs.v }}"], inputs: {v: {from: score.mean, at: {trial: best}}}}
+"""
+
+
+def crashing(folder: Path, bad: Iterable[int], more: str = "", trials: int = 8) -> Project:
+    """A search in which the first fold of some trials crashes, as long as a file says so."""
+    (folder / "bad").write_text("".join(f"{trial} 0\n" for trial in bad))
+    text = CRASHING.replace("MORE", more).replace("TRIALS", str(trials))
+    return Project(folder).workflow(text.replace("BAD", str(folder / "bad")))
+
+
+def test_a_trial_that_crashes_has_failed_and_the_search_is_decided_without_it(tmp_path: Path) -> None:
+    project = crashing(tmp_path, [2, 5])
+    run = project.run()
+    assert run.history().state == "succeeded"
+    assert states(run) == [
+        "complete",
+        "complete",
+        "failed",
+        "complete",
+        "complete",
+        "failed",
+        "complete",
+        "complete",
+    ]
+    said = project.diel("status", "--exit-code")
+    assert "2 failed, tolerated" in said
+    assert "f/4  app: exit code 1 (tolerated by search 'trial')" in said
+    (failure,) = json.loads(project.diel("explain", "--json"))["failures"]
+    assert (failure["tasks"], failure["tolerated"]) == (["f/4", "f/10"], "search 'trial'")
+    assert "2 failed, tolerated" in project.diel("report")
+    assert "2 failed, tolerated" in project.diel("results", "last", "f.value")
+
+
+@pytest.mark.parametrize(
+    ("bad", "more", "trials", "reason"),
+    [
+        (
+            [1, 3],
+            ", failures: 1",
+            4,
+            "2 of 4 trials failed, more than `failures: 1` allows; the last: f.value",
+        ),
+        ([0, 1, 2, 4, 6], "", 7, "5 of 7 trials failed, more than `failures: 0.5` allows"),
+        ([0], ", failures: 0", 1, "no trial has a score: the first 1 all failed"),
+        (range(50), ", failures: 1.0", 10, "no trial has a score: the first 10 all failed"),
+    ],
+)
+def test_a_search_of_which_too_much_failed_ends_and_resume_heals_it(
+    tmp_path: Path, bad: Iterable[int], more: str, trials: int, reason: str
+) -> None:
+    project = crashing(tmp_path, bad, more, 50 if "1.0" in more else 8)
+    said = project.diel("run", "flow.yaml", code=1)
+    assert reason.partition(";")[0] in said
+    run = project.newest()
+    assert len(states(run)) == trials
+    assert run.counts("end") == {"skipped": 1}
+    (tmp_path / "bad").write_text("")
+    project.diel("resume", run.id)
+    assert run.history().state == "succeeded"
+    assert set(states(run)) == {"complete"}

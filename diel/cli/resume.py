@@ -25,6 +25,7 @@ from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded
 from diel.runs import find_run, mend_run
 from diel.scheduler import scheduler_named
+from diel.states import RunState
 from diel.status import open_reader
 from diel.submission import Home, awaited, job_name, newest_submission, withdraw
 
@@ -56,13 +57,17 @@ def command(
 ) -> int:
     """Go on with a run that was interrupted, cancelled or failed.
 
-    What has a result is not run again; what failed or was skipped is tried anew. A run that was
+    What has a result is not run again; what failed or was skipped is tried anew. For a run that succeeded
+    there is nothing to do, failures that it tolerates included: `diel run` tries those again. A run that was
     submitted is submitted again, one that was run in the foreground goes on there. Its site is the one
     that was kept when the run was made; --site reads a file anew.
     """
     if in_foreground and home is not None:
         raise UsageError("--here is in the foreground, --home is not: give one of them")
     paths = find_run(runs_dir(runs), run)
+    if open_reader(paths).history.state is RunState.SUCCEEDED:
+        click.echo(f"{paths.run_id} has succeeded: there is nothing to do", err=as_json)
+        return 0
     last = newest_submission(paths)
     foreground = in_foreground or (last is None and home is None)
     if foreground and as_json:

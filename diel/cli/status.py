@@ -49,6 +49,7 @@ from diel.status import (
     task_of,
     tasks_by_state,
 )
+from diel.status.words import count_text
 from diel.values import format_duration, parse_duration
 
 EXIT_CODES = {
@@ -208,7 +209,7 @@ def _head(status: Status) -> list[str]:
         f"{status.good:,} of {total} tasks",
     ]
     parts += [
-        paint(f"{status.count(state):,} {state.label}", fg=colour)
+        paint(count_text(state, status.count(state), status.tolerated), fg=colour)
         for state, colour in ((TaskState.FAILED, "red"), (TaskState.SKIPPED, "yellow"))
         if status.count(state)
     ]
@@ -289,7 +290,8 @@ def failure_lines(record: dict[str, object]) -> list[str]:
     """A failure in one line or two: the task, its class and message, the end of its stderr."""
     told = failure_document(record)
     message = shorten(printable(str(told["message"]).strip()), 300)
-    lines = [f"{paint(told['task'], fg='red')}  {told['class']}: {message}"]
+    tolerated = f" (tolerated by {told['tolerated']})" if told["tolerated"] else ""
+    lines = [f"{paint(told['task'], fg='red')}  {told['class']}: {message}{tolerated}"]
     tail = last_line(told["stderr_tail"])
     if tail and tail not in message:
         lines.append(paint(f"    {shorten(tail, 200)}", dim=True))

@@ -14,6 +14,7 @@ from diel.journal.segment import Record
 from diel.states import RunState, TaskState
 from diel.status import task_of
 from diel.status.surrogate import surrogate_of
+from diel.status.words import count_text
 from diel.values import format_duration
 
 MAX_VALUES = 10
@@ -37,13 +38,14 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
     """How it ended, the values of the last stages, and what to do next."""
     history = controller.history
     counts = {s: sum(stage.counts()[s.label] for stage in history.stages.values()) for s in TaskState}
+    tolerated = sum(len(stage.tolerated) for stage in history.stages.values())
     done = counts[TaskState.DONE] + counts[TaskState.CACHED]
     parts = [f"{done:,} {'task' if done == 1 else 'tasks'} done"]
     if counts[TaskState.CACHED]:
         parts[0] += f" ({counts[TaskState.CACHED]:,} cached)"
     for other in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED):
         if counts[other]:
-            parts.append(f"{counts[other]:,} {other.label}")
+            parts.append(count_text(other, counts[other], tolerated))
     run = paint(controller.paths.run_id, bold=True)
     lines = [f"{run} {paint_state(state)} after {format_duration(seconds)}: {', '.join(parts)}"]
     if state is not RunState.SUCCEEDED:

@@ -29,6 +29,7 @@ from diel.controller.results import Results
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.controller.stillborn import Stillborn
+from diel.controller.tolerance import Tolerance
 from diel.errors import DielError, NotBegun
 from diel.journal.history import History
 from diel.journal.ranges import ranges
@@ -85,7 +86,7 @@ class Controller:
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
         self._until: float | None = None
-        self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._born = self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._last_poll = self._last_snapshot = time.monotonic()
 
     def _make_backend(self) -> Backend:
@@ -317,7 +318,8 @@ class Controller:
         """What has to be done now and then: heartbeat, requests, slow workers, snapshot."""
         now = time.monotonic()
         awake = time.clock_gettime(time.CLOCK_BOOTTIME)  # it counts on while the machine sleeps
-        if awake - self._last_beat > HEARTBEAT:
+        # More often at first: the last one tells how long a run went on whose controller was killed.
+        if awake - self._last_beat > min(HEARTBEAT, (awake - self._born) / 4):
             self._last_beat = awake
             if not still_mine(self.paths, self._lease):
                 raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
@@ -372,15 +374,28 @@ class Controller:
         else:
             self._finder.cancel(cancels)
 
+    def _has_failed_axis(self, tolerance: Tolerance) -> bool:
+        """Whether a search or loop has nothing to hand on, and nothing tolerates that."""
+        return any(
+            course.failed and not tolerance.of_course(axis, context)
+            for axis in self._stages.adaptive.values()
+            for context, course in axis.history.courses.items()
+        )
+
     def _end_state(self) -> RunState:
         if self._cancelling_since is not None:
             for stage in self._stages.runs.values():
                 left = (i for i in range(stage.size) if not stage.history.state(i).ended)
                 self._ledger.verdict("cancelled", stage, ranges(left))
             return RunState.CANCELLED
-        counts = [stage.history.counts() for stage in self._stages.runs.values()]
-        void = any(stage.void for stage in self._stages.runs.values())
-        void |= any(course.failed for axis in self.history.axes.values() for course in axis.courses.values())
-        if void or any(count["failed"] for count in counts):
+        tolerance = Tolerance(self._stages.adaptive, self._stages.out_of)
+        failed = self._has_failed_axis(tolerance)
+        counts = []
+        for stage in self._stages.runs.values():
+            for cause, tasks in tolerance.failures(stage).items():
+                self._ledger.verdict("tolerated", stage, ranges(tasks), cause=cause)
+            counts.append(stage.history.counts())
+            failed |= stage.void or counts[-1]["failed"] > len(stage.history.tolerated)
+        if failed:
             return RunState.FAILED
         return RunState.CANCELLED if any(c["cancelled"] for c in counts) else RunState.SUCCEEDED

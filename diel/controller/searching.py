@@ -25,6 +25,8 @@ from diel.states import FailureClass, TaskState
 from diel.values import as_float
 
 HOUR = 3600.0
+FIRST = 10
+"""Trials at the beginning of a search after which it ends if they all failed, whatever it tolerates."""
 
 
 class Searching(Decider):
@@ -39,6 +41,8 @@ class Searching(Decider):
         self._searchers: dict[Context, Searcher] = {}
         self._live: dict[Context, set[int]] = {}
         """The trials that have not ended, by number."""
+        self._failed: dict[Context, int] = {}
+        """How many trials have failed."""
         self._stopping: dict[Context, dict[int, Path]] = {}
         """Pruned trials of which something may still run, and what asks workers to stop that."""
         self._metrics: dict[tuple[Context, int], dict[Path, Metrics]] = {}
@@ -54,11 +58,12 @@ class Searching(Decider):
             seed = self._seed(len(self.axis.history.courses))
             self._write("begin", context, seed=seed, at=self._at(context))
         course = self._course(context)
-        lost = any(trial.lost for trial in course.trials)
-        if lost and course.over and not self._run.is_used(self.label, self._coordinates(context)):
-            self._write("reopened", context)
+        again = [trial.number for trial in course.trials if self._is_to_be_tried(trial)]
+        if again and course.over and not self._run.is_used(self.label, self._coordinates(context)):
+            self._write("reopened", context, trials=again)
         live = {trial.number for trial in course.trials if trial.state is TrialState.RUNNING}
         self._live[context], self._stopping[context] = live, {}
+        self._failed[context] = sum(trial.state is TrialState.FAILED for trial in course.trials)
         for trial in course.trials:
             self._open(context, trial.number)
         for trial in course.trials:
@@ -70,6 +75,10 @@ class Searching(Decider):
                 self._look_at_until(context, trial)  # a controller may have been killed before it did
         self._fail_lost(course)
         self._fill(context)
+
+    def _is_to_be_tried(self, trial: Trial) -> bool:
+        """Whether a trial lost tasks that a new controller tries again, for a user had stopped them."""
+        return any(not self._stages[name].history.state(index).ended for name, index in trial.lost)
 
     def _fail_lost(self, course: Course) -> None:
         """What has no result stays so in this run where others went on without it."""
@@ -123,14 +132,14 @@ class Searching(Decider):
             self._open(context, number)
             reason = self._reason_to_stop(context, course)
         if reason and not live and not stopping:
-            good = any(trial.state is TrialState.COMPLETE for trial in course.trials)
-            self._close(
-                context, len(course.trials), reason if good else self._no_score(course), failed=not good
-            )
+            failed = self._why_failed(context)
+            self._close(context, len(course.trials), failed or reason, failed=bool(failed))
 
     def _reason_to_stop(self, context: Context, course: Course) -> str:
         """Why there will be no further trial; empty where there will."""
         search = self.search
+        if self._is_hopeless(context):
+            return "failures"
         if course.stopped:
             return course.stopped
         if len(course.trials) >= self.axis.size:
@@ -144,9 +153,30 @@ class Searching(Decider):
     def _now(self) -> float:
         return self._epoch + time.monotonic()
 
-    def _no_score(self, course: Course) -> str:
-        last = next((trial.message for trial in reversed(course.trials) if trial.message), "")
-        return "no trial has a score" + (f"; the last: {last}" if last else "")
+    def _is_hopeless(self, context: Context) -> bool:
+        """Whether more trials have failed than may, or the first ones all did."""
+        failed = self._failed[context]
+        if not self.search.tolerates(failed, self.axis.size):
+            return True
+        bad = (TrialState.FAILED, TrialState.RUNNING)
+        return failed >= FIRST and all(trial.state in bad for trial in self._course(context).trials)
+
+    def _why_failed(self, context: Context) -> str:
+        """Why a search has nothing to hand on; empty where it has."""
+        trials, failed, hopeless = (
+            self._course(context).trials,
+            self._failed[context],
+            self._is_hopeless(context),
+        )
+        last = next((trial.message for trial in reversed(trials) if trial.message), "")
+        last = f"; the last: {last}" if last else ""
+        if hopeless and failed < len(trials):
+            allowed = f"`failures: {self.search.failures}` allows"
+            return f"{failed} of {len(trials)} trials failed, more than {allowed}{last}"
+        if not any(trial.state is TrialState.COMPLETE for trial in trials):
+            first = f": the first {failed} all failed" if hopeless else ""
+            return f"no trial has a score{first}{last}"
+        return ""
 
     def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None:
         course = self._course(context)
@@ -199,6 +229,7 @@ class Searching(Decider):
         searcher.tell(trial.number, state, content.get("values", []))
         self._write("judged", context, number=trial.number, state=state, **content)
         self._live[context].discard(trial.number)
+        self._failed[context] += state is TrialState.FAILED
         self._metrics.pop((context, trial.number), None)
 
     def _look_at_until(self, context: Context, trial: Trial) -> None:

@@ -48,17 +48,17 @@ class Stages:
             )
             for name in plan.graph.order
         }
-        self._adaptive = adaptive_axes(plan.workflow, ledger.history)
+        self.adaptive = adaptive_axes(plan.workflow, ledger.history)
         for stage in self.runs.values():
             stage.adaptive = tuple(
-                self._adaptive[label] for label in stage.spec.over if label in self._adaptive
+                self.adaptive[label] for label in stage.spec.over if label in self.adaptive
             )
         self.into: dict[str, list[Link]] = {name: [] for name in self.runs}
         self.out_of: dict[str, list[Link]] = {name: [] for name in self.runs}
         for edge in plan.graph.edges:
             makers = tuple(self.runs[maker] for maker in self._makers(edge.upstream))
             up, down = self.runs[edge.upstream], self.runs[edge.downstream]
-            link = link_of(edge, up, down, self._adaptive, makers)
+            link = link_of(edge, up, down, self.adaptive, makers)
             self.into[edge.downstream].append(link)
             self.out_of[edge.upstream].append(link)
         self.recipes: dict[str, Recipe] = {
@@ -94,7 +94,7 @@ class Stages:
             self._is_used,
         )
         self.deciders: dict[str, Decider] = {
-            label: self._decider(axis, deciding) for label, axis in self._adaptive.items() if axis.judged
+            label: self._decider(axis, deciding) for label, axis in self.adaptive.items() if axis.judged
         }
         """What makes the points of searches and loops."""
         self.deepest_first = sorted(
@@ -104,7 +104,7 @@ class Stages:
         waiting by what does not need them."""
 
     def _decider(self, axis: Adaptive, run: Deciding) -> Decider:
-        outer = [self._adaptive[label] for label in axis.judge.context if label in self._adaptive]
+        outer = [self.adaptive[label] for label in axis.judge.context if label in self.adaptive]
         return (Searching if axis.axis.loop is None else Looping)(axis, outer, run)
 
     def _makers(self, name: str) -> list[str]:
@@ -119,7 +119,7 @@ class Stages:
 
     def open(self) -> None:
         """Opens every stage whose axes are known at the start. Raises UsageError for unreadable ones."""
-        self._axes.open_static(self._adaptive)
+        self._axes.open_static(self.adaptive)
         self._write_facts()
         self._open_known()
         self._keeping.catch_up()
@@ -127,7 +127,7 @@ class Stages:
 
     def _write_facts(self) -> None:
         """Writes down what those need who show searches and loops without reading the workflow."""
-        for label, axis in self._adaptive.items():
+        for label, axis in self.adaptive.items():
             if axis.history.facts is None:
                 self._ledger.append("axis", axis=label, facts=asdict(facts_of(axis, self._plan.workflow)))
 

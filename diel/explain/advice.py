@@ -7,6 +7,14 @@ from diel.states import FailureClass
 from diel.values import format_duration, format_size
 
 
+def again_step(run: Recorded, task: str) -> str:
+    """What to do next after a failure that others went on without."""
+    name = run.paths.run_id
+    return (
+        f"`diel logs {name} {task}` shows all that it printed; `diel run` tries it again, and keeps the rest"
+    )
+
+
 def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str:
     """One sentence or two: where to look, what to change, how to go on."""
     stage = task.partition("/")[0]

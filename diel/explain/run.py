@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from diel.explain.advice import next_step
+from diel.explain.advice import again_step, next_step
 from diel.explain.axis import explain_axes, point_never_came, points_awaited, pruned_trials
 from diel.explain.computed import why_computed
 from diel.explain.gang import partners_awaited, room_awaited
@@ -73,12 +73,13 @@ def _failures(run: Recorded, stage: str) -> Iterator[dict[str, Any]]:
         for index in spread(record["tasks"]):
             if history.state(index) == TaskState.FAILED:
                 last[index] = record
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str, str], list[int]] = {}
     for index in sorted(last):
         record = last[index]
-        sort = (record.get("class", "app"), _VARYING.sub("#", record.get("message", "")))
+        message = _VARYING.sub("#", record.get("message", ""))
+        sort = (record.get("class", "app"), message, history.tolerated.get(index, ""))
         groups.setdefault(sort, []).append(index)
-    for (kind, _), indices in groups.items():
+    for (kind, _, tolerated), indices in groups.items():
         first = last[indices[0]]
         task = f"{stage}/{indices[0]}"
         yield {
@@ -90,7 +91,10 @@ def _failures(run: Recorded, stage: str) -> Iterator[dict[str, Any]]:
             "message": first.get("message", ""),
             "exit_code": first.get("exit_code"),
             "stderr_tail": first.get("stderr_tail", ""),
-            "next": next_step(run, task, kind, first.get("exit_code")),
+            "tolerated": tolerated,
+            "next": again_step(run, task)
+            if tolerated
+            else next_step(run, task, kind, first.get("exit_code")),
         }
 
 

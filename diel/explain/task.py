@@ -8,7 +8,7 @@ from typing import Any
 
 from diel.controller.results import output_of, outputs_of
 from diel.errors import DielError, UsageError
-from diel.explain.advice import next_step
+from diel.explain.advice import again_step, next_step
 from diel.explain.attempts import attempts_of
 from diel.explain.axis import picks, point_never_came, points_awaited
 from diel.explain.computed import resolve, why_computed
@@ -122,9 +122,11 @@ def _failed(run: Recorded, stage: str, index: int, attempts: list[dict[str, Any]
     verdict = run.verdict("failed", stage, index) or {}
     kind, message = verdict.get("class", "app"), verdict.get("message", "")
     tries = f" at attempt {attempts[-1]['attempt']}" if len(attempts) > 1 else ""
+    task, tolerated = f"{stage}/{index}", run.history.stage(stage).tolerated.get(index, "")
+    without = [f"others went on without it, as {tolerated} says that they may"] if tolerated else []
     return {
-        "why": [f"failed{tries} ({kind}): {message}"],
-        "next": next_step(run, f"{stage}/{index}", kind, verdict.get("exit_code")),
+        "why": [f"failed{tries} ({kind}): {message}", *without],
+        "next": again_step(run, task) if tolerated else next_step(run, task, kind, verdict.get("exit_code")),
         "class": kind,
         "message": message,
         "exit_code": verdict.get("exit_code"),

@@ -85,7 +85,8 @@ def _tasks(count: int) -> str:
 def _failure(failure: Mapping[str, Any]) -> Iterator[str]:
     tasks = ", ".join(failure["tasks"])
     more = f" and {failure['count'] - SHOWN:,} more" if failure["count"] > SHOWN else ""
-    yield f"{failure['stage']}: {_tasks(failure['count'])} failed ({failure['class']}): {failure['message']}"
+    kind = failure["class"] + (f", tolerated by {failure['tolerated']}" if failure["tolerated"] else "")
+    yield f"{failure['stage']}: {_tasks(failure['count'])} failed ({kind}): {failure['message']}"
     yield f"    {tasks}{more}"
     yield from _tail(failure["stderr_tail"])
     yield f"    next: {failure['next']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -92,13 +93,16 @@ class Course:
             raise Misfit(f"trial {number}, which never began, is told of")
         return self.trials[number]
 
-    def reopen(self) -> None:
-        """Goes on; trials that lost tasks are tried again."""
+    def reopen(self, trials: Iterable[int]) -> None:
+        """Goes on; these trials are tried again.
+
+        What else it learned stays as it is, so that it goes on as if no controller had been killed.
+        """
         self.points, self.reason, self.failed = None, "", False
-        for trial in self.trials:
-            if trial.lost:
-                trial.state, trial.message, trial.lost = TrialState.RUNNING, "", []
-                self.told.remove([trial.number, -1])
+        for number in trials:
+            trial = self.known(number)
+            trial.state, trial.message, trial.lost = TrialState.RUNNING, "", []
+            self.told.remove([number, -1])
 
 
 @dataclass(slots=True)
@@ -186,16 +190,21 @@ class AxisHistory:
         """No further trials."""
         self.course(record).stopped = record["message"] or "until"
 
-    def reopen(self) -> None:
-        """A new controller tries again what its predecessor gave up, unless others may have gone on
-        without it: `reopened` says where they have not."""
+    def reopen(self, cancelled: Callable[[Trial], bool]) -> Iterator[tuple[str, int]]:
+        """A new controller goes on with what is not decided. It tries trials again that lost tasks, where
+        their search failed or a user stopped them.
+
+        Gives the tasks that were lost in trials which stay failed.
+        """
         for course in self.courses.values():
             if not course.over or course.failed:
-                course.reopen()
+                again = (one for one in course.trials if one.lost and (course.failed or cancelled(one)))
+                course.reopen([trial.number for trial in again])
+            yield from ((name, index) for trial in course.trials for name, index in trial.lost)
 
     def reopened(self, record: dict[str, Any]) -> None:
-        """A search was over, and nobody has gone on with what it found."""
-        self.course(record).reopen()
+        """A search was over without trials that a user had stopped, and nobody has used what it found."""
+        self.course(record).reopen(record["trials"])
 
     def closed(self, record: dict[str, Any]) -> None:
         """No more points."""

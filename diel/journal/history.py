@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from diel.journal.axis_history import AxisHistory
+from diel.journal.axis_history import AxisHistory, Trial
 from diel.journal.ranges import spread
 from diel.journal.segment import Misfit, Record, epoch_of
 from diel.journal.stage_history import Attempt, StageHistory
@@ -66,16 +66,24 @@ class History:
             self._reopen()
 
     def _reopen(self) -> None:
-        """A new controller tries again what its predecessor gave up."""
-        self.failures.clear()
+        """A new controller tries again what its predecessor gave up, and nobody went on without."""
         self.silent = self.trouble = ""
+        kept = {(name, index) for name, stage in self.stages.items() for index in stage.tolerated}
         for axis in self.axes.values():
-            axis.reopen()
+            kept.update(axis.reopen(self._is_cancelled))
+        kept = {task for task in kept if self.stage(task[0]).state(task[1]) == TaskState.FAILED}
+        self.failures = {task: record for task, record in self.failures.items() if task in kept}
         for name, stage in self.stages.items():
             for index, attempt in stage.under_way.items():
                 if attempt.state == TaskState.RUNNING:
                     self._leave(name, index, attempt)
             stage.let_go(verdicts=True)
+        for name, index in kept:
+            self.stage(name).set(index, TaskState.FAILED)
+
+    def _is_cancelled(self, trial: Trial) -> bool:
+        """Whether any task that a trial lost was stopped by a user."""
+        return any(self.stage(name).state(index) == TaskState.CANCELLED for name, index in trial.lost)
 
     def _leave(self, stage: str, index: int, attempt: Attempt) -> None:
         """Keeps an attempt whose controller is gone, where its worker does not end with that."""
@@ -221,6 +229,7 @@ class History:
         if not stage.state(index).good:
             stage.set(index, state)
         stage.under_way.pop(index, None)
+        stage.tolerated.pop(index, None)
         stage.resources.pop(index, None)
         if stage.attempts.get(index) == 1:
             del stage.attempts[index]
@@ -261,6 +270,14 @@ class History:
         first = record["tasks"][0][0]
         if TaskState.FAILED == state == stage.state(first) and len(self.failures) < MAX_FAILURES:
             self.failures[(record["stage"], first)] = record
+
+    def _tolerated(self, record: Record, worker: str) -> None:
+        stage = self.stage(record["stage"])
+        for index in spread(record["tasks"]):
+            task = (record["stage"], index)
+            stage.tolerated[index] = record["cause"]
+            if task in self.failures:
+                self.failures[task] = {**self.failures[task], "tolerated": record["cause"]}
 
     def _staging(self, record: Record, worker: str) -> None:
         if self.staging_told.get(worker, 0.0) >= record["time"]:
@@ -319,6 +336,7 @@ _HANDLERS = {
     "failed": History._verdict,
     "skipped": History._verdict,
     "cancelled": History._verdict,
+    "tolerated": History._tolerated,
     "end": History._end,
     "staging": History._staging,
     **dict.fromkeys(

@@ -29,7 +29,7 @@ from diel.journal.surrogate_history import SurrogateHistory
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 
-VERSION = 5
+VERSION = 6
 LATE = 60.0
 """Seconds after a block's end for which lines of its workers may still appear on a shared file system."""
 
@@ -173,6 +173,7 @@ def _pack(stage: StageHistory) -> dict[str, Any]:
         "gone": {str(index): number for index, number in stage.gone.items()},
         "fenced": {str(index): number for index, number in stage.fenced.items()},
         "resources": {str(index): changed for index, changed in stage.resources.items()},
+        "tolerated": {str(index): cause for index, cause in stage.tolerated.items()},
         "seconds": stage.seconds,
         "timed": stage.timed,
         "cached_seconds": stage.cached_seconds,
@@ -196,6 +197,7 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
         gone={int(index): number for index, number in packed.get("gone", {}).items()},
         fenced={int(index): number for index, number in packed.get("fenced", {}).items()},
         resources={int(index): changed for index, changed in packed["resources"].items()},
+        tolerated={int(index): cause for index, cause in packed["tolerated"].items()},
         seconds=packed["seconds"],
         timed=packed["timed"],
         cached_seconds=packed.get("cached_seconds", 0.0),

@@ -48,6 +48,8 @@ class StageHistory:
     """The tasks of which attempts were given up for lost: up to which one no result counts."""
     resources: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What the latest attempt of a task asked for beyond its stage, for those that have no result."""
+    tolerated: dict[int, str] = field(default_factory=dict)
+    """The failed tasks that others went on without, and what says that they may."""
     seconds: float = 0.0
     """Time of all committed attempts together."""
     timed: int = 0
@@ -146,6 +148,7 @@ class StageHistory:
         self.under_way.clear()
         if verdicts:
             self.left_out.clear()
+            self.tolerated.clear()
 
 
 def _to_waiting(*gone: TaskState) -> bytes:

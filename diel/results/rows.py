@@ -14,6 +14,8 @@ from diel.domain import Domain
 from diel.errors import UsageError, did_you_mean
 from diel.journal.segment import Record
 from diel.results.recorded import Recorded
+from diel.states import TaskState
+from diel.status.words import count_text
 from diel.table import Table
 
 DROPPED = "deleted after its use"
@@ -173,14 +175,15 @@ def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> I
 
 
 def _missing(run: Recorded, stage: str) -> Iterator[str]:
-    counts = run.history.stage(stage).counts()
+    history = run.history.stage(stage)
+    counts = history.counts()
     lost = {state: n for state, n in counts.items() if n and state not in ("done", "cached")}
     if not lost:
         return
     total = sum(counts.values())
-    yield f"{sum(lost.values()):,} of {total:,} tasks of '{stage}' have no result: " + ", ".join(
-        f"{number:,} {state}" for state, number in lost.items()
-    )
+    tolerated = len(history.tolerated)
+    told = [count_text(TaskState[state.upper()], number, tolerated) for state, number in lost.items()]
+    yield f"{sum(lost.values()):,} of {total:,} tasks of '{stage}' have no result: {', '.join(told)}"
 
 
 def summarize(run: Recorded) -> Table:

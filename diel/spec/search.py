@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from diel.spec.condition import Condition
 from diel.spec.model import (
@@ -17,11 +17,37 @@ from diel.spec.model import (
     Name,
     Number,
     Text,
+    found,
     no_repeats,
+    refuse,
 )
 
 Sampler = Literal["random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc"]
 Pruner = Literal["median", "hyperband", "none"]
+
+
+def _failures(value: Any) -> Any:
+    """A number of trials, or a share of them."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_POINTS:
+        return value
+    if isinstance(value, float) and 0 < value <= 1:
+        return value
+    told = f"expected a number of trials such as 3, or a share of them such as 0.5, found {found(value)}"
+    raise refuse(told, "write failures: 0.5 for half of the trials, failures: 0 for none")
+
+
+Failures = Annotated[
+    int | float,
+    BeforeValidator(_failures),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": 0},
+                {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            ]
+        }
+    ),
+]
 
 _SINGLE = ("cmaes",)
 """Samplers that take one objective."""
@@ -55,6 +81,9 @@ class Search(Model):
     until: Condition | None = Field(
         default=None, description="Expression over a trial's values: stop when it holds."
     )
+    failures: Failures = Field(
+        default=0.5, description="How many trials may fail: a number of them (3), or a share (0.5)."
+    )
     timeout: Limit | None = Field(default=None, description="Longest time of the search.")
     core_hours: Number | None = Field(
         default=None, gt=0, description="Stop once the trials have used this many."
@@ -68,6 +97,11 @@ class Search(Model):
             for given, small in ((self.minimize, True), (self.maximize, False))
             for reference in ((given,) if isinstance(given, str) else given or ())
         )
+
+    def tolerates(self, failed: int, trials: int) -> bool:
+        """Whether so many of at most `trials` trials may fail."""
+        share = self.failures
+        return failed <= (share if isinstance(share, int) else share * trials + 1e-9)
 
     @property
     def watched(self) -> str:

@@ -42,6 +42,8 @@ class StageStatus:
     """Why the stage will have no tasks, where an axis of it could not be made."""
     omitted: int = 0
     """Tasks at points that never came: of rounds after a loop's last, of pruned trials."""
+    tolerated: int = 0
+    """Failed tasks that others went on without, as a search or `min_success` says that they may."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By output, how many tasks' artifacts were deleted after their use."""
     surrogate: SurrogateStatus | None = None
@@ -64,6 +66,7 @@ class StageStatus:
             "total": self.total,
             **self.counts,
             "omitted": self.omitted,
+            "tolerated": self.tolerated,
             "mean_seconds": self.mean_seconds,
             **more,
         }
@@ -122,6 +125,11 @@ class Status:
         return sum(stage[state] for stage in self.stages)
 
     @property
+    def tolerated(self) -> int:
+        """Failed tasks that are no failure of the run."""
+        return sum(stage.tolerated for stage in self.stages)
+
+    @property
     def good(self) -> int:
         return sum(stage.good for stage in self.stages)
 
@@ -175,6 +183,7 @@ def failure_document(record: Record) -> dict[str, Any]:
         "attempt": record.get("attempt"),
         "stderr_tail": record.get("stderr_tail") or "",
         "time": record.get("time"),
+        "tolerated": record.get("tolerated", ""),
     }
 
 
@@ -309,6 +318,7 @@ def _stage_status(
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
         void=stage.void,
         omitted=stage.never,
+        tolerated=len(stage.tolerated),
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
         surrogate=surrogate,
     )

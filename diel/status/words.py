@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diel.journal.axis_history import Trial, TrialState
+from diel.states import TaskState
 from diel.status.axis import AxisStatus, CourseStatus
 
 _ORDER = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.PRUNED, TrialState.FAILED)
@@ -104,3 +105,11 @@ def short(value: object) -> str:
         return f"{value:.5g}"
     text = str(value)
     return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+
+
+def count_text(state: TaskState, count: int, tolerated: int) -> str:
+    """`3 failed, 1 of them tolerated`: how many tasks are in a state; of those that failed, how many may."""
+    text = f"{count:,} {state.label}"
+    if state is not TaskState.FAILED or not tolerated:
+        return text
+    return f"{text}, {'' if tolerated == count else f'{tolerated:,} of them '}tolerated"

@@ -226,7 +226,9 @@ def test_a_search_without_any_score_has_failed_and_says_why(workspace: Path) -> 
     for number in range(6):
         here.done("f", number, value=math.nan)
     assert course(here).failed
-    reason = "no trial has a score; the last: f.value is nan; expected a finite number"
+    reason = (
+        "no trial has a score: the first 4 all failed; the last: f.value is nan; expected a finite number"
+    )
     assert course(here).reason == reason
     assert here.stages.into["best"][0].verdict(()).name == "FAILED"
 
