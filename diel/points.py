@@ -19,10 +19,12 @@ from typing import Any
 
 from diel.errors import DielError, UsageError
 from diel.files import replacing
+from diel.given import read_file, reason
 from diel.load import scalar
 from diel.spec import Axis, Sample, SampleRange, StaticForm, Workflow
 
 MAX_POINTS = 10**9
+MAX_BYTES = 2**31
 
 
 class Points(ABC):
@@ -163,12 +165,14 @@ def read_points(path: Path, label: str, columns: Sequence[str] | None) -> Rows:
     Raises UsageError naming the file and the line.
     """
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:  # line ends in a cell stay as they are
-            text = file.read()
-    except OSError as error:
-        raise UsageError(f"axis '{label}': cannot read {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"axis '{label}': {path} is not UTF-8 (byte {error.start})") from error
+        data = read_file(path, MAX_BYTES)
+        text = data.decode("utf-8-sig")  # line ends in a cell stay as they are
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise UsageError(f"axis '{label}': {path} is not UTF-8 (byte {error.start})") from error
+        raise UsageError(f"axis '{label}': cannot read {path}: {reason(error)}") from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"axis '{label}': {path} is larger than 2 GiB")
     items = _jsonl(text, path) if path.suffix in (".jsonl", ".ndjson", ".json") else _csv(text, path)
     return rows_to_points(items, label, columns, str(path))
 

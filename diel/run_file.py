@@ -8,7 +8,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from diel.errors import UsageError
+from diel.given import read_file
+from diel.given import reason as why
 from diel.paths import RunPaths
+
+MAX_WORKFLOW = 2**26
 
 
 class RunFile(BaseModel):
@@ -50,6 +54,20 @@ def read_run_file(paths: RunPaths) -> RunFile:
         return RunFile.model_validate_json(paths.run_file.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"{paths.root} holds no run that this diel can read: {reason(error)}") from error
+
+
+def read_kept_workflow(paths: RunPaths) -> str:
+    """The text of the workflow as it was when the run was made. Raises UsageError where it is not there."""
+    try:
+        text = read_file(paths.workflow, MAX_WORKFLOW).decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{paths.run_id}: its workflow cannot be read: {why(error)}: {paths.workflow}"
+        ) from error
+    if not text.strip():
+        told = f"{paths.run_id}: its workflow is gone: {paths.workflow} is empty"
+        raise UsageError(f"{told}; copy the workflow file there, as it was when the run began")
+    return text
 
 
 def reason(error: OSError | ValueError) -> str:

@@ -213,9 +213,9 @@ def test_a_file_that_holds_no_points_is_refused_with_its_line(
 
 
 def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"axis 'x': cannot read .*none\.csv: No such file"):
+    with pytest.raises(UsageError, match=r"axis 'x': cannot read .*none\.csv: no such file"):
         points_of({"file": "none.csv"}, tmp_path)
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="it is a directory"):
         read_points(tmp_path, "x", None)
 
 

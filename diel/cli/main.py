@@ -15,6 +15,7 @@ from diel import __version__
 from diel.errors import MISTAKE, DielError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 _ROOM = "make room there; `diel resume` then goes on, and nothing that was committed is lost"
 COMMANDS = {
     "init": "Make a starter project that runs as it is.",
@@ -129,6 +130,9 @@ def _run(words: list[str], debug: bool) -> int:
             where = f" ({error.filename})" if error.filename else ""
             click.echo(f"error: {error.strerror}{where}\n    {_ROOM}", err=True)
             return 1
+        if isinstance(error, OSError) and error.errno in _NAMES:
+            click.echo(f"error: {error.strerror}: {str(error.filename)[:80]}\n    check the name", err=True)
+            return 2
         if isinstance(error, OSError) and error.filename:
             names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
             click.echo(f"error: {error.strerror}: {names}\n    --debug shows where that was met", err=True)

@@ -27,6 +27,7 @@ from diel.cli.status import failure_lines
 from diel.cli.summary import start_line, summary
 from diel.controller.controller import Controller
 from diel.controller.renewal import drive_on
+from diel.errors import DielError
 from diel.executors.light import own
 from diel.journal.history import History
 from diel.journal.segment import Record
@@ -75,6 +76,11 @@ def _drive(controller: Controller, *, quiet: bool) -> int:
         except KeyboardInterrupt:
             state = controller.history.state  # what the controller wrote when it let go
             state = state if state.ended else RunState.INTERRUPTED
+        except FileNotFoundError as error:
+            if controller.paths.run_file.exists():
+                raise
+            gone = f"{controller.paths.root} was removed while the run was under way"
+            raise DielError(f"{gone}: what it had done is lost; `diel run` begins it anew") from error
         finally:
             watch.last_look(controller.history)
             watch.close()

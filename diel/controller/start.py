@@ -17,7 +17,7 @@ from diel import __version__
 from diel.check import check
 from diel.controller.controller import Controller
 from diel.controller.tryout import block_jobs, try_out
-from diel.errors import DielError, UsageError
+from diel.errors import UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
 from diel.lease import take
@@ -25,7 +25,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
 from diel.registry import kept_values
 from diel.requests import set_aside
-from diel.run_file import RunFile, read_run_file, reason
+from diel.run_file import RunFile, read_kept_workflow, read_run_file, reason
 from diel.runs import create_run, mend_run
 from diel.scheduler.inside import END
 from diel.scheduler.installed import lacking as missing_commands
@@ -149,7 +149,7 @@ def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
         Path(run_file.source),
         folder=run_file.folder,
         cwd=Path(run_file.cwd),
-        text=_text(paths),
+        text=read_kept_workflow(paths),
         kept=kept_values(run_file),
     )
     return make_plan(checked, site or read_kept_site(paths))
@@ -191,14 +191,6 @@ def read_kept_site(paths: RunPaths) -> Site:
         return Site.model_validate_json(paths.site.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"{paths.run_id}: its site cannot be read: {reason(error)}") from error
-
-
-def _text(paths: RunPaths) -> str:
-    try:
-        return paths.workflow.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise DielError(f"{paths.run_id}: its workflow cannot be read: {why}") from error
 
 
 def refuse_unreachable(site: Site) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from diel.errors import JournalError
+from diel.errors import JournalError, UsageError
 
 Record = dict[str, Any]
 _NAME = re.compile(r"(controller-[0-9]+|worker-[0-9]+-.*)\.jsonl")
@@ -116,8 +116,18 @@ def epoch_of(name: str) -> int:
 
 
 def segments(journal: Path) -> list[str]:
-    """The names of a journal's segments: controllers by epoch, then workers."""
+    """The names of a journal's segments: controllers by epoch, then workers.
+
+    Raises UsageError for one that is no file: no record could be told from one that is not there.
+    """
     try:
-        return sorted(name for name in os.listdir(journal) if _NAME.fullmatch(name))
+        with os.scandir(journal) as entries:
+            found = [(entry.name, entry.is_file()) for entry in entries if _NAME.fullmatch(entry.name)]
     except FileNotFoundError:
         return []
+    for name, is_file in found:
+        if not is_file:
+            raise UsageError(
+                f"{journal / name}: a part of the journal that is no file; put the file back there"
+            )
+    return sorted(name for name, _ in found)

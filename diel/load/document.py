@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import yaml
 
 from diel.errors import Problem, SpecError, did_you_mean
+from diel.given import read_file, reason
 from diel.load.expressions import STRAY, Sizes, note, standing, stray
 from diel.load.misfits import Misfit, check
 from diel.load.nodes import (
@@ -206,7 +207,7 @@ def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Probl
         known = ", ".join(info.alias or name for name, info in model.model_fields.items())
         return None, [source.problem((), f"expected a mapping, found {found(data)}", f"its keys: {known}")]
     made, misfits = check(data, model)
-    return made, [_shown(source, misfit) for misfit in misfits]
+    return made, [_shown(source, misfit) for misfit in misfits[: 10 * MAX_PROBLEMS]]
 
 
 def parse(
@@ -250,13 +251,11 @@ def read_text(path: Path, what: str = "workflow") -> str:
             raise refused("this is a directory", f"name the {what} file in it")
         if not stat.S_ISREG(mode):
             raise refused("this is no ordinary file", f"write the {what} into a file first")
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_file(path, MAX_BYTES)
     except FileNotFoundError:
         raise refused("no such file", _nearby(path)) from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise refused(f"cannot be read: {reason.lower()}", "check its name and permissions") from None
+        raise refused(f"cannot be read: {reason(error)}", "check its name and permissions") from None
     if len(data) > MAX_BYTES:
         raise refused(
             "larger than 16 MiB", "keep long lists in a CSV or JSONL file, and read it with `file:`"

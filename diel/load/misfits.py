@@ -73,6 +73,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Misfit]]
         try:
             return model.model_validate(data), list(misfits.values())
         except ValidationError as error:
+            many = error.error_count() > _MOST
             errors = error.errors(include_url=False)[:_MOST]
         unknown = [_resolved(each["loc"], data, 1) for each in errors if each["type"] == "extra_forbidden"]
         # A key that is missing beside an unknown one is most likely that one: the next round tells.
@@ -83,7 +84,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Misfit]]
         for misfit in _misfits(errors, data, model):
             key = _as_written(misfit.key, renamed)
             misfits.setdefault((key, misfit.message), _moved(misfit, key))
-        if not unknown:
+        if not unknown or many:
             break
         data = _repaired(data, unknown, renamed, model)
     return None, list(misfits.values())

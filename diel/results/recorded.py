@@ -12,12 +12,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from diel import __version__
 from diel.adaptive import Adaptive, Counted, adaptive_axes
 from diel.artifacts import Artifact
 from diel.controller.axes import maker_of
 from diel.controller.results import output_of
 from diel.domain import Domain, Origins, make_domain, with_replicas
-from diel.errors import DielError, SpecError
+from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
 from diel.journal.history import History
 from diel.journal.segment import Record, decode, segments
@@ -25,7 +26,7 @@ from diel.journal.stage_history import Attempt, StageHistory
 from diel.load import Document, load_text
 from diel.paths import RunPaths
 from diel.points import Points, kept, read_points, static_points
-from diel.run_file import RunFile, read_run_file
+from diel.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.services import REPLICA
 from diel.spec import Workflow
 from diel.states import RunState
@@ -57,15 +58,14 @@ class Recorded:
     def document(self) -> Document:
         """The workflow as it was when the run began. Raises DielError where it cannot be read."""
         try:
-            text = self.paths.workflow.read_text(encoding="utf-8")
+            text = read_kept_workflow(self.paths)
             return load_text(text, Path(self.run_file.source), lambda _: self.run_file.hyperparameters)
-        except OSError as error:
-            why = error.strerror or str(error)
-        except UnicodeDecodeError as error:
-            why = str(error)
         except SpecError as error:
-            why = f"this diel reads workflows differently: {error.problems[0].message}"
-        raise DielError(f"{self.paths.run_id}: its workflow cannot be read: {why}")
+            first = error.problems[0]
+            place = f"{self.paths.workflow}:{first.line}:{first.column}: {first.message}"
+            why = "it was changed since" if self.run_file.diel == __version__ else "this is another diel"
+            told = f"{self.paths.run_id}: its workflow cannot be read ({why}): {place}"
+            raise UsageError(told) from error
 
     @property
     def workflow(self) -> Workflow:

@@ -30,6 +30,11 @@ from diel.spec.shell import Shell, shell_words
 from diel.spec.surrogate import Surrogate
 from diel.values import format_duration
 
+WORD = 131_071
+"""Bytes of the longest word that Linux hands to a program (MAX_ARG_STRLEN, with the byte that ends it)."""
+MANY = 100
+"""Flaws of one list that are told."""
+
 Kind = Literal["simulation", "training", "inference", "analysis"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -57,6 +62,8 @@ def _words(command: Any) -> Any:
         return None
     if isinstance(command, str) and not command.strip():
         raise refuse("an empty command", "write a list of words, or a text for the shell")
+    if isinstance(command, str):
+        _takeable(command)
     if isinstance(command, dict):
         raise refuse("expected a list of words, or a text for the shell; found a mapping")
     if isinstance(command, list | tuple):
@@ -66,17 +73,27 @@ def _words(command: Any) -> Any:
             Flaw(f"expected a word, found {found(word)}", "put it in quotes to pass it as it is", (place,))
             for place, word in enumerate(command)
             if isinstance(word, list | tuple | dict)
-        ]
+        ][:MANY]
         flaws += [
             Flaw("a NUL character can be no part of a word", "", (place,))
             for place, word in enumerate(command)
             if isinstance(word, str) and "\0" in word
         ]
+        for place, word in enumerate(command):
+            if isinstance(word, str):
+                _takeable(word, place)
         if command[0] == "":
             flaws.append(Flaw("the program's name is empty", "the first word is the program", (0,)))
         if flaws:
             raise Flaws(*flaws)
     return command
+
+
+def _takeable(word: str, *place: int) -> None:
+    """Refuses a word that no program can be started with."""
+    if len(word) > WORD or (len(word) > WORD // 4 and len(word.encode("utf-8", "surrogateescape")) > WORD):
+        hint = "write it into a script or a file under `files`, and hand that over"
+        raise refuse(f"longer than the {WORD:,} bytes that Linux takes in one word", hint, *place)
 
 
 def _variables(given: dict[str, Any]) -> dict[str, Any]:
