@@ -71,7 +71,8 @@ pytest: $(TEST_READY)
 benchmark: $(TEST_READY)  ## print how fast diel is, side by side with xargs
 	@$(BIN)/python tests/benchmarks
 
-campaign: $(TEST_READY)  ## kill and resume runs for a long time
+campaign: $(TEST_READY)  ## kill runs 300 times and resume them (about half an hour), then other long tests
+	@$(BIN)/python -m tests.campaign
 	@$(BIN)/python -m pytest -m campaign
 
 cluster: debian $(TEST_READY)  ## bring up a throwaway Slurm with four virtual nodes on this machine (as root)

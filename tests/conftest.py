@@ -30,8 +30,7 @@ _COLOUR = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "
 LONG = (
     "test_workflows.py",
     "test_docs.py",
-    "test_killed.py",
-    "test_adaptive_killed.py",
+    "test_campaign.py",
     "test_homes.py",
     "test_ising.py",
 )

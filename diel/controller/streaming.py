@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -154,9 +155,11 @@ class Streaming:
         if self._keeper is not None:
             return
         reached: tuple[str, ...] = ("127.0.0.1",)
+        words = [sys.executable, "-m", "diel.streams", str(self._ledger.paths.root)]
         if self._plan.executor == "blocks":
             reached = (*addresses(self._plan.site.address), *reached)
-        words = [sys.executable, "-m", "diel.streams", str(self._ledger.paths.root)]
+        else:  # tasks in blocks go on without their controller; here they end with it
+            words += ["--parent", str(os.getpid())]
         words += [word for address in dict.fromkeys(reached) for word in ("--address", address)]
         self._ledger.paths.logs.mkdir(parents=True, exist_ok=True)
         self._keeper = Keeper(tuple(words), self._ledger.paths.broker_log, mark(self._ledger.paths.root))

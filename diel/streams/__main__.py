@@ -17,9 +17,10 @@ def main() -> int:
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--address", action="append", help="where to listen; 127.0.0.1 if not given")
     parser.add_argument("--silence", type=float, default=SILENCE, help="seconds without a controller")
+    parser.add_argument("--parent", type=int, help="the process to end with")
     given = parser.parse_args()
     try:
-        serve(given.run_dir.resolve(), given.address or ("127.0.0.1",), given.silence)
+        serve(given.run_dir.resolve(), given.address or ("127.0.0.1",), given.silence, given.parent)
     except (DielError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)  # noqa: T201 (nobody else tells)
         return 1

@@ -33,7 +33,12 @@ _TICK = 500
 """Milliseconds between looks at the lease."""
 
 
-def serve(run_dir: Path, addresses: Sequence[str] = ("127.0.0.1",), silence: float = SILENCE) -> None:
+def serve(
+    run_dir: Path,
+    addresses: Sequence[str] = ("127.0.0.1",),
+    silence: float = SILENCE,
+    parent: int | None = None,
+) -> None:
     """Serves the streams of a run until it is asked to stop.
 
     It ends too where another broker took its place, and where `lease.json` shows no heartbeat for `silence`
@@ -45,7 +50,7 @@ def serve(run_dir: Path, addresses: Sequence[str] = ("127.0.0.1",), silence: flo
         context.set(zmq.BLOCKY, False)
         server = _Server(context, root, addresses)
         try:
-            server.run(RunPaths(run_dir).lease, silence)
+            server.run(RunPaths(run_dir).lease, silence, parent)
         finally:
             server.close()
 
@@ -110,14 +115,14 @@ class _Server:
             return False  # the peer is gone
         return True
 
-    def run(self, lease: Path, silence: float) -> None:
+    def run(self, lease: Path, silence: float, parent: int | None = None) -> None:
         """Serves until it is asked to stop, replaced, or forgotten."""
         stopping = _stopping()
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._gate, zmq.POLLIN)
         watch = _Watch(self._root, self._contact.epoch, lease, silence)
-        while not (self._broker.stopped or stopping() or watch.over()):
+        while not (self._broker.stopped or stopping() or _is_orphan(parent) or watch.over()):
             ready = dict(poller.poll(_TICK))
             if self._gate in ready:
                 self._admit()
@@ -206,6 +211,10 @@ def _stopping() -> Callable[[], bool]:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, stop)
     return lambda: asked
+
+
+def _is_orphan(parent: int | None) -> bool:
+    return parent is not None and os.getppid() != parent
 
 
 class _Watch:

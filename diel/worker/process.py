@@ -171,7 +171,8 @@ class Worker:
         if isinstance(unmade, FileExistsError) and unmade.filename == task_dir:
             return self._give_back(job, request)
         limits = limits_of(job, now, self.block)
-        watched = watched_of(job, request.index, task_dir, limits)
+        joined = request.streams is not None
+        watched = watched_of(job, request.index, task_dir, limits, streams=joined)
         self.segment.append(
             {
                 "event": "start",

@@ -23,6 +23,7 @@ from diel.requests import changed, read_cancels, read_stops
 from diel.states import FailureClass
 from diel.values import format_duration, format_size
 from diel.worker.bundle import Failure, Job
+from diel.worker.lifeline import is_cut
 from diel.worker.limits import Limits
 from diel.worker.memory import Meter
 from diel.worker.ports import keep_at_home
@@ -71,6 +72,8 @@ class Watched:
     """Whether its command was told that its end comes."""
     staging: bool = False
     """Whether its inputs are on their way to the node: who copies them looks at the verdict."""
+    streams: bool = False
+    """Whether streams join it to others, which a controller opens and closes."""
     keeps: bool = False
     """Whether the rest of its bundle stays with the worker, to run while this one's outputs are copied."""
     verdict: Failure | None = None
@@ -83,7 +86,7 @@ class Watched:
         return self.limits.interrupt is not None and self.epoch + time.monotonic() >= self.limits.interrupt
 
 
-def watched_of(job: Job, index: int, task_dir: str, limits: Limits) -> Watched:
+def watched_of(job: Job, index: int, task_dir: str, limits: Limits, *, streams: bool = False) -> Watched:
     """What the watchdog has to know of an attempt that begins now."""
     began = time.monotonic()
     return Watched(
@@ -98,6 +101,7 @@ def watched_of(job: Job, index: int, task_dir: str, limits: Limits) -> Watched:
         job.memory,
         job.walltime,
         ranks=bool(job.launcher),
+        streams=streams,
         keeps=bool(job.staging is not None and job.staging.drains),
     )
 
@@ -151,6 +155,8 @@ class Watchdog:
             return
         if watched.doors and watched.group is not None and keep_at_home(watched.group):
             watched.doors -= 1
+        if watched.streams and is_cut():
+            self.end_now()  # it would wait for ever: another controller's tasks begin anew
         if self._is_cancelled(watched):
             self._release()  # the rest of the bundle may be cancelled too
             self._stop(watched, Failure(FailureClass.CANCELLED, "cancelled"))
