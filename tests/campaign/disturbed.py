@@ -151,12 +151,12 @@ class Disturbed:
     def _next(self) -> tuple[str, float]:
         """What is killed next, and when, in seconds since the controller was started.
 
-        Half of the early kills hit the controller or everything: little else is there so soon.
+        Two thirds of the early kills hit the controller or everything: little else is there so soon.
         """
-        early = self._fresh and self.dice.random() < 0.9
+        early = self._fresh
         now = time.monotonic() - self._launched
         moment = self.dice.uniform(0, EARLY) if early else max(EARLY, now) + self.dice.uniform(0, 1.5)
-        kinds = ("controller", "everything") if early and self.dice.random() < 0.5 else self.place.kinds
+        kinds = ("controller", "everything") if early and self.dice.random() < 0.67 else self.place.kinds
         counts = Counter(kill.kind for kill in self.kills)
         return min(kinds, key=lambda kind: (counts[kind], self.dice.random())), moment
 
