@@ -34,6 +34,10 @@ class Roles:
         self._parents = {process.pid: _parent(process) for process in self.all}
         self._words = {process.pid: _words(process) for process in self.all}
         recorded = set() if run is None else {int(r["pid"]) for r in run.records("worker")}
+        asking = [process for process in self.all if "XXXXSLURM" in self._words[process.pid]]
+        steps = {pid for pid, words in self._words.items() if "slurmstepd" in words}
+        self._daemons = steps | {process.pid for process in self._below(asking)}
+        """What a scheduler's daemons do for themselves: a login shell that slurmd asks may leave locks."""
         self._workers = {pid for pid in self._by_pid if pid in recorded}
 
     def victims(self, kind: str, dice: random.Random) -> Found:
@@ -47,7 +51,7 @@ class Roles:
             "broker": lambda: _one(self._named("broker"), dice),
             "node": lambda: self._below(_one(self._named("keeper"), dice)),
             "task": lambda: _one(self._tasks(), dice),
-            "everything": lambda: [p for p in self.all if "slurmstepd" not in self._words[p.pid]],
+            "everything": lambda: [p for p in self.all if p.pid not in self._daemons],
         }
         return ways[kind]()
 
