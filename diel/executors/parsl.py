@@ -21,9 +21,10 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,6 +47,10 @@ from diel.worker.process import run_bundle
 
 STRATEGY_PERIOD = 0.1
 """Seconds; Parsl starts the first block only after one period, five seconds by default."""
+STARTS = 5
+"""How often an interchange is started that ends before it answers."""
+LOOK = 0.05
+"""Seconds between two looks at one that starts."""
 ANSWER = 20
 """Seconds that Parsl's interchange has to answer a question."""
 NO_QUESTION = "127.0.0.1"
@@ -136,10 +141,22 @@ class BlockEngine:
         tether = (sys.executable, "-m", "diel.executors.tether", str(os.getpid()))
         self._interchange = ("env", mark, *tether, INTERCHANGE)
         self._executors: dict[str, HighThroughputExecutor] = {}
+        self._stopped = threading.Event()
         self._kernel = _kernel(_threads(1), folder)  # Parsl wants one at the start; it is never used
 
     def open(self, label: str, workers: Workers) -> None:
-        """Makes the executor of a shape: its workers connect to it as their blocks start."""
+        """Makes the executor of a shape: its workers connect to it as their blocks start.
+
+        Raises DielError where its interchange ends again and again before it answers.
+        """
+        for _ in range(STARTS):
+            executor = self._make(label, workers)
+            if self._starts(executor):
+                self._executors[label] = executor
+                return
+        raise DielError(f"Parsl's interchange ended {STARTS} times as it started; `diel doctor` looks why")
+
+    def _make(self, label: str, workers: Workers) -> HighThroughputExecutor:
         provider = _Provider(lambda number, command: self._ask(label, number, command))
         executor = _mpi(label, workers, provider) if workers.mpi_nodes else _packed(label, workers, provider)
         executor.interchange_launch_cmd = self._interchange
@@ -148,8 +165,32 @@ class BlockEngine:
         orphan = f"--hb_threshold={workers.orphan}"
         executor.launch_cmd = POOL.replace("--hb_threshold={heartbeat_threshold}", orphan)
         executor.address, executor.all_addresses = None, set(self._addresses)
-        self._kernel.add_executors([executor])
-        self._executors[label] = executor
+        return executor
+
+    def _starts(self, executor: HighThroughputExecutor) -> bool:
+        """Starts an executor; False where its interchange ends before it answers.
+
+        Parsl waits two minutes for the answer, also of a process that was killed.
+        """
+        started: Future[None] = Future()
+
+        def start() -> None:
+            try:
+                self._kernel.add_executors([executor])
+                started.set_result(None)
+                self._stopped.wait()  # the kernel ends an interchange with the thread that started it
+            except Exception as error:
+                started.set_exception(error)
+                executor.shutdown()
+
+        threading.Thread(target=start, daemon=True).start()
+        while not wait([started], timeout=LOOK).done:
+            process = executor.interchange_proc
+            if process is not None and process.poll() is not None:
+                self._kernel.executors.pop(executor.label, None)
+                return False
+        started.result()
+        return True
 
     def is_open(self, label: str) -> bool:
         return label in self._executors
@@ -210,6 +251,7 @@ class BlockEngine:
     def stop(self) -> None:
         """Ends Parsl here. Blocks are left alone: their pools end when they miss the controller."""
         self._kernel.cleanup()
+        self._stopped.set()
         self._hushed.close()
         if self._aside is not None:
             shutil.rmtree(self._aside, ignore_errors=True)
