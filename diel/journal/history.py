@@ -149,10 +149,13 @@ class History:
 
     def _take_step(self, record: Record, state: TaskState, worker: str) -> None:
         name, index = record["stage"], record["index"]
-        if worker and self.stage(name).is_fenced(index, record["attempt"]):
+        stage = self.stage(name)
+        if worker and stage.is_fenced(index, record["attempt"]):
             return
-        known = self.stage(name).under_way.get(index)
-        bundle = record.get("bundle", 0 if known is None else known.bundle)  # runs of before may not tell
+        bundle = record.get("bundle")
+        if bundle is None:  # runs of before may not tell
+            known = stage.under_way.get(index)
+            bundle = 0 if known is None else known.bundle
         self._advance(name, index, Attempt(record["attempt"], state, record["time"], worker, bundle), worker)
 
     def _release(self, record: Record, worker: str) -> None:
@@ -175,7 +178,7 @@ class History:
         before = stage.attempts.get(index, 0)
         if attempt.state != TaskState.QUEUED:
             stage.count_attempt(index, attempt.number)
-        if stage.state(index).good:
+        if stage.is_good(index):
             return
         running = attempt.state == TaskState.RUNNING
         if running and attempt.number > before:
@@ -206,7 +209,7 @@ class History:
         stage.count_attempt(index, attempt)
         if attempt > 1:
             stage.committed[index] = max(attempt, stage.committed.get(index, 1))
-        if not stage.state(index).good:
+        if not stage.is_good(index):
             stage.seconds += record.get("seconds", 0.0)
             stage.timed += 1
             if "surrogate" in record:
@@ -226,7 +229,7 @@ class History:
 
     def _commit(self, stage: StageHistory, record: Record, state: TaskState) -> None:
         index = record["index"]
-        if not stage.state(index).good:
+        if not stage.is_good(index):
             stage.set(index, state)
         stage.under_way.pop(index, None)
         stage.tolerated.pop(index, None)
