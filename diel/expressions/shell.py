@@ -147,9 +147,6 @@ class Reader:
         elif text.startswith("<<<", index):  # bash's way to hand a word to a program's input
             self.fresh = True
             return 3
-        elif text.startswith("<<<", index) and "((" not in self.open:
-            self.fresh = True  # bash's way to hand a word to a program's input
-            return 3
         elif text.startswith("<<", index) and "((" not in self.open:
             self.lost = self.lost or _HEREDOC
         elif text.startswith("))", index) and self.top == "((":
