@@ -646,3 +646,10 @@ def test_the_tests_own_directory_can_be_read(commands: Run) -> None:
     """`unreadable` took its directory's permissions away; give them back so that it can be removed."""
     for path in (commands.root / "tasks").glob("*/*"):
         os.chmod(path, 0o700)
+
+
+def test_a_failure_at_the_head_of_a_long_chain_of_stages_is_the_runs(tmp_path: Path) -> None:
+    """Longer than Python lets functions call each other, three for each stage."""
+    chain = [f"  s{number}: {{command: ['true'], after: [s{number - 1}]}}" for number in range(1, 400)]
+    project = Project(tmp_path).workflow("\n".join(["stages:", "  s0: {command: ['false']}", *chain]))
+    assert "1 failed, 399 skipped" in project.diel("run", "flow.yaml", "--quiet", code=1)

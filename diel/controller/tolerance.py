@@ -6,12 +6,15 @@ that it may. That is worked out when all tasks have ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 
 from diel.adaptive import Adaptive
 from diel.controller.link import Link, Verdict
 from diel.controller.stage_run import StageRun
 from diel.states import TaskState
+
+Lost = tuple[StageRun, int]
+"""A task without a result."""
 
 
 class Tolerance:
@@ -38,13 +41,28 @@ class Tolerance:
         return any(other.went_on_without(coordinates) for other in outer)
 
     def _cause(self, stage: StageRun, index: int) -> str:
-        """What tolerates that a task has no result; empty where nothing does."""
-        task = (stage.name, index)
-        if task not in self._known:
-            self._known[task] = self._find(stage, index)
-        return self._known[task]
+        """What tolerates that a task has no result; empty where nothing does.
 
-    def _find(self, stage: StageRun, index: int) -> str:
+        That rests on the tasks behind it. They are kept on a stack, for a chain of stages may be longer than
+        Python lets functions call each other.
+        """
+        asked = [((stage.name, index), self._find(stage, index))]
+        answer: str | None = None
+        while asked:
+            task, finding = asked[-1]
+            try:
+                behind, number = finding.send(answer)
+            except StopIteration as found:
+                self._known[task] = answer = found.value
+                asked.pop()
+            else:
+                answer = self._known.get((behind.name, number))
+                if answer is None:
+                    asked.append(((behind.name, number), self._find(behind, number)))
+        return self._known[stage.name, index]
+
+    def _find(self, stage: StageRun, index: int) -> Generator[Lost, str | None, str]:
+        """The same, asking for the causes of the tasks behind it."""
         assert stage.domain is not None
         coordinates = stage.domain.coordinates(index)
         for axis in stage.adaptive:
@@ -52,13 +70,13 @@ class Tolerance:
                 return f"search '{axis.label}'"
         causes = []
         for link in self._out_of[stage.name]:
-            cause = self._by(link, index)
+            cause = yield from self._by(link, index)
             if cause is None:
                 return ""
             causes.append(cause)
         return next(filter(None, causes), "")
 
-    def _by(self, link: Link, index: int) -> str | None:
+    def _by(self, link: Link, index: int) -> Generator[Lost, str | None, str | None]:
         """What tolerates the loss along one edge: empty where none is met, None where it is not tolerated."""
         if link.down.domain is None:
             return None
@@ -69,10 +87,10 @@ class Tolerance:
             return ""  # it reads others
         if link.edge.min_success < 1 and link.verdict(group) is Verdict.READY:
             return f"`min_success` of '{link.down.name}'"
-        cause = ""
+        cause: str | None = ""
         for dependent in link.dependents(group):
             if link.down.has_lost(dependent):
-                cause = self._cause(link.down, dependent)
+                cause = yield link.down, dependent
                 if not cause:
                     return None
         return cause
