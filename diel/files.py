@@ -1,19 +1,22 @@
 """Putting a file in its place whole: whoever reads it sees all of the old one or all of the new one.
 
 All that diel writes for others to read goes through here. What is killed while it writes leaves a hidden
-file that ends in `.part`, and nobody reads that. Nothing is forced to the disk: as for the journal, a kill
-is survived and a loss of power is not promised to be (decision 033).
+file that ends in `.part`; nobody reads that, and the run's next controller removes it. Nothing is forced to
+the disk: as for the journal, a kill is survived and a loss of power is not promised to be (decision 033).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import BinaryIO
 
 NAME = 40
 """Characters of a file's name that its unfinished copy shows: a name may have 255 bytes."""
+LONGEST = 10.0
+"""Seconds without a byte written after which whoever wrote an unfinished copy counts as killed."""
 
 
 @contextlib.contextmanager
@@ -43,3 +46,17 @@ def put(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666) -
     """Puts a file in place in one step; a text as UTF-8. Raises OSError, which names `path`."""
     with replacing(path, mode) as file:
         file.write(content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape"))
+
+
+def sweep(folders: Iterable[Path], now: float) -> None:
+    """Removes from these folders what writers that were killed left unfinished; not from those below.
+
+    `now` is the time by the clock that stamps the files, in seconds since the epoch.
+    """
+    for folder in folders:
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") and entry.name.endswith(".part"):
+                    with contextlib.suppress(OSError):  # its writer, or another one who sweeps, was faster
+                        if now - entry.stat().st_mtime > LONGEST:
+                            os.unlink(entry)

@@ -23,7 +23,7 @@ import psutil
 
 from diel.birth import birth_of, lives
 from diel.errors import UsageError
-from diel.files import put
+from diel.files import put, sweep
 from diel.form import COUNT, NUMBER, TEXT, flaw_in
 from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
 from diel.paths import RunPaths
@@ -91,7 +91,7 @@ def _lease(document: Any) -> Lease | None:
 
 def time_at(folder: Path) -> float:
     """The time by the clock that stamps files in a folder; this host's where nothing can be made there."""
-    probe = folder / f".clock-{socket.gethostname()}-{os.getpid()}"
+    probe = folder / f".clock-{socket.gethostname()}-{os.getpid()}.part"
     now = time.time()
     with contextlib.suppress(OSError):
         number = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -211,7 +211,14 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time(), birth)
     segment.append({"event": "controller", **asdict(lease), "time": time.time()})
     put(paths.lease, json.dumps(asdict(lease)))
+    clear(paths)
     return lease, segment
+
+
+def clear(paths: RunPaths) -> None:
+    """Removes what processes of the run that were killed left half written, as its controller may."""
+    with contextlib.suppress(OSError):
+        sweep(paths.shared(), paths.lease.stat().st_mtime)
 
 
 def _newest(paths: RunPaths) -> tuple[Lease, float] | None:

@@ -23,6 +23,7 @@ runs/<workflow>-<n>/
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +53,13 @@ class RunPaths:
     @property
     def run_file(self) -> Path:
         return self.root / "run.json"
+
+    def shared(self) -> Iterator[Path]:
+        """The folders in which its processes put files for each other, and the project's: none is large."""
+        yield self.root
+        yield from (self.submissions, self.requests, self.fences, self.axes, self.streams, self.services)
+        yield from self.services.glob("*/")
+        yield registry_dir(self.root.parent)
 
     @property
     def workflow(self) -> Path:

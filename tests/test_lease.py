@@ -32,7 +32,8 @@ from diel.lease import (
     take,
     time_at,
 )
-from diel.paths import RunPaths
+from diel.paths import RunPaths, registry_dir
+from tests.project import Project
 
 
 @pytest.fixture
@@ -260,6 +261,31 @@ def test_a_run_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         take(RunPaths(tmp_path / "w-1"))
 
 
+def test_who_takes_a_run_over_removes_what_killed_writers_left(paths: RunPaths) -> None:
+    """What was written to just now may be at work; a task's directory is its attempt's own."""
+    services = paths.services / "model"
+    task = paths.task_dir("train", 0, 1)
+    folders = [paths.root, paths.submissions, paths.requests, paths.fences, paths.axes, paths.streams]
+    folders += [services, registry_dir(paths.root.parent)]
+    for folder in (*folders, task):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, age in ((".old.json.0815.part", 60), (".young.json.0816.part", 0), ("mine.part", 60)):
+            (folder / name).touch()
+            os.utime(folder / name, (time.time() - age,) * 2)
+    take(paths)[1].close()
+    for folder in folders:
+        assert {path.name for path in folder.glob("*.part")} == {".young.json.0816.part", "mine.part"}
+    assert (task / ".old.json.0815.part").exists()
+
+
+def test_the_end_of_a_run_removes_what_killed_writers_left(tmp_path: Path) -> None:
+    made = Project(tmp_path).workflow("""
+        stages:
+          one: {command: "touch -d '1 minute ago' $DIEL_RUN_DIR/.snapshot.json.0815.part"}
+    """)
+    assert not list(made.run().root.glob(".*"))
+
+
 # --- clocks, and who is late --------------------------------------------------------------------
 
 
@@ -272,7 +298,7 @@ def test_the_age_of_a_heartbeat_is_measured_by_the_file_systems_clock(
     held = read_lease(paths)
     assert held is not None
     assert held[1] < 10
-    assert not list(paths.root.glob(".clock-*"))
+    assert not list(paths.root.glob(".*"))
 
 
 real = time.time

@@ -151,12 +151,15 @@ class Disturbed:
     def _next(self) -> tuple[str, float]:
         """What is killed next, and when, in seconds since the controller was started.
 
-        Two thirds of the early kills hit the controller or everything: little else is there so soon.
+        A third of all kills are early ones. Most of those hit the controller or everything, for little else is
+        there so soon. Where an early one is due and the run goes on, its controller dies first.
         """
-        early = self._fresh
         now = time.monotonic() - self._launched
+        due = 3 * sum(kill.moment != "later" for kill in self.kills) <= len(self.kills) + 1
+        early = due and self._fresh
         moment = self.dice.uniform(0, EARLY) if early else max(EARLY, now) + self.dice.uniform(0, 1.5)
-        kinds = ("controller", "everything") if early and self.dice.random() < 0.67 else self.place.kinds
+        alone = self.dice.random() < 0.67 if early else due
+        kinds = ("controller", "everything") if alone else self.place.kinds
         counts = Counter(kill.kind for kill in self.kills)
         return min(kinds, key=lambda kind: (counts[kind], self.dice.random())), moment
 
@@ -194,6 +197,7 @@ class Disturbed:
                 return
             processes = self.descent.processes()
             victims = Roles(processes, self._process.pid, self._run()).victims(kind, self.dice)
+            time.sleep(0 if victims else 0.05)
         seconds = time.monotonic() - self._launched
         self._note_files(processes)
         if kind == "everything":
