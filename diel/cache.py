@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import files_of
+from diel.errors import UsageError
 from diel.files import replacing
 from diel.journal.segment import Record, decode, segments
 from diel.lease import driver
@@ -122,7 +123,7 @@ def open_keys(paths: RunPaths) -> Keys | None:
     """The keys of a run, made from its journal where there are none; None where that cannot be done."""
     try:
         return _open(paths) or _open_made(paths)
-    except OSError:
+    except (OSError, UsageError):  # what somebody did to another run is told where that one is looked at
         return None
 
 
