@@ -508,7 +508,8 @@ MPI = """
         command: echo "rank $PMI_RANK of $PMI_SIZE"
         resources: {ranks: 2}
       raises: {module: "mpi:raises", resources: {ranks: 2}}
-      dies: {module: "mpi:dies", resources: {ranks: 2}}
+      dies: {module: "mpi:dies", resources: {ranks: 2}, on: {node: {retries: 0}}}
+      killed: {command: 'if [ $PMI_RANK = 1 ]; then kill -KILL $$; fi; sleep 9', resources: {ranks: 2}, on: {node: {retries: 0}}}
       exits: {command: [sh, -c, 'exit $((PMI_RANK * 7))'], resources: {ranks: 2}}
       hangs: {module: "mpi:hangs", resources: {ranks: 2}, timeout: 3s}
       alone: {module: "mpi:ranks", params: {scale: 3}, resources: {ranks: 1}}
@@ -585,11 +586,18 @@ def test_one_rank_that_fails_ends_the_task_and_says_why(mpi: Run) -> None:
     assert raised["class"] == "app"
     assert raised["message"] == "ValueError: rank 1 is unhappy"
     assert "rank 1 is unhappy" in mpi.stderr("raises")
-    assert mpi.failure("dies")["class"] == "app"
     assert mpi.failure("exits")["exit_code"] == 7
+    assert mpi.failure("exits")["class"] == "app"
     hung = mpi.failure("hangs")
     assert hung["class"] == "timeout"
     assert not mpi.processes()
+
+
+@pytest.mark.parametrize("stage", ["dies", "killed"])
+def test_a_rank_that_is_killed_from_outside_is_as_one_whose_node_was_lost(mpi: Run, stage: str) -> None:
+    failure = mpi.failure(stage)
+    assert failure["class"] == "node"
+    assert failure["message"] == "ended from outside (exit code 9)"
 
 
 # --- conditions -------------------------------------------------------------------------------

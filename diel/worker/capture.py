@@ -81,10 +81,10 @@ class Capture:
             while chunk := os.pread(number, CHUNK, file.tell()):
                 file.write(chunk)
 
-    def tail(self) -> str:
-        """The end of what the running task wrote to standard error."""
+    def tail(self, number: int = 2) -> str:
+        """The end of what the running task wrote to standard error, or to standard output (1)."""
         self._restore()
-        return errors_so_far() if self._size(2) else ""
+        return _end(number) if self._size(number) else ""
 
     def remove(self) -> None:
         """Removes the empty files that are left at the end."""
@@ -101,5 +101,9 @@ def _is_open(file: Any) -> bool:
 
 def errors_so_far() -> str:
     """The end of what was written to this process's standard error, where that is such a file."""
-    data = os.pread(2, TAIL, max(0, os.fstat(2).st_size - TAIL))
+    return _end(2)
+
+
+def _end(number: int) -> str:
+    data = os.pread(number, TAIL, max(0, os.fstat(number).st_size - TAIL))
     return data.decode("utf-8", "replace")

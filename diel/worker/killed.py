@@ -12,6 +12,7 @@ import re
 import signal
 
 _BY_LAUNCHER = re.compile(r"KILLED BY SIGNAL: 9\b|signal 9\b|: Killed\b")
+_BANNER = re.compile(r"^YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*\n", re.MULTILINE)
 _OTHERWISE = re.compile(r"^srun: error: .*: tasks? [0-9,-]+: (?!Killed|Terminated)", re.MULTILINE)
 
 
@@ -27,3 +28,8 @@ def killer_of(exit_code: int | None, stderr: str, *, launched: bool) -> signal.S
         if exit_code == 128 + number:
             return number
     return None
+
+
+def told_by_mpiexec(stdout: str) -> str:
+    """What MPICH's mpiexec says of a rank that a signal ended, on the standard output of its program."""
+    return "".join(_BANNER.findall(stdout))

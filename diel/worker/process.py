@@ -36,7 +36,7 @@ from diel.worker.drain import Drain, open_drain
 from diel.worker.environment import Surroundings, restore, search_path
 from diel.worker.fence import ALL, fenced
 from diel.worker.function import call_function, call_on_ranks
-from diel.worker.killed import killer_of
+from diel.worker.killed import killer_of, told_by_mpiexec
 from diel.worker.limits import Limits, limits_of
 from diel.worker.oom import OomKills
 from diel.worker.record import done_record, fail_record
@@ -444,6 +444,8 @@ class Worker:
         if is_full(self._root):
             return FailureClass.NODE, f"no space left on the file system of the run ({failure.message})"
         launched = bool(job.launcher)
+        if launched:
+            tail += told_by_mpiexec(self.capture.tail(1))
         why = self._kills.evidence(failure.exit_code, tail, launched=launched)
         self._kills.mark()
         if why:

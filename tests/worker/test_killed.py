@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from diel.worker.killed import killer_of
+from diel.worker.killed import killer_of, told_by_mpiexec
 
 SRUN = "srun: error: n1: task 1: {}\nsrun: error: n1: task 0: Killed\n"
 HYDRA = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: {}\n"
@@ -31,3 +31,8 @@ HYDRA = "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: {}\n"
 )
 def test_who_ended_a_program(code: int | None, stderr: str, launched: bool, killer: int | None) -> None:
     assert killer_of(code, stderr, launched=launched) == killer
+
+
+def test_what_a_program_prints_of_signals_is_not_its_launchers_word() -> None:
+    banner = HYDRA.format("Killed (signal 9)")
+    assert told_by_mpiexec(f"lost signal 9\nTask 3: Killed\n{banner}see the FAQ\n") == banner
