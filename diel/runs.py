@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 from diel.errors import UsageError, did_you_mean
+from diel.files import LONGEST
 from diel.journal.segment import segments
 from diel.paths import RunPaths
 
@@ -83,6 +85,21 @@ def all_runs(runs: Path) -> list[RunPaths]:
         order = (made, match["workflow"] if match else name, int(match["number"]) if match else 0)
         found.append((order, paths))  # by number where a coarse clock made two at the same time
     return [paths for _, paths in sorted(found, key=lambda item: item[0])]
+
+
+def stillborn(runs: Path) -> list[Path]:
+    """Directories of runs whose `diel run` was killed while it made them: no controller took them."""
+    made = (RunPaths(runs / name) for name in _listdir(runs) if _RUN.fullmatch(name))
+    return sorted(paths.root for paths in made if not paths.run_file.exists() and _is_untaken(paths))
+
+
+def _is_untaken(paths: RunPaths) -> bool:
+    """Whether a run was never taken, and nobody is making it."""
+    try:
+        used = os.listdir(paths.journal) + os.listdir(paths.tasks)
+        return not used and time.time() - paths.root.stat().st_mtime > LONGEST
+    except OSError:  # no run
+        return False
 
 
 def find_run(runs: Path, name: str = "last") -> RunPaths:

@@ -22,7 +22,7 @@ from diel.errors import DielError, UsageError
 from diel.lease import driver, refuse_driven
 from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded
-from diel.runs import all_runs, find_run
+from diel.runs import all_runs, find_run, stillborn
 from diel.scheduler.job import JobState
 from diel.states import RunState
 from diel.status import Status, read_status
@@ -132,6 +132,7 @@ def command(
     else:
         chosen = _left(_choose(known, failed=failed, older_than=older_than, keep=keep), known, force=force)
     leftovers = [path for path in where.glob(f"{REMOVED}*") if path.is_dir()]
+    leftovers += stillborn(where)
     if not chosen and not leftovers:
         click.echo(f"nothing to remove in {where}")
         return
@@ -256,9 +257,8 @@ def _offer(chosen: Sequence[Run], leftovers: Sequence[Path], *, yes: bool) -> in
     for path in leftovers:
         size, files = size_of(path)
         total += size
-        rows.append(
-            [path.name.removeprefix(REMOVED), "half removed", "", format_size(size), f"{files:,} files"]
-        )
+        state = "half removed" if path.name.startswith(REMOVED) else "half made"
+        rows.append([path.name.removeprefix(REMOVED), state, "", format_size(size), f"{files:,} files"])
     click.echo("\n".join(columns(rows, right=(3, 4))))
     _ask(f"Remove {_runs(len(rows))}, {format_size(total)}?", "removed", yes=yes)
     return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -138,6 +139,7 @@ class Disturbed:
     def _again(self) -> None:
         """Resumes the run; starts it where it was killed before there was one."""
         if self._run() is None:
+            shutil.rmtree(self.place.folder / "runs", ignore_errors=True)  # as `diel clean` does
             self._launch("run", f"{self.place.name}.yaml", "--site", self.place.site, "--no-cache", "--quiet")
         else:
             self._launch("resume", "--quiet")

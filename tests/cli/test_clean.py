@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from diel.runs import create_run
 from tests.blocks import block
 from tests.cli.call import call
 from tests.written import Written
@@ -117,6 +118,20 @@ def test_what_an_earlier_clean_left_half_removed_goes_too(runs: Path, capsys: Ca
     (runs / ".removed-w-0-123" / "x").write_text("x")
     call(capsys, "clean", "bad-1", "--yes")
     assert left(runs) == {"w-1", "w-2", "live-1"}
+
+
+def test_what_a_run_left_that_was_killed_while_it_was_made_goes_too(runs: Path, capsys: Capture) -> None:
+    """Not one that is made in this moment, nor one that was taken and lost its file."""
+    for name in ("half", "young", "taken"):
+        made = create_run(runs, name)
+        made.workflow.touch()
+        if name == "taken":
+            made.controller_segment(1).touch()
+        age = 0 if name == "young" else 60
+        os.utime(made.root, (time.time() - age,) * 2)
+    said = call(capsys, "clean", "bad-1", "--yes").out
+    assert "half-1  half made" in said
+    assert left(runs) == {"w-1", "w-2", "live-1", "young-1", "taken-1"}
 
 
 def test_links_out_of_a_run_are_not_followed(runs: Path, workspace: Path, capsys: Capture) -> None:
