@@ -153,8 +153,9 @@ def _origin(folder: Path, folders: Sequence[Path]) -> Origin:
 
 
 def _is_file(path: Path) -> bool:
+    """Whether there is a file of whatever sort; one that is no ordinary one is told when it is read."""
     try:
-        return path.is_file()
+        return path.exists() and not path.is_dir()
     except OSError:  # a folder that may not be read, a name that is too long
         return False
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from diel.annotations import Annotations
 from diel.errors import UsageError
+from diel.given import flaw_of
 
 _DECORATORS = frozenset({"diel.module", "diel.decorator.module"})
 
@@ -56,6 +57,8 @@ class Source:
 
 def read_source(path: Path) -> Source:
     """A Python file, parsed once for each of its versions. Raises SignatureError."""
+    if flaw := flaw_of(path):
+        raise SignatureError(f"the file {flaw}")
     try:
         status = path.stat()
         return _read_source(path, status.st_mtime_ns, status.st_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 import textwrap
@@ -184,6 +185,21 @@ def test_every_module_is_listed_once_and_a_broken_file_has_its_place(tmp_path: P
     assert (problem.file, problem.line) == (str(first / "broken.py"), 2)
     for name in names:
         assert find(name, [first, second]).reference == name
+
+
+@pytest.mark.parametrize(("sort", "words"), [("pipe", "is a pipe"), ("/dev/zero", "is a device")])
+def test_a_pipe_or_device_among_the_modules_is_told_and_not_waited_for(
+    tmp_path: Path, sort: str, words: str
+) -> None:
+    path = tmp_path / "endless.py"
+    if sort == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(sort)
+    with pytest.raises(ModuleNotFound, match=f"endless.py:1.: the file {words}, no ordinary"):
+        find("endless", [tmp_path])
+    problem = next(found for found in every([tmp_path]) if isinstance(found, Problem))
+    assert f"{words}, no ordinary file" in problem.message
 
 
 def test_a_link_may_lead_out_of_the_folder(folder: Path, tmp_path: Path) -> None:
