@@ -44,6 +44,7 @@ stages:
       table: {columns: {t: float, p: float}, rows: ">=1"}
   same: {module: "m:same", over: [i], inputs: {x: {from: make.x, dtype: float32, units: K}}}
   gather: {module: "m:gather", inputs: {xs: {from: same.x, min_success: 0.5}, tables: {from: make.table, min_success: 0.5}}}
+  strict: {command: ["true"], after: [make]}
 """
 
 
