@@ -199,8 +199,9 @@ def test_a_submitted_run_can_go_on_in_the_foreground_and_the_other_way_round(gat
 
 
 def test_a_run_of_the_foreground_is_resumed_there(tmp_path: Path) -> None:
-    project = Project(tmp_path).workflow(SHORT)
-    project.run()
+    project = Project(tmp_path).workflow(f"stages: {{a: {{command: [test, -e, {tmp_path}/go]}}}}")
+    project.run(code=1)
+    (tmp_path / "go").touch()
     assert "flow-1 succeeded" in project.diel("resume")
     assert not (project.newest().root / "submissions").exists()
 
