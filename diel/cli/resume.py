@@ -23,6 +23,7 @@ from diel.errors import DielError, UsageError
 from diel.lease import refuse_driven
 from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded
+from diel.run_file import read_kept_workflow
 from diel.runs import find_run, mend_run
 from diel.scheduler import scheduler_named
 from diel.states import RunState
@@ -65,6 +66,7 @@ def command(
     if in_foreground and home is not None:
         raise UsageError("--here is in the foreground, --home is not: give one of them")
     paths = find_run(runs_dir(runs), run)
+    read_kept_workflow(paths)  # a run that was damaged is told as one, also where nothing is left to do
     if open_reader(paths).history.state is RunState.SUCCEEDED:
         click.echo(f"{paths.run_id} has succeeded: there is nothing to do", err=as_json)
         return 0
