@@ -22,7 +22,7 @@ from typing import Any
 import psutil
 
 from diel.birth import birth_of, lives
-from diel.errors import UsageError
+from diel.errors import JournalError, UsageError
 from diel.files import put, sweep
 from diel.form import COUNT, NUMBER, TEXT, flaw_in
 from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
@@ -209,7 +209,11 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     process = psutil.Process()
     birth = birth_of(process.pid)
     lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time(), birth)
-    segment.append({"event": "controller", **asdict(lease), "time": time.time()})
+    try:
+        segment.append({"event": "controller", **asdict(lease), "time": time.time()})
+    except JournalError:
+        segment.path.unlink()  # nobody took the run: who tries again is not kept waiting
+        raise
     put(paths.lease, json.dumps(asdict(lease)))
     clear(paths)
     return lease, segment
@@ -244,7 +248,10 @@ def _first_record(paths: RunPaths, epoch: int) -> Record | None:
 
 
 def _just_taken(paths: RunPaths) -> UsageError:
-    return UsageError(f"{paths.run_id}: another controller took over in this moment")
+    return UsageError(
+        f"{paths.run_id}: another controller took over in this moment; "
+        f"`diel status {paths.run_id}` says in a few seconds whether it lives"
+    )
 
 
 def still_mine(paths: RunPaths, lease: Lease) -> bool:

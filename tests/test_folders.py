@@ -78,7 +78,7 @@ def test_workers_that_cannot_begin_end_the_run_with_the_reason(failed: tuple[Pro
     said = project.diel("resume", code=1, seconds=30)
     assert "no worker can begin, 5 tries in a row" in said
     assert f"Is a directory: '{nothing}'" in said
-    assert "no worker can begin" in run.records("trouble")[-1]["message"]
+    assert f"'{nothing}'; `diel doctor` checks" in " ".join(run.records("trouble")[-1]["message"].split())
     assert run.attempts("last") == [1]
     nothing.rmdir()
     project.diel("resume")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from diel.birth import birth_of
-from diel.errors import UsageError
+from diel.errors import JournalError, UsageError
 from diel.journal.segment import SegmentWriter, read_segment
 from diel.lease import (
     SILENCE,
@@ -190,6 +191,20 @@ def test_one_that_took_over_and_has_not_written_the_lease_yet_is_seen(paths: Run
     assert not paths.controller_segment(3).exists()
 
 
+def test_one_that_finds_the_disk_full_keeps_nobody_waiting(
+    paths: RunPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    leave(paths, ended())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(JournalError, match="No space left on device"):
+            take(paths)
+    assert take(paths)[0].epoch == 2
+
+
 def test_one_that_died_before_it_wrote_the_lease_stops_nobody(paths: RunPaths) -> None:
     leave(paths, ended())
     SegmentWriter(paths.controller_segment(2))
@@ -203,7 +218,7 @@ def test_one_that_died_before_it_wrote_the_lease_stops_nobody(paths: RunPaths) -
 RACE = """
 import json, os, sys
 from pathlib import Path
-from diel.errors import UsageError
+from diel.errors import JournalError, UsageError
 from diel.lease import take
 from diel.paths import RunPaths
 

@@ -24,7 +24,7 @@ class Stillborn:
         self._tries += 1
         if self._tries >= TRIES:
             raise DielError(
-                f"no worker can begin, {TRIES} tries in a row: {error}\n"
+                f"no worker can begin, {TRIES} tries in a row: {error};\n"
                 "`diel doctor` checks this machine; `diel resume` then goes on"
             )
 

@@ -43,7 +43,7 @@ class Server:
     def ended(self) -> str:
         """How it ended; empty while it lives."""
         code = self._process.poll()
-        return "" if code is None else f"ended with {code}"
+        return "" if code is None else _how(code)
 
     def fork(self) -> Line:
         """Asks for a worker. Raises OSError where the server is gone."""
@@ -127,4 +127,8 @@ class Line:
             with contextlib.suppress(psutil.Error):
                 wait_ended([psutil.Process(self._process)], PATIENCE)
         name = f"worker process {self._process}" if self._process else "a worker process"
-        return f"{name} ended with {code.decode() or 'its server'}"
+        return f"{name} {_how(int(code)) if code else 'ended with its server'}"
+
+
+def _how(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
