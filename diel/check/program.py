@@ -22,7 +22,8 @@ _HINTS = {
     "trap": "set a variable first, and name it in single quotes: f=${{ ... }}; trap 'rm \"$f\"' EXIT",
     "env": "write the words one by one, without -S",
     **dict.fromkeys(_OTHER_SHELL, 'quote it for that shell: "$(printf %q ${{ ... }})"'),
-    **dict.fromkeys(("[[", "[", "test"), "write [ ... ] with one bracket, or compute inside ${{ }}"),
+    "[[": "write [ ... ] with one bracket, or compute inside ${{ }}",
+    **dict.fromkeys(("[", "test"), "name the variable itself behind -v, or compute inside ${{ }}"),
     **dict.fromkeys(("let", "[...]"), "compute inside ${{ }}"),
     **dict.fromkeys(("declare", "typeset", "local", "export", "readonly"), "compute inside ${{ }}"),
 }
@@ -107,6 +108,8 @@ def _with_arguments(words: Sequence[Word], place: int) -> str | None:
     code, given = words[place].text, words[place + 1 :]
     if any(VALUE in word.text for word in (*words[:place], *given)):
         return None
+    if given and given[-1].text in (";", "+"):
+        return None  # of find's -exec, which ends there
     literals = code.split(VALUE)
     first = max(0, len(given) - 1) + 1
     try:

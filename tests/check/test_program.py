@@ -78,6 +78,19 @@ def test_a_text_is_refused_where_a_shell_would_run_the_value(
 
 
 @pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        (f'find . -exec sh -c "x {P}" sh {{}} \\;', 'write "$@" there, and hand the value over'),
+        (["find", ".", "-exec", "sh", "-c", f"x {P}", ";"], 'write "$@" there, and hand the value over'),
+        (f"test -v {P}", "name the variable itself behind -v"),
+    ],
+)
+def test_no_command_is_shown_that_would_do_something_else(folder: Path, command: object, hint: str) -> None:
+    (said,) = asked(folder, command)
+    assert said.startswith(hint)
+
+
+@pytest.mark.parametrize(
     "command",
     [
         f"python train.py eval {P}; grep -c {P} file; bash {P} -c {P}; sh script -c {P}",
