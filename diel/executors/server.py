@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 
 import psutil
 
-from diel.worker.line import receive, send
+from diel.worker.line import is_readable, receive, send
 from diel.worker.reaper import wait_ended
 
 PATIENCE = 5.0
@@ -96,7 +95,7 @@ class Line:
     @property
     def is_gone(self) -> bool:
         """Whether the worker is known to have ended."""
-        return bool(select.select([self._told], [], [], 0)[0])
+        return is_readable(self._told.fileno())
 
     def give(self, packed: bytes) -> None:
         """Hands a packed bundle over, and waits until the worker has begun.
@@ -121,7 +120,7 @@ class Line:
         if self._process and not self.is_gone:  # its own end may be closed, by a module that closes all
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process, signal.SIGKILL)
-        code = self._told.read() if select.select([self._told], [], [], PATIENCE)[0] else b""
+        code = self._told.read() if is_readable(self._told.fileno(), PATIENCE) else b""
         self._told.close()
         if not code and self._process:  # the server went first: the kernel is at killing its workers
             with contextlib.suppress(psutil.Error):

@@ -5,7 +5,7 @@ A worker in a block has none: it goes on without a controller.
 
 from __future__ import annotations
 
-import select
+from diel.worker.line import is_readable
 
 _pipe: int | None = None
 
@@ -18,4 +18,4 @@ def hold(pipe: int) -> None:
 
 def is_cut() -> bool:
     """Whether the controller is gone."""
-    return _pipe is not None and bool(select.select([_pipe], [], [], 0)[0])
+    return _pipe is not None and is_readable(_pipe)

@@ -17,6 +17,16 @@ def send(end: socket, packed: bytes) -> None:
     end.sendall(len(packed).to_bytes(LENGTH) + packed)
 
 
+def is_readable(number: int, seconds: float = 0.0) -> bool:
+    """Whether an open file has something to read, or an end, within some seconds.
+
+    `select` would refuse numbers above 1023, which a process with many files has.
+    """
+    watch = select.poll()
+    watch.register(number, select.POLLIN)
+    return bool(watch.poll(seconds * 1000))
+
+
 def receive(end: socket, lifeline: int) -> bytes:
     """What comes next. Raises EOFError as soon as the other side is gone, which `lifeline` tells by having
     something to read, or an end.
