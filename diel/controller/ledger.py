@@ -9,7 +9,7 @@ from typing import Any
 from diel.cache import write_keys
 from diel.controller.results import Results
 from diel.controller.stage_run import StageRun
-from diel.journal.segment import Record, SegmentWriter
+from diel.journal.segment import Record, SegmentWriter, read_segment
 from diel.journal.snapshot import Reader
 from diel.paths import RunPaths
 from diel.states import RunState
@@ -83,7 +83,11 @@ class Ledger:
         self.results.put(stage.name, index, segment, offset, record)
 
     def read_until(self, segment: str, end: int) -> None:
-        """A worker's segment is known up to this byte."""
+        """A worker's segment is known up to this byte: what it reported, and who it is, in its first line."""
+        if segment not in self.reader.offsets:
+            first = next(read_segment(self.paths.journal / segment), (0, 0, None))[-1]
+            if first is not None and first["event"] == "worker":
+                self.history.apply(first, segment)
         self.reader.offsets[segment] = max(self.reader.offsets.get(segment, 0), end)
 
     def save(self) -> None:

@@ -1,9 +1,8 @@
 """Whether the system killed processes for want of memory.
 
-The kernel says it nowhere but in a counter, so that a SIGKILL of unknown origin is put down to memory
-where that grew meanwhile: `oom_kill` of this process's cgroup (`memory.events`, or `memory.oom_control`
-in the older hierarchy), which counts its processes whoever was short of memory. The machine's
-(`/proc/vmstat`) counts those of others too, and is asked where there is no cgroup with a counter.
+The kernel says it nowhere but in counters, so that a SIGKILL of unknown origin is put down to memory
+where one of them grew meanwhile: `oom_kill` of this process's cgroups (`memory.events`, or
+`memory.oom_control` in the older hierarchy) and of the machine (`/proc/vmstat`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from diel.worker.killed import killer_of
 MOMENTS = 10.0
 """Seconds: how long ago a kill may be, at least, that explains a worker which is found lost now."""
 _CGROUPS = Path("/sys/fs/cgroup")
-_GROUPS = Path("/proc/self/cgroup")
 _VMSTAT = Path("/proc/vmstat")
 _COUNT = re.compile(rb"^oom_kill (\d+)", re.MULTILINE)
 _BY_SLURM = re.compile(r"oom[-_ ]kill|out of memory", re.IGNORECASE)
@@ -30,17 +28,20 @@ _SLURM_SAYS = re.compile(
 class OomKills:
     """Counts such kills from a mark on."""
 
-    def __init__(self, counter: Path | None = None) -> None:
-        self._counter = _own_counter() if counter is None else counter
-        self.mark()
+    def __init__(self, files: tuple[Path, ...] | None = None) -> None:
+        self._files = _counters() if files is None else files
+        self._marked = self._read()
 
     def mark(self) -> None:
         """What happened until now counts no more."""
-        self._marked = _count(self._counter) or 0
+        self._marked = self._read()
 
     def grew(self) -> bool:
         """Whether there was such a kill since the last mark."""
-        return (_count(self._counter) or 0) > self._marked
+        return any(now > before for now, before in zip(self._read(), self._marked, strict=True))
+
+    def _read(self) -> list[int]:
+        return [_count(path) for path in self._files]
 
     def evidence(self, exit_code: int | None, stderr: str, *, launched: bool) -> str:
         """Why a failed program is taken to have been killed for want of memory; empty where it is not.
@@ -79,23 +80,20 @@ class RecentOomKills:
         self._newer.mark()
 
 
-def _own_counter() -> Path:
-    """The file that counts the kills in this process's cgroup; the machine's where none can be read.
-
-    In a container the cgroup's path may be the host's: then what is mounted is its own.
-    """
+def _counters() -> tuple[Path, ...]:
+    """The files with counters that can be read here: this process's cgroups, outwards, and the machine."""
+    found = [_VMSTAT]
     try:
-        lines = _GROUPS.read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    found: list[Path] = []
     for line in lines:
         _, controllers, group = line.split(":", 2)
         if "memory" in controllers.split(","):
             found += _outwards(_CGROUPS / "memory", group, "memory.oom_control")
         elif not controllers:
             found += _outwards(_CGROUPS, group, "memory.events")
-    return next((path for path in found if _count(path) is not None), _VMSTAT)
+    return tuple(path for path in found if _is_readable(path))
 
 
 def _outwards(mount: Path, group: str, name: str) -> list[Path]:
@@ -103,10 +101,16 @@ def _outwards(mount: Path, group: str, name: str) -> list[Path]:
     return [place / name for place in (inner, *inner.parents) if place.is_relative_to(mount)]
 
 
-def _count(path: Path) -> int | None:
-    """None where it is no counter, or its cgroup is gone."""
+def _is_readable(path: Path) -> bool:
+    try:
+        return _COUNT.search(path.read_bytes()) is not None
+    except OSError:
+        return False
+
+
+def _count(path: Path) -> int:
     try:
         match = _COUNT.search(path.read_bytes())
-    except OSError:
-        return None
-    return None if match is None else int(match.group(1))
+    except OSError:  # its cgroup is gone
+        return 0
+    return int(match.group(1)) if match is not None else 0

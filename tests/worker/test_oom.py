@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from diel.worker import oom
 from diel.worker.memory import Meter
 from diel.worker.oom import OomKills
 
@@ -25,7 +24,7 @@ def counter(tmp_path: Path) -> Path:
 
 
 def test_a_kill_counts_from_the_mark_on(counter: Path) -> None:
-    kills = OomKills(counter)
+    kills = OomKills((counter,))
     assert not kills.grew()
     counter.write_text("low 0\noom_kill 3\n")
     assert kills.grew()
@@ -51,7 +50,7 @@ def test_a_kill_counts_from_the_mark_on(counter: Path) -> None:
 def test_evidence_takes_a_kill_and_a_reason(
     counter: Path, code: int | None, stderr: str, launched: bool, grew: bool, told: str
 ) -> None:
-    kills = OomKills(counter)
+    kills = OomKills((counter,))
     if grew:
         counter.write_text("oom_kill 3\n")
     evidence = kills.evidence(code, stderr, launched=launched)
@@ -60,53 +59,14 @@ def test_evidence_takes_a_kill_and_a_reason(
 
 
 def test_a_counter_that_goes_away_is_no_kill(counter: Path) -> None:
-    kills = OomKills(counter)
+    kills = OomKills((counter,))
     counter.unlink()
     assert not kills.grew()
 
 
-@pytest.mark.parametrize(
-    ("line", "place"),
-    [
-        ("0::/user.slice/mine", "user.slice/mine/memory.events"),
-        ("4:cpu,memory:/slurm/job_1", "memory/slurm/job_1/memory.oom_control"),
-        ("4:memory:/docker/0815", "memory/memory.oom_control"),
-    ],
-)
-def test_a_kill_elsewhere_on_the_machine_is_nobody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, place: str
-) -> None:
-    """Outer cgroups and the machine count what happens to others."""
-    own, elsewhere = tmp_path / "cgroup" / place, [tmp_path / "vmstat"]
-    if own.parent.name in ("mine", "job_1"):
-        elsewhere.append(own.parent.parent / own.name)
-    for path in (own, *elsewhere):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("oom_kill 2\n")
-    (tmp_path / "groups").write_text(f"9:name=systemd:/\n{line}\n")
-    monkeypatch.setattr(oom, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(oom, "_GROUPS", tmp_path / "groups")
-    monkeypatch.setattr(oom, "_VMSTAT", tmp_path / "vmstat")
-    kills = OomKills()
-    for path in elsewhere:
-        path.write_text("oom_kill 3\n")
-    assert not kills.grew()
-    own.write_text("oom_kill 3\n")
-    assert kills.grew()
-
-
-def test_without_a_cgroup_the_machine_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "vmstat").write_text("pgfault 7\noom_kill 2\n")
-    monkeypatch.setattr(oom, "_GROUPS", tmp_path / "none")
-    monkeypatch.setattr(oom, "_VMSTAT", tmp_path / "vmstat")
-    kills = OomKills()
-    (tmp_path / "vmstat").write_text("pgfault 8\noom_kill 3\n")
-    assert kills.grew()
-
-
 def test_this_machine_has_a_counter() -> None:
     assert not OomKills().grew()
-    assert OomKills()._counter.exists()
+    assert OomKills()._files
 
 
 def test_a_process_is_measured_with_its_descendants() -> None:
