@@ -18,6 +18,8 @@ from pathlib import Path
 PREFIX = "dielpool-"
 VARIABLE = "DIEL_POOL_SCRATCH"
 SEMAPHORES = Path("/dev/shm")
+LONGEST = 107 - len("/dielpool-12345678/listener-12345678")
+"""Bytes of a temporary directory in which a socket of the pool still has a path that the system takes."""
 
 
 class Scratch:
@@ -25,7 +27,7 @@ class Scratch:
 
     def __init__(self) -> None:
         """Makes it, and removes those that killed keepers left."""
-        for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        for left in _folder().glob(f"{PREFIX}*"):
             _remove_left(left)
         self.path, self._lock = _make()
         while not self.path.exists():  # another keeper took it for left before it was locked
@@ -45,8 +47,13 @@ def use() -> None:
         config["tempdir"], config["semprefix"] = folder, f"/{os.path.basename(folder)}"
 
 
+def _folder() -> Path:
+    found = tempfile.gettempdir()
+    return Path(found if len(os.fsencode(found)) <= LONGEST else "/tmp")
+
+
 def _make() -> tuple[Path, int]:
-    path = Path(tempfile.mkdtemp(prefix=PREFIX))
+    path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_folder()))
     lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     fcntl.flock(lock, fcntl.LOCK_EX)
     return path, lock

@@ -11,6 +11,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -523,8 +524,7 @@ def test_no_semaphore_and_no_directory_is_left_on_a_node_whose_processes_were_al
     project: OnCluster,
 ) -> None:
     """Those of the first block go with the second one, which comes to the same node."""
-    scratch = project.folder / "tmp"
-    scratch.mkdir()
+    scratch = short_folder()
     project.site(pools={"small": {"blocks": 1}}, setup=[f"export TMPDIR={scratch}"])
     process = project.sum(16, seconds=0.5).begin()
     wait_for_start(project)
@@ -536,6 +536,12 @@ def test_no_semaphore_and_no_directory_is_left_on_a_node_whose_processes_were_al
     end(project, process, 16)
     assert list(scratch.iterdir()) == []
     assert semaphores(first) == []
+    scratch.rmdir()
+
+
+def short_folder() -> Path:
+    """A directory whose name is short enough for the pool's sockets to be there."""
+    return Path(tempfile.mkdtemp(prefix="diel-"))
 
 
 def semaphores(folders: set[str]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from pathlib import Path
@@ -37,9 +38,10 @@ class Killer:
     def _watch(self) -> None:
         while not self._over.is_set() and len(self.killed) < self._times:
             for child in psutil.Process().children():
-                if child.pid not in self.killed and "interchange" in " ".join(child.cmdline()):
-                    child.kill()
-                    self.killed.add(child.pid)
+                with contextlib.suppress(psutil.Error):  # it has ended
+                    if child.pid not in self.killed and "interchange" in " ".join(child.cmdline()):
+                        child.kill()
+                        self.killed.add(child.pid)
             time.sleep(0.01)
 
 
