@@ -31,6 +31,14 @@ from tests.cluster.sites import write_sites
 PREFIX = "diel-cluster-"
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "munged": "munge", "srun": "slurm-client"}
 _PATH = "/usr/sbin:/sbin"
+_WITHOUT_LOGIN_FILES = (
+    *("unshare", "--mount", "--propagation", "slave", "sh", "-c"),
+    'for file in ~/.bash_profile ~/.bash_login ~/.profile; do [ ! -e $file ] || mount --bind /dev/null $file; done;'
+    ' exec "$@"',
+    "sh",
+)
+"""For each batch job slurmd asks a login shell for the user's environment. What this machine's user does there
+is not the tests' matter: pyenv's shell code takes a lock, and where it was killed, later ones wait a minute."""
 _LONGEST = 60
 """Characters of a folder's path: sockets lie below it, and their paths have at most 107."""
 
@@ -64,6 +72,11 @@ class Cluster:
         return self.folder / "schedulers" / f"{name}.yaml"
 
     @property
+    def disks(self) -> Path:
+        """Where file systems may be mounted that the nodes shall see, too: they have mounts of their own."""
+        return self.folder / "disks"
+
+    @property
     def environment(self) -> dict[str, str]:
         """The environment of a shell that uses the cluster: this one's, without what other clusters say."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("DIEL_", "SLURM", "PBS_"))}
@@ -93,8 +106,10 @@ class Cluster:
     def _lay_out(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o755)  # munged refuses a socket that not everybody can reach
-        for name in ("munge", "run", "log", "spool", "dev"):
+        for name in ("munge", "run", "log", "spool", "dev", "disks"):
             (self.folder / name).mkdir()
+        self.run("mount", "--bind", str(self.disks), str(self.disks))
+        self.run("mount", "--make-shared", str(self.disks))
         (self.folder / "state").mkdir(mode=0o700)
         key = self.folder / "munge" / "key"
         key.touch(mode=0o600)
@@ -134,6 +149,7 @@ class Cluster:
                 daemon.kill()
             kill([*self._steps(), *self.processes()])
             self._munged().kill()
+        self._ask("umount", "--quiet", "--lazy", "--recursive", str(self.disks), seconds=10)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def running(self) -> list[psutil.Process]:
@@ -166,7 +182,7 @@ class Cluster:
     def _slurmd(self, node: str) -> Daemon:
         conf = str(self.slurm_conf)
         run, log = self.folder / "run", self.folder / "log"
-        words = ("slurmd", "-f", conf, "-N", node)
+        words = (*_WITHOUT_LOGIN_FILES, "slurmd", "-f", conf, "-N", node)
         return Daemon(f"slurmd of {node}", words, run / f"{node}.pid", conf, log / f"{node}.log")
 
     def _daemons(self) -> list[Daemon]:

@@ -407,7 +407,8 @@ def fill(folder: Path) -> Path:
 
 
 def test_a_full_disk_ends_the_controller_and_resume_goes_on_once_there_is_space(project: OnCluster) -> None:
-    with small_disk(project.folder / "runs", "4m") as runs:
+    with small_disk(project.cluster.disks / "small", "4m") as runs:
+        (project.folder / "runs").symlink_to(runs)
         process = project.begin()
         run = project.newest()
         wait_for_done(run, 5)
