@@ -55,6 +55,8 @@ def test_a_failed_run_tries_again_what_failed_and_what_waited_for_it(project: Pr
 
     project.diel("resume", code=1)  # nothing has changed: it fails again
     assert run.attempts("maybe", 2) == [1, 2, 3, 4]
+    bundles = [record["bundle"] for record in run.records("queued")]
+    assert len(set(bundles)) == len(bundles), "a late worker may speak of an earlier controller's"
     assert run.counts("after") == {"done": 3, "skipped": 1}
 
     (project.folder / "mended").touch()

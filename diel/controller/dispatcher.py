@@ -68,7 +68,6 @@ class Dispatcher:
         self._ledger = ledger
         self._epoch = epoch
         self._backend = backend
-        self._bundles = 0
         self.in_flight: dict[tuple[str, int], InFlight] = {}
         self.sent: dict[int, Sent] = {}
         self.finished: SimpleQueue[tuple[int, Future[bytes]]] = SimpleQueue()
@@ -121,8 +120,7 @@ class Dispatcher:
 
     def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[tuple[int, Resolved]]) -> None:
         """Hands out a bundle, written down first, each task as the attempt behind those that began."""
-        self._bundles += 1
-        number = self._bundles
+        number = self._ledger.history.bundles + 1
         before = stage.history.attempts
         requests = tuple(resolved.request(i, before.get(i, 0) + 1) for i, resolved in tasks)
         again = any(request.attempt > 1 for request in requests)

@@ -28,6 +28,8 @@ class History:
     failures: dict[tuple[str, int], Record] = field(default_factory=dict)
     state: RunState = RunState.PENDING
     epoch: int = 0
+    bundles: int = 0
+    """The number of the last bundle: a worker of an earlier controller may still speak of one of its own."""
     began: float = 0.0
     ended: float | None = None
     uses: set[str] = field(default_factory=set)
@@ -135,6 +137,7 @@ class History:
         tasks, attempts = record["tasks"], record.get("attempts") or [1] * len(record["tasks"])
         if len(attempts) != len(tasks):
             raise Misfit(f"a record of `queued` has {len(tasks)} tasks and {len(attempts)} attempts")
+        self.bundles = max(self.bundles, record.get("bundle", 0))
         for index, attempt in zip(tasks, attempts, strict=True):
             queued = Attempt(attempt, TaskState.QUEUED, record["time"], bundle=record.get("bundle", 0))
             self._advance(record["stage"], index, queued)

@@ -33,7 +33,7 @@ PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "munged": "munge", "sr
 _PATH = "/usr/sbin:/sbin"
 _WITHOUT_LOGIN_FILES = (
     *("unshare", "--mount", "--propagation", "slave", "sh", "-c"),
-    'for file in ~/.bash_profile ~/.bash_login ~/.profile; do [ ! -e $file ] || mount --bind /dev/null $file; done;'
+    "for file in ~/.bash_profile ~/.bash_login ~/.profile; do [ ! -e $file ] || mount --bind /dev/null $file; done;"
     ' exec "$@"',
     "sh",
 )

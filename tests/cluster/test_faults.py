@@ -552,7 +552,7 @@ def semaphores(folders: set[str]) -> list[Path]:
 
 def test_an_interchange_that_is_killed_is_started_anew(project: OnCluster) -> None:
     """What runs in the blocks runs on, and no task of it runs twice."""
-    process = project.site(pools={"small": {"blocks": 1}}).sum(16, seconds=3).begin()
+    process = project.site(pools={"small": {"blocks": 1}}).sum(16, seconds=1).begin()
     wait_for_start(project)
     (interchange,) = (
         child
