@@ -23,8 +23,8 @@ from tests.project import Project, Run
 
 SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"
 ROOT = Path(__file__).resolve().parents[2]
-MPICH = "/dev/shm/mpich_shm_"
-"""MPICH's ranks leave these where they are killed; nobody but MPICH can know of them (docs/reliability.md)."""
+MPICH = ("/dev/shm/mpich_shm_", "/tmp/hydra_hwloc_xmlfile_")
+"""MPICH leaves these where it is killed; nobody but MPICH can know of them (docs/reliability.md)."""
 EARLY = 2.0
 """Seconds of a start or a resume in which things are half made."""
 STUCK = 90.0
@@ -60,7 +60,7 @@ class Place(Project):
         super().__init__(folder)
         self.flow = flow
         self.kinds = flow.kinds
-        self.known: tuple[str, ...] = (str(folder), str(ROOT), sys.prefix, MPICH)
+        self.known: tuple[str, ...] = (str(folder), str(ROOT), sys.prefix, *MPICH)
         """Where files of the run may lie, what was there before, and what an MPI library did not take away."""
         for name in ("home", "tmp", "schedulers", *(f"locks/{stage}" for stage in flow.stages)):
             (folder / name).mkdir(parents=True)
