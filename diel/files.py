@@ -1,7 +1,7 @@
 """Putting a file in its place whole: whoever reads it sees all of the old one or all of the new one.
 
 All that diel writes for others to read goes through here. What is killed while it writes leaves a hidden
-file that ends in `.part`; nobody reads that, and the run's next controller removes it. Nothing is forced to
+file that ends in `.part`; nobody reads that, and the run's controller removes it. Nothing is forced to
 the disk: as for the journal, a kill is survived and a loss of power is not promised to be (decision 033).
 """
 
@@ -48,15 +48,15 @@ def put(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666) -
         file.write(content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape"))
 
 
-def sweep(folders: Iterable[Path], now: float) -> None:
-    """Removes from these folders what writers that were killed left unfinished; not from those below.
+def sweep(folders: Iterable[Path], before: float) -> None:
+    """Removes from these folders, not from those below, what is unfinished and was not written to since.
 
-    `now` is the time by the clock that stamps the files, in seconds since the epoch.
+    `before` is that time: seconds since the epoch, by the clock that stamps the files.
     """
     for folder in folders:
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.startswith(".") and entry.name.endswith(".part"):
                     with contextlib.suppress(OSError):  # its writer, or another one who sweeps, was faster
-                        if now - entry.stat().st_mtime > LONGEST:
+                        if entry.stat().st_mtime < before:
                             os.unlink(entry)

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ import psutil
 
 from diel.birth import birth_of, lives
 from diel.errors import JournalError, UsageError
-from diel.files import put, sweep
+from diel.files import LONGEST, put, sweep
 from diel.form import COUNT, NUMBER, TEXT, flaw_in
 from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
 from diel.paths import RunPaths
@@ -215,14 +217,22 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
         segment.path.unlink()  # nobody took the run: who tries again is not kept waiting
         raise
     put(paths.lease, json.dumps(asdict(lease)))
-    clear(paths)
+    _clear(paths, [*paths.own(), *paths.shared()])
     return lease, segment
 
 
-def clear(paths: RunPaths) -> None:
-    """Removes what processes of the run that were killed left half written, as its controller may."""
+def clear_up(paths: RunPaths) -> None:
+    """Removes what killed processes left half written, as the controller may once all others have ended.
+
+    The run is still this controller's: the next one would write in the same folders.
+    """
+    sweep(paths.own(), math.inf)
+    _clear(paths, paths.shared())
+
+
+def _clear(paths: RunPaths, folders: Iterable[Path]) -> None:
     with contextlib.suppress(OSError):
-        sweep(paths.shared(), paths.lease.stat().st_mtime)
+        sweep(folders, paths.lease.stat().st_mtime - LONGEST)
 
 
 def _newest(paths: RunPaths) -> tuple[Lease, float] | None:

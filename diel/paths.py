@@ -54,12 +54,15 @@ class RunPaths:
     def run_file(self) -> Path:
         return self.root / "run.json"
 
-    def shared(self) -> Iterator[Path]:
-        """The folders in which its processes put files for each other, and the project's: none is large."""
-        yield self.root
-        yield from (self.submissions, self.requests, self.fences, self.axes, self.streams, self.services)
+    def own(self) -> Iterator[Path]:
+        """The folders in which its processes put files for each other: none is large."""
+        yield from (self.root, self.fences, self.axes, self.streams, self.services)
+        yield from self.streams.glob("channels/*/")
         yield from self.services.glob("*/")
-        yield registry_dir(self.root.parent)
+
+    def shared(self) -> tuple[Path, ...]:
+        """The folders in which other commands put files as well, at any time: none is large."""
+        return self.submissions, self.requests, registry_dir(self.root.parent)
 
     @property
     def workflow(self) -> Path:

@@ -13,6 +13,8 @@ from diel.journal.segment import segments
 from diel.paths import RunPaths
 
 _RUN = re.compile(r"(?P<workflow>.+)-(?P<number>[0-9]+)")
+SECOND = 10**9
+"""Nanoseconds: file systems may tell times to the second."""
 
 
 def create_run(runs: Path, workflow: str) -> RunPaths:
@@ -77,14 +79,29 @@ def all_runs(runs: Path) -> list[RunPaths]:
     place = runs.resolve()
     for name in _listdir(runs):
         paths = RunPaths(place / name)
-        try:
-            made = paths.run_file.stat().st_mtime_ns
-        except OSError:
+        made = _made(paths)
+        if made is None:
             continue
         match = _RUN.fullmatch(name)
         order = (made, match["workflow"] if match else name, int(match["number"]) if match else 0)
         found.append((order, paths))  # by number where a coarse clock made two at the same time
     return [paths for _, paths in sorted(found, key=lambda item: item[0])]
+
+
+def _made(paths: RunPaths) -> int | None:
+    """When a run was made, in nanoseconds since the epoch; None where it is none."""
+    try:
+        return paths.run_file.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def make_newest(paths: RunPaths) -> None:
+    """Dates a run just made after all others, also where the clock was set back since they were made."""
+    others = (_made(other) or 0 for other in all_runs(paths.root.parent) if other.root != paths.root)
+    newest, made = max(others, default=0), _made(paths)
+    if made is not None and made <= newest:
+        os.utime(paths.run_file, ns=(newest + SECOND, newest + SECOND))
 
 
 def stillborn(runs: Path) -> list[Path]:

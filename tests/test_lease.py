@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from dataclasses import asdict, replace
@@ -281,7 +282,7 @@ def test_who_takes_a_run_over_removes_what_killed_writers_left(paths: RunPaths) 
     services = paths.services / "model"
     task = paths.task_dir("train", 0, 1)
     folders = [paths.root, paths.submissions, paths.requests, paths.fences, paths.axes, paths.streams]
-    folders += [services, registry_dir(paths.root.parent)]
+    folders += [paths.streams / "channels" / "0001", services, registry_dir(paths.root.parent)]
     for folder in (*folders, task):
         folder.mkdir(parents=True, exist_ok=True)
         for name, age in ((".old.json.0815.part", 60), (".young.json.0816.part", 0), ("mine.part", 60)):
@@ -293,12 +294,29 @@ def test_who_takes_a_run_over_removes_what_killed_writers_left(paths: RunPaths) 
     assert (task / ".old.json.0815.part").exists()
 
 
-def test_the_end_of_a_run_removes_what_killed_writers_left(tmp_path: Path) -> None:
-    made = Project(tmp_path).workflow("""
-        stages:
-          one: {command: "touch -d '1 minute ago' $DIEL_RUN_DIR/.snapshot.json.0815.part"}
-    """)
-    assert not list(made.run().root.glob(".*"))
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from diel.files import replacing
+
+    for place in ("snapshot.json", "streams/channels/0001/items-000001.index", "services/model/0.json", "fences/1-0"):
+        path = Path(os.environ["DIEL_RUN_DIR"], place)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if os.fork() == 0:
+            with replacing(path) as file:
+                file.write(b"half")
+                os.kill(os.getpid(), signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
+    assert len(list(Path(os.environ["DIEL_RUN_DIR"]).rglob("*.part"))) == 4
+"""
+
+
+def test_the_end_of_a_run_removes_what_writers_left_that_were_killed_a_moment_ago(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (tmp_path / "killed.py").write_text(textwrap.dedent(KILLED))
+    words = json.dumps([sys.executable, str(tmp_path / "killed.py")])
+    run = project.workflow(f"stages: {{one: {{command: {words}}}}}").run()
+    assert not list(run.root.rglob("*.part"))
 
 
 # --- clocks, and who is late --------------------------------------------------------------------

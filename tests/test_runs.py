@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from diel.controller.start import keep_site, read_kept_site
 from diel.errors import UsageError
 from diel.paths import RunPaths, runs_dir
 from diel.run_file import RunFile, read_run_file
 from diel.runs import all_runs, create_run, find_run
+from tests.project import Project
 
 
 def begun(runs: Path, name: str, when: float) -> RunPaths:
@@ -103,6 +106,17 @@ def test_of_runs_made_at_the_same_time_the_higher_number_is_the_newer(tmp_path: 
     for number in (10, 9, 2):
         begun(tmp_path, f"a-{number}", 100)
     assert [paths.run_id for paths in all_runs(tmp_path)] == ["a-2", "a-9", "a-10"]
+
+
+def test_a_run_made_after_the_clock_was_set_back_is_the_last(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("stages: {one: {command: 'true'}}")
+    project.run()
+    ahead = begun(tmp_path / "runs", "other-1", time.time() + 86400)
+    assert find_run(tmp_path / "runs") == ahead
+    run = project.run()
+    assert [paths.run_id for paths in all_runs(tmp_path / "runs")] == ["flow-1", "other-1", run.id]
+    keep_site(RunPaths(ahead.root.parent / "flow-1"), read_kept_site(RunPaths(run.root)))
+    assert find_run(tmp_path / "runs").run_id == run.id
 
 
 def test_a_run_is_found_by_its_name_its_workflow_or_its_path(

@@ -34,7 +34,7 @@ from diel.errors import DielError, NotBegun
 from diel.journal.history import History
 from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
-from diel.lease import HEARTBEAT, Lease, beat, clear, still_mine
+from diel.lease import HEARTBEAT, Lease, beat, clear_up, still_mine
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.requests import changed, read_cancels
@@ -168,8 +168,8 @@ class Controller:
         self._backend.stop()
         self._stages.streaming.stop()
         kill_marked("DIEL_RUN_DIR", str(self.paths.root))
+        clear_up(self.paths)
         self._ledger.close(state)
-        clear(self.paths)
 
     def _is_to_hand_over(self) -> bool:
         return self._until is not None and time.monotonic() > self._until and self._cancelling_since is None

@@ -26,7 +26,7 @@ from diel.plan import Plan, make_plan
 from diel.registry import kept_values
 from diel.requests import set_aside
 from diel.run_file import RunFile, read_kept_workflow, read_run_file, reason
-from diel.runs import create_run, mend_run
+from diel.runs import create_run, make_newest, mend_run
 from diel.scheduler.inside import END
 from diel.scheduler.installed import lacking as missing_commands
 from diel.scheduler.job import Job, JobState
@@ -109,6 +109,7 @@ def create(
             python=platform.python_version(),
         )
         put(paths.run_file, run_file.model_dump_json(indent=1))
+        make_newest(paths)
     except OSError as error:
         discard(paths, fresh=False)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
@@ -180,7 +181,9 @@ def keep_site(paths: RunPaths, site: Site) -> None:
     run_file = read_run_file(paths).model_copy(update={"site": site.name})
     try:
         put(paths.site, site.model_dump_json(indent=1))
+        made = paths.run_file.stat().st_mtime_ns
         put(paths.run_file, run_file.model_dump_json(indent=1))
+        os.utime(paths.run_file, ns=(made, made))  # it is as new as it was among the runs
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
