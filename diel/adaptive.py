@@ -112,14 +112,21 @@ class Adaptive:
         course = self.course(coordinates)
         return course is not None and course.failed
 
-    def went_on_without(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether it was decided without a point, for its trial failed or was pruned."""
+    def is_lost(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether it is over and a point was nothing to it: a trial that failed or was pruned, a round at
+        which a loop failed."""
         course = self.course(coordinates)
-        if self.axis.search is None or course is None or not course.over or course.failed:
+        if course is None or course.points is None:
             return False
         place = coordinates[self.label]
+        if self.axis.search is None:
+            return course.failed and place == course.points - 1
         failed = (TrialState.FAILED, TrialState.PRUNED)
         return place < len(course.trials) and course.trials[place].state in failed
+
+    def went_on_without(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether it was decided without a point, for its trial failed or was pruned."""
+        return self.is_lost(coordinates) and not self.has_failed(coordinates)
 
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
         """The trials that a choice picks, once the search is over: the best first, a front by number."""

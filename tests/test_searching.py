@@ -538,3 +538,128 @@ def test_a_search_of_which_too_much_failed_ends_and_resume_heals_it(
     project.diel("resume", run.id)
     assert run.history().state == "succeeded"
     assert set(states(run)) == {"complete"}
+
+
+GROUPED = """
+    hyperparameters: {x: {type: float, low: 0, high: 1}}
+    axes:
+      group: {values: [a, b, c, d]}
+      trial: {search: {sampler: random, trials: 4, seed: 1, minimize: f.value, parameters: [x]}}
+    stages:
+      f:
+        over: [group, trial]
+        command: |
+          if grep -qx "${{ group }}" BAD; then exit 3; fi
+          echo '{"value": ${{ hp.x }}}' > "$DIEL_RESULT"
+        outputs: {value: {value: float}}
+      plot: {over: [group, trial], command: [echo, "${{ f.value }}"]}
+      all: {command: [echo, "${{ len(inputs.v) }}"], inputs: {v: {from: f.value, at: {trial: best}, min_success: 0.5}}}
+      after: {after: [all], command: echo then}
+"""
+
+
+def grouped(folder: Path, bad: str, more: str = "") -> Project:
+    """A search for each of four groups, in some of which all trials crash; two have to be decided."""
+    (folder / "bad").write_text("".join(f"{group}\n" for group in bad))
+    return Project(folder).workflow(GROUPED.replace("BAD", str(folder / "bad")) + more)
+
+
+@pytest.mark.parametrize("bad", ["b", "ad"])
+def test_min_success_counts_the_searches_that_failed(tmp_path: Path, bad: str) -> None:
+    project = grouped(tmp_path, bad)
+    run = project.run()
+    assert run.history().state == "succeeded"
+    assert (run.stdout("all"), run.stdout("after")) == (f"{4 - len(bad)}\n", "then\n")
+    said = project.diel("status", "--exit-code")
+    assert "(tolerated by `min_success` of 'all')" in said
+    before = run.records()
+    assert "nothing to do" in project.diel("resume", run.id)
+    assert run.records() == before
+
+
+def test_more_searches_failed_than_min_success_allows(tmp_path: Path) -> None:
+    project = grouped(tmp_path, "abd")
+    run = project.run(code=1)
+    assert run.history().state == "failed"
+    assert run.counts("all") == {"skipped": 1}
+    assert "tolerated" not in project.diel("status")
+    (tmp_path / "bad").write_text("d\n")
+    project.diel("resume", run.id)
+    assert (run.history().state, run.stdout("all")) == ("succeeded", "3\n")
+
+
+def test_a_search_that_failed_is_a_failure_where_others_need_it(tmp_path: Path) -> None:
+    needs = '  each: {over: [group], command: [echo, "${{ inputs.v }}"], inputs: {v: {from: f.value, at: {trial: best}}}}\n'
+    project = grouped(tmp_path, "c", "    " + needs)
+    run = project.run(code=1)
+    assert (run.history().state, run.stdout("all")) == ("failed", "3\n")
+    assert run.counts("each") == {"done": 3, "skipped": 1}
+
+
+def test_a_search_that_failed_is_tolerated_where_what_reads_it_is(tmp_path: Path) -> None:
+    each = """
+      each:
+        over: [group]
+        command: 'echo "{\\"v\\": ${{ inputs.v }}}" > "$DIEL_RESULT"'
+        inputs: {v: {from: f.value, at: {trial: best}}}
+        outputs: {v: {value: float}}
+      total: {command: [echo, "${{ len(inputs.v) }}"], inputs: {v: {from: each.v, min_success: 0.75}}}
+"""
+    project = grouped(tmp_path, "ac", each)
+    run = project.run(code=1)
+    assert (run.history().state, run.stdout("all"), run.counts("total")) == ("failed", "2\n", {"skipped": 1})
+    (tmp_path / "bad").write_text("c\n")
+    project.diel("resume", run.id)
+    assert (run.history().state, run.stdout("total")) == ("succeeded", "3\n")
+    assert run.counts("each") == {"done": 3, "skipped": 1}
+
+
+def test_a_tolerated_search_stays_so_when_its_run_is_resumed_for_another_reason(tmp_path: Path) -> None:
+    project = grouped(tmp_path, "b", f"      other: {{command: test -e {tmp_path}/mended}}\n")
+    run = project.run(code=1)
+    assert "f/4  app: exit code 3 (tolerated by `min_success` of 'all')" in project.diel("status")
+    (tmp_path / "bad").write_text("")
+    (tmp_path / "mended").touch()
+    project.diel("resume", run.id)
+    assert run.history().state == "succeeded"
+    assert (run.attempts("f", 4), run.counts("f")["failed"], run.attempts("all")) == ([1], 3, [1])
+    assert "failed, tolerated by `min_success` of 'all': no trial has a score" in project.diel("status")
+    assert "gathers group, 3 of 4 done" in project.diel("explain", "all/0")
+
+
+def test_a_search_that_was_decided_is_no_excuse_for_a_stage_that_needs_every_trial(tmp_path: Path) -> None:
+    project = crashing(tmp_path, [2])
+    with (tmp_path / "flow.yaml").open("a") as file:
+        file.write("  every: {command: [echo, '${{ score.mean }}']}\n")
+    run = project.run(code=1)
+    assert (run.counts("end"), run.counts("every")) == ({"done": 1}, {"skipped": 1})
+    (tmp_path / "bad").write_text("")
+    assert "tolerated" not in project.diel("status", run.id)
+
+
+LOOPED = """
+    axes:
+      group: {values: [a, b, c]}
+      round: {loop: {max: 4, until: "${{ check.v > 1 }}"}}
+    stages:
+      step:
+        over: [group, round]
+        command: 'test ${{ group }}${{ round }} != b1; echo "{\\"v\\": ${{ inputs.old + 1 }}}" > "$DIEL_RESULT"'
+        inputs: {old: {from: step.v, at: {round: previous}, initially: 0}}
+        outputs: {v: {value: int}}
+      check:
+        over: [group, round]
+        command: 'echo "{\\"v\\": ${{ step.v }}}" > "$DIEL_RESULT"'
+        outputs: {v: {value: int}}
+      leaf: {over: [group, round], command: 'echo ${{ step.v }}'}
+      all: {command: [echo, "${{ inputs.v }}"], inputs: {v: {from: check.v, at: {round: last}, min_success: SHARE}}}
+"""
+
+
+@pytest.mark.parametrize(("share", "state"), [("0.6", "succeeded"), ("0.7", "failed")])
+def test_min_success_counts_the_loops_that_failed(tmp_path: Path, share: str, state: str) -> None:
+    project = Project(tmp_path).workflow(LOOPED.replace("SHARE", share))
+    run = project.run(code=int(state == "failed"))
+    assert run.history().state == state
+    assert run.counts("all") == ({"done": 1} if state == "succeeded" else {"skipped": 1})
+    assert ("round, tolerated by `min_success` of 'all'" in project.diel("status")) == (state == "succeeded")

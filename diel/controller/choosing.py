@@ -70,12 +70,24 @@ class ChoosingLink(Link):
     def members(self, group: Group) -> Iterable[int]:
         """The tasks that are read; none where there was no round before, or nothing is picked yet."""
         try:
-            return [index for index in self._members(group) if index is not None]
+            return [index for index in self._members(group)[0] if index is not None]
         except (NotYet, Lost):
             return []
 
+    def lacking(self, group: Group) -> int:
+        try:
+            return self._members(group)[1]
+        except (NotYet, Lost):
+            return 0
+
     def good_members(self, group: Group) -> Iterator[int]:
         return (index for index in self.members(group) if self.verdict_of(index) is Verdict.READY)
+
+    def has_failed(self, index: int) -> bool:
+        """Whether a search or loop that it picks from failed, of which an upstream task is a part."""
+        assert self.up.domain is not None
+        found = self.up.domain.coordinates(index)
+        return any(axis.has_failed(found) for label, axis in self.axes.items() if label not in self._within)
 
     def verdict(self, group: Group) -> Verdict:
         if self.up.void or self.missing:
@@ -83,12 +95,13 @@ class ChoosingLink(Link):
         if self.up.domain is None:
             return Verdict.WAITING
         try:
-            members = self._members(group)
+            members, lost = self._members(group)
         except NotYet:
             return Verdict.WAITING
         except Lost:
             return Verdict.FAILED
-        return self._judge([Verdict.READY if one is None else self.verdict_of(one) for one in members])
+        found = [Verdict.READY if one is None else self.verdict_of(one) for one in members]
+        return self._judge(found + [Verdict.FAILED] * lost)
 
     def _judge(self, verdicts: list[Verdict]) -> Verdict:
         if Verdict.WAITING in verdicts:
@@ -102,23 +115,33 @@ class ChoosingLink(Link):
         enough = good >= math.ceil(self.edge.min_success * len(wanted) - 1e-9)
         return Verdict.READY if enough else Verdict.FAILED
 
-    def _members(self, group: Group) -> list[int | None]:
+    def _members(self, group: Group) -> tuple[list[int | None], int]:
         """The tasks that a group picks; None for one that there is not, before the first round.
 
-        Raises NotYet and Lost.
+        And how many it lacks, for their search or loop failed and `min_success` allows for that. Raises
+        NotYet, and Lost where nothing allows for it.
         """
         assert self.up.domain is not None
         fixed = self._fixed_here(group)
         rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
         shared = dict(zip(self._shared, group, strict=True))
         chosen: list[int | None] = []
+        lost = 0
         first = {**fixed, **dict.fromkeys(self.edge.chosen, 0)}
         # One choice for each combination of the other axes: tasks at the first points stand for them.
         for index in self.up.domain.matching(first):
             found = self.up.domain.coordinates(index)
-            if not self._is_closed(found):
+            if self._is_closed(found):
+                continue
+            try:
                 chosen += self._choose({axis: found[axis] for axis in rest}, shared)
-        return self._of_one_round(chosen) if self.edge.renewed and self.edge.gathered else chosen
+            except Lost:
+                if self.edge.min_success == 1:
+                    raise
+                lost += math.prod(choice.count for choice in self.edge.chosen.values())
+        if self.edge.renewed and self.edge.gathered:
+            chosen = self._of_one_round(chosen)
+        return chosen, lost
 
     def _of_one_round(self, chosen: list[int | None]) -> list[int | None]:
         """The tasks of the latest round of which all have a result: what is gathered belongs together."""

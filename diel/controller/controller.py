@@ -376,12 +376,15 @@ class Controller:
             self._finder.cancel(cancels)
 
     def _has_failed_axis(self, tolerance: Tolerance) -> bool:
-        """Whether a search or loop has nothing to hand on, and nothing tolerates that."""
-        return any(
-            course.failed and not tolerance.of_course(axis, context)
-            for axis in self._stages.adaptive.values()
-            for context, course in axis.history.courses.items()
-        )
+        """Whether a search or loop has failed and nothing tolerates that; writes down what does."""
+        failed = False
+        for axis in self._stages.adaptive.values():
+            for context, course in axis.history.courses.items():
+                cause = tolerance.of_course(axis, context) if course.failed else ""
+                failed |= course.failed and not cause
+                if cause:
+                    self._ledger.append("spared", axis=axis.label, context=list(context), cause=cause)
+        return failed
 
     def _end_state(self) -> RunState:
         if self._cancelling_since is not None:
@@ -389,7 +392,7 @@ class Controller:
                 left = (i for i in range(stage.size) if not stage.history.state(i).ended)
                 self._ledger.verdict("cancelled", stage, ranges(left))
             return RunState.CANCELLED
-        tolerance = Tolerance(self._stages.adaptive, self._stages.out_of)
+        tolerance = Tolerance(self._stages.runs, self._stages.adaptive, self._stages.out_of)
         failed = self._has_failed_axis(tolerance)
         counts = []
         for stage in self._stages.runs.values():

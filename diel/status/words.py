@@ -40,7 +40,7 @@ def standing_text(course: CourseStatus) -> str:
 
 def _rounds_text(course: CourseStatus) -> str:
     if course.state in ("over", "failed"):
-        return f"{course.state} after {_count(course.done, 'round')}: {course.why}"
+        return f"{course.state} after {_count(course.done, 'round')}{_tolerated(course)}: {course.why}"
     most = f"at most {course.facts.size:,}" if course.facts.until else f"{course.facts.size:,}"
     verb = "" if course.state == "running" else f" ({course.state})"
     return f"round {course.round:,} of {most}, {course.done:,} done{verb}"
@@ -53,11 +53,19 @@ def _trials_text(course: CourseStatus) -> str:
     told = f"{len(course.trials):,} of {_count(course.total, 'trial')}{counts and f': {counts}'}"
     if course.state in ("over", "failed"):
         told = f"{_count(len(course.trials), 'trial')}{counts and f': {counts}'}"
-        told += "" if course.reason in ("trials", "all") else f"; {course.state}: {course.why}"
+        told += (
+            ""
+            if course.reason in ("trials", "all")
+            else f"; {course.state}{_tolerated(course)}: {course.why}"
+        )
         told += _unheard(course)
     elif course.reason:
         told += f"; no further ones: {course.why}"
     return told
+
+
+def _tolerated(course: CourseStatus) -> str:
+    return f", tolerated by {course.tolerated}" if course.tolerated else ""
 
 
 def _unheard(course: CourseStatus) -> str:

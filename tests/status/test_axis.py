@@ -39,6 +39,7 @@ def test_a_search_tells_its_trials_its_best_one_and_those_that_run(
         "trials": {"total": 6, "complete": 3, "running": 1, "pruned": 1, "failed": 0},
         "best": {"trial": 1, "values": [0.25], "hp": {"x": 0.5}},
         "reason": "",
+        "tolerated": "",
     }
     assert running["trial"] == 4
     assert running["hp"] == {"x": 1.5}
@@ -112,6 +113,7 @@ def test_a_loop_that_ended_early_is_complete(tmp_path: Path, with_snapshot: bool
             {"round": 2, "values": {"check.error": 0.05}, "holds": True},
         ],
         "reason": "until",
+        "tolerated": "",
     }
 
 
