@@ -30,7 +30,7 @@ from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.controller.stillborn import Stillborn
 from diel.controller.tolerance import Tolerance
-from diel.errors import DielError, NotBegun
+from diel.errors import DielError
 from diel.journal.history import History
 from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
@@ -80,8 +80,9 @@ class Controller:
         self._backend = self._make_backend()
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
         self._gangs = Gangs(plan.graph, self._stages, self._finder, self._dispatcher)
-        self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits)
-        self._stillborn = Stillborn()
+        look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
+        stillborn = Stillborn(look) if plan.executor == "blocks" else Stillborn()
+        self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, stillborn)
         self._limbo: list[tuple[int, Future[bytes], float]] = []
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
@@ -265,20 +266,11 @@ class Controller:
         try:
             item = finished.get(timeout=self._patience())
             while True:
-                self._count_stillborn(*item)
                 if self._is_known_end(*item):
                     self._intake.take(*item)
                 item = finished.get_nowait()
         except Empty:
             pass
-
-    def _count_stillborn(self, number: int, future: Future[bytes]) -> None:
-        """Raises DielError where workers cannot begin, again and again."""
-        error, sent = future.exception(), self._dispatcher.sent.get(number)
-        if not isinstance(error, NotBegun):
-            self._stillborn.forget()
-        elif sent is not None:
-            self._stillborn.count(error, sent.since)
 
     def _is_known_end(self, number: int, future: Future[bytes]) -> bool:
         """Whether it can be told now what became of a bundle.

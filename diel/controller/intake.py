@@ -14,6 +14,7 @@ from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
 from diel.controller.ledger import Ledger
 from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
+from diel.controller.stillborn import Stillborn
 from diel.journal.segment import Record
 from diel.journal.stage_history import Attempt
 from diel.spec import rule_of
@@ -36,19 +37,28 @@ class Intake:
     """Decides whether a task is done, tried again, or failed for good."""
 
     def __init__(
-        self, stages: Stages, ledger: Ledger, dispatcher: Dispatcher, fits: Fits = anything_fits
+        self,
+        stages: Stages,
+        ledger: Ledger,
+        dispatcher: Dispatcher,
+        fits: Fits = anything_fits,
+        stillborn: Stillborn | None = None,
     ) -> None:
-        """`fits` bounds what a retry may ask for."""
+        """`fits` bounds what a retry may ask for, `stillborn` how often workers may fail to begin."""
         self._stages = stages
         self._ledger = ledger
         self._dispatcher = dispatcher
         self._fits = fits
+        self._stillborn = stillborn or Stillborn()
         self._kills = RecentOomKills()
         self.excluded: set[str] = set()
         """Nodes that further blocks should not have: tasks were lost on them."""
 
     def take(self, number: int, future: Future[bytes]) -> None:
-        """Takes in a bundle that ended, or whose worker was lost."""
+        """Takes in a bundle that ended, or whose worker was lost.
+
+        Raises DielError where workers cannot begin, again and again.
+        """
         sent = self._dispatcher.pop(number)
         if sent is None:
             return
@@ -56,6 +66,7 @@ class Intake:
         if error is not None:
             self._take_lost(number, sent, error)
             return
+        self._stillborn.forget()
         report: Report = pickle.loads(future.result())  # from our own worker
         for offset, record in report.records:
             self._take_record(report.segment, offset, record)
@@ -129,19 +140,26 @@ class Intake:
         stage = sent.stage
         if self._give_up(stage, [request.index for request in sent.requests]):
             self.read_news()
+        begun = 0
         for request in sent.requests:
             index = request.index
             task = self._dispatcher.in_flight.get((stage.name, index))
             if task is None or task.bundle != number:
+                begun += 1
                 continue
             attempt = stage.history.under_way.get(index)
             if attempt is not None and attempt.state == TaskState.RUNNING:
+                begun += 1
                 left = self._ledger.paths.task_dir(stage.name, index, attempt.number)
                 kill_marked("DIEL_TASK_DIR", str(left))  # a command outlives its worker
                 kind, message = self._blame(stage, attempt, sent, error)
                 self.lose(stage, index, kind, message, self._node(attempt.worker))
             else:
                 self._dispatcher.take_back(stage, number, [index])
+        if begun:
+            self._stillborn.forget()
+        else:
+            self._stillborn.count(error, sent.since)
 
     def _give_up(self, stage: StageRun, indices: Iterable[int]) -> bool:
         """Puts fences up for the workers in blocks that run these tasks; says whether there are any."""

@@ -565,3 +565,33 @@ def test_an_interchange_that_is_killed_is_started_anew(project: OnCluster) -> No
     assert told.startswith("Parsl's interchange is gone")
     assert told.endswith("it is started anew")
     assert len(run.records("start")) == 17
+
+
+AT_ONCE = """
+import os, sys
+
+def killed(event, words):
+    if event == "open" and "/journal/worker-" in str(words[0]) and "forkserver" in " ".join(sys.orig_argv):
+        os.kill(os.getpid(), 9)
+
+sys.addaudithook(killed)
+"""
+
+
+def test_workers_that_are_killed_before_their_first_word_end_the_run_with_the_reason(
+    project: OnCluster,
+) -> None:
+    """A node's environment kills each worker as it begins: the run neither tries for ever nor fails tasks."""
+    (project.folder / "sitecustomize.py").write_text(AT_ONCE)
+    process = project.site(setup=[f"export PYTHONPATH={project.folder}"]).sum(2).begin()
+    _, said = process.communicate(timeout=90)
+    assert process.returncode == 1
+    assert "no worker can begin, 5 tries in a row: " in said
+    assert "loss of worker" in said
+    assert "`diel doctor --site mine --job`; `diel resume` then goes on" in " ".join(said.split())
+    run = project.newest()
+    assert run.records("start") == run.records("fail") == []
+    assert len(run.records("queued")) <= 2 * 6
+    (project.folder / "sitecustomize.py").unlink()
+    project.diel("resume", "--quiet")
+    assert_sum(run, 2)
