@@ -9,6 +9,9 @@ from diel.spec import Workflow
 _WORD = {"type": ["string", "number", "boolean", "null"]}
 _STATIC = ("values", "linspace", "logspace", "range")
 _FORMS = (*_STATIC, "zip", "file", "sample", "from", "search", "loop")
+_EXPRESSION = {"type": "string", "pattern": r"\$\{\{", "examples": ["${{ hp.n }}"]}
+_SIZES = ("Axis", "StaticForm", "Sample", "SampleRange", "Search", "Loop")
+"""Where expressions over hyperparameters are evaluated as the file is read."""
 _SHORT_FORMS: dict[str, dict[str, Any]] = {
     "Input": {"type": "string", "minLength": 1, "examples": ["simulate.energy"]},
     "Output": {"type": "string", "minLength": 1, "examples": ["energy.csv"]},
@@ -25,6 +28,9 @@ def schema() -> dict[str, Any]:
     for name, short in _SHORT_FORMS.items():
         full = definitions[name]
         definitions[name] = {"description": full.pop("description", ""), "anyOf": [short, full]}
+    for name in _SIZES:
+        for key, field in definitions[name]["properties"].items():
+            definitions[name]["properties"][key] = _or_expression(field)
     definitions["Stage"]["oneOf"] = [{"required": ["module"]}, {"required": ["command"]}]
     definitions["StaticForm"]["oneOf"] = [{"required": [form]} for form in _STATIC]
     definitions["Axis"]["oneOf"] = [{"required": [form]} for form in _FORMS]
@@ -45,6 +51,30 @@ def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:
     for key in ("type", "anyOf", "items"):
         field.pop(key, None)
     field["anyOf"] = branches
+
+
+def _or_expression(field: dict[str, Any]) -> dict[str, Any]:
+    """A field that takes an expression where it takes a number, true, false or a list of values."""
+    said = {key: field[key] for key in ("description", "default") if key in field}
+    bare = {key: value for key, value in field.items() if key not in said}
+    branches = [dict(branch) for branch in bare.get("anyOf", [bare])]
+    for branch in branches:
+        if branch.get("items"):
+            branch["items"] = _or_expression(branch["items"])
+        if "prefixItems" in branch:
+            branch["prefixItems"] = [_or_expression(item) for item in branch["prefixItems"]]
+        for shape, value in branch.get("patternProperties", {}).items():
+            branch["patternProperties"] = {shape: _or_expression(value)}
+    if any(map(_is_evaluated, branches)):
+        branches.append(_EXPRESSION)
+    return {**said, **(branches[0] if len(branches) == 1 else {"anyOf": branches})}
+
+
+def _is_evaluated(branch: dict[str, Any]) -> bool:
+    names = branch.get("items", {}).get("type") == "string"
+    return "anyOf" in branch or (
+        branch.get("type") in ("integer", "number", "boolean", "array") and not names
+    )
 
 
 def _tidy(part: Any) -> None:

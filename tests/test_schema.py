@@ -9,7 +9,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from diel.load import parse
+from diel.load import examine, parse
 from diel.schema import schema
 
 VALIDATOR = Draft202012Validator(schema())
@@ -70,6 +70,30 @@ def test_short_forms_fit() -> None:
     assert [error.message for error in VALIDATOR.iter_errors(whole)] == []
 
 
+SIZES = """
+hyperparameters: {n: {type: int, default: 3}}
+axes:
+  a: {range: "${{ hp.n }}"}
+  b: {range: [0, "${{ hp.n + 1 }}"]}
+  c: {linspace: [0, "${{ hp.n }}", 5]}
+  d: {logspace: "${{ [0, hp.n, 4] }}"}
+  e: {values: "${{ [1, hp.n] }}"}
+  f: {values: ["${{ 1 / 3 }}", 2]}
+  g: {zip: {x: "${{ [1, hp.n] }}", y: {range: "${{ hp.n - 1 }}"}}}
+  h: {sample: {method: lhs, points: "${{ hp.n }}", seed: "${{ hp.n }}", parameters: {u: {low: 0, high: "${{ hp.n }}"}}}}
+  i: {search: {trials: "${{ hp.n }}", failures: "${{ hp.n }}", core_hours: "${{ hp.n }}", minimize: s.v, parameters: [m]}}
+  j: {loop: {max: "${{ hp.n }}"}}
+"""
+
+
+def test_expressions_fit_where_the_loader_evaluates_them() -> None:
+    stage = {"command": ["echo", "${{ hp.m }}"], "over": ["i"], "outputs": {"v": {"value": "float"}}}
+    whole = {**HEAD, **yaml.safe_load(SIZES), "stages": {"s": stage}}
+    whole["hyperparameters"]["m"] = {"type": "int", "low": 1, "high": 9}
+    assert examine(yaml.safe_dump(whole), Path("w.yaml"))[1] == []
+    assert [error.message for error in VALIDATOR.iter_errors(whole)] == []
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -84,6 +108,10 @@ def test_short_forms_fit() -> None:
         {"axes": {"t": {}}},
         {"axes": {"t": {"values": [1], "range": 3}}},
         {"axes": {"t": {"linspace": [0, 1]}}},
+        {"axes": {"t": {"range": "hp.n"}}},
+        {"axes": {"t": {"linspace": [0, "1", 2]}}},
+        {"axes": {"t": {"from": "a.f", "columns": "${{ hp.n }}"}}},
+        {"axes": {"t": {"loop": {"max": "many"}}}},
         {"hyperparameters": {"h": {"type": "integer"}}},
     ],
 )
