@@ -19,9 +19,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import islice
 
 MISTAKE = "diel failed in a way that it should not"
 """What a message begins with that tells of a mistake in diel, and of none in what it was given."""
+
+
+MAX_PROBLEMS = 100
+"""The most problems of a file that are shown; nothing looks for many more."""
+_COMPARED = 500
+"""Words that one word is compared with: some 5 ms."""
 
 
 class DielError(Exception):
@@ -108,7 +115,17 @@ class SpecError(UsageError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def first_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """As many problems as are shown, in the file's order, and a last one that says that there are more."""
+    problems = sorted(set(problems))
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    last = problems[MAX_PROBLEMS]
+    rest = Problem(last.file, last.line, last.column, "", "and more problems from here on")
+    return [*problems[:MAX_PROBLEMS], rest]
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint with the nearest known word, or an empty string when none is near."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    near = get_close_matches(word, list(islice(known, _COMPARED)), n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else ""

@@ -14,6 +14,32 @@ from tests.project import Project, wait_for
 
 HEAD = "diel: 1\nname: w\n"
 READ = "  b: {command: [echo, '${{ a.v }}']}\n"
+
+
+def stages(given: str) -> str:
+    """A workflow of 20,000 stages; in `given`, `I` is the number of each, and `J` that of the next one."""
+    each = (given.replace("I", str(i)).replace("J", str((i + 1) % 20_000)) for i in range(20_000))
+    return HEAD + "stages:\n" + "".join(f"  s{i}: {{command: [x], {keys}}}\n" for i, keys in enumerate(each))
+
+
+def axes(count: int, given: str, end: str = "stages: {s: {command: [x]}}\n") -> str:
+    listed = "".join(f"  a{i}: {{{given}}}\n" for i in range(count))
+    return f"{HEAD}hyperparameters: {{n: {{type: int, default: 3}}}}\naxes:\n{listed}{end}"
+
+
+MANY = {
+    "wrong names": (stages("params: {p: '${{ nosuch }}'}"), "no name 'nosuch' here"),
+    "stages that are not there": (stages("after: [tI]"), "no stage 't0'"),
+    "inputs of no stage": (stages("inputs: {x: tI.v}"), "no stage 't0'"),
+    "outputs that nobody makes": (stages("inputs: {x: sJ.v}"), "makes no output 'v'"),
+    "neighbours that are not there": (stages("beside: [tI]"), "no stage 't0'"),
+    "axes that are not there": (stages("over: [aI]"), "no axis 'a0'"),
+    "unknown keys": (stages("colourI: 1"), "unknown key"),
+    "a cycle": (stages("after: [sJ]"), "the stages wait for each other: s0 -> s19999"),
+    "wrong forms": (axes(200_000, "rang: 3"), "did you mean 'range'?"),
+    "wrong sizes": (axes(20_000, "range: '${{ hp.m }}'"), "no hyperparameter 'm'"),
+    "right sizes": (axes(20_000, "range: '${{ hp.n }}'", "stages: {s: {command: ['${{ x }}']}}\n"), "no name 'x'"),
+}  # fmt: skip
 LARGE = {
     "a word": (HEAD + f"stages:\n  a: {{command: [echo, {'x' * 60_000}]}}\n{READ}", "makes no output 'v'"),
     "dots": (HEAD + f"stages:\n  a: {{command: [echo, {'x.' * 50_000}]}}\n{READ}", "makes no output 'v'"),
@@ -42,6 +68,25 @@ def test_what_is_large_is_told_soon(tmp_path: Path, capsys: pytest.CaptureFixtur
     text, expected = LARGE[name]
     (tmp_path / "w.yaml").write_text(text)
     assert expected in validate(tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_what_is_wrong_in_thousands_of_places_is_told_soon_and_not_in_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    text, expected = MANY[name]
+    (tmp_path / "w.yaml").write_text(text)
+    said = validate(tmp_path, capsys)
+    assert expected in said
+    assert said.count("w.yaml:") <= 101
+
+
+def test_a_chain_of_thousands_of_stages_is_followed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = stages("after: [sJ]").replace("after: [s0]", "after: [t]")
+    (tmp_path / "w.yaml").write_text(chain + "  t: {command: ['${{ nosuch }}']}\n")
+    assert "no name 'nosuch' here" in validate(tmp_path, capsys)
 
 
 @pytest.mark.parametrize("form", ["axes: {a: {file: PATH}}\nstages: {s: {over: [a], command: [x]}}", "stages: {s: {command: [x], files: {f: PATH}}}"])  # fmt: skip

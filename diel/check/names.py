@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ class Names:
     """Axes whose parameters only a run will tell."""
     keyed: Mapping[str, tuple[str, ...] | None]
     """Names with a dot behind them: the keys they have, None for any."""
+    own: str = ""
+    """The stage's own name, which it cannot read."""
 
 
 def visible_names(found: Check, name: str) -> Names:
@@ -55,8 +58,7 @@ def visible_names(found: Check, name: str) -> Names:
         "task": TASK_NAMES,
         "run": RUN_NAMES,
     }
-    keyed |= dict.fromkeys((other for other in workflow.stages if other != name), None)
-    return Names(parameters, tuple(open_axes), keyed)
+    return Names(parameters, tuple(open_axes), ChainMap(found.stages, keyed), name)
 
 
 def check_expressions(found: Check, name: str, stage: Stage, names: Names) -> None:
@@ -134,8 +136,8 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
         return None
     if first in names.open_axes:
         return None
-    if first not in names.keyed:
-        known = [*names.parameters, *names.open_axes, *names.keyed]
+    if first == names.own or first not in names.keyed:
+        known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
         near = did_you_mean(first, known)
         if names.open_axes and not near:
             return None  # the axis may give it: told when the axis is known

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import combinations
 from typing import Any
 
 from diel.check.conditions import reads
 from diel.check.flaws import Check
-from diel.errors import Problem
 from diel.expressions import ExpressionError, parse_expression
 from diel.graph import Key, StageGraph, hyperparameter_reads
 from diel.graph.judge import judge_of, place_of_name
@@ -22,19 +22,18 @@ def check_searches(
     graph: StageGraph,
     values: Mapping[str, Any],
     settings: Collection[str],
-    told: list[Problem],
 ) -> None:
     """What searches set, and who reads it.
 
     `values` has the hyperparameters that need no search to have a value, `settings` names those that have
-    it from `--set`, `told` is what is known to be wrong.
+    it from `--set`.
     """
     for label, axis in found.workflow.axes.items():
         if axis.search is not None:
             for place, message, hint in _space_flaws(found, axis.search):
                 found.add(("axes", label, "search", *place), message, hint)
     _check_doubles(found)
-    wrong = {problem.key for problem in (*told, *found.problems)}
+    wrong = {problem.key for problem in found.problems}
     unread = _check_unread(found, wrong)
     _check_values(found, graph, values, unread, wrong)
     _check_until_values(found, values, wrong)
@@ -67,14 +66,17 @@ def _listing(given: Hyperparameter) -> str:
 def _check_doubles(found: Check) -> None:
     """No two searches of one stage set the same hyperparameter."""
     searches = {label: axis.search for label, axis in found.workflow.axes.items() if axis.search is not None}
-    for label, search in searches.items():
-        for number, name in enumerate(search.parameters):
-            for other, earlier in searches.items():
-                if other == label:
-                    break
-                both = [s for s, stage in found.workflow.stages.items() if {label, other} <= set(stage.over)]
-                if name in earlier.parameters and both:
-                    message = f"'{other}' sets '{name}' too, and '{both[0]}' runs over both searches"
+    places = {label: place for place, label in enumerate(searches)}
+    told: set[tuple[str, str]] = set()
+    for stage, given in found.workflow.stages.items():
+        inside = sorted(searches.keys() & given.over, key=places.__getitem__)
+        for other, label in combinations(inside, 2):
+            if (other, label) in told:
+                continue
+            told.add((other, label))
+            for number, name in enumerate(searches[label].parameters):
+                if name in searches[other].parameters:
+                    message = f"'{other}' sets '{name}' too, and '{stage}' runs over both searches"
                     hint = "take it out of the `parameters` of one of them"
                     found.add(("axes", label, "search", "parameters", number), message, hint)
 
@@ -91,8 +93,10 @@ def _check_unread(found: Check, wrong: set[str]) -> set[str]:
     unread: set[str] = set()
     for label, axis in found.workflow.axes.items():
         search = axis.search
+        if search is None:
+            continue
         stages = [name for name, stage in found.workflow.stages.items() if label in stage.over]
-        if search is None or not stages:
+        if not stages:
             continue
         if _is_wrong(wrong, f"axes.{label}") or any(_is_wrong(wrong, f"stages.{name}") for name in stages):
             continue

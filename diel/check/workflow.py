@@ -23,7 +23,7 @@ from diel.check.search import check_searches
 from diel.check.shell import check_shell
 from diel.check.staging import check_staging
 from diel.check.surrogate import check_surrogates
-from diel.errors import Problem, SpecError
+from diel.errors import MAX_PROBLEMS, SpecError
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
 from diel.paths import runs_dir
@@ -87,7 +87,8 @@ def check(
         hyperparameters = _resolve(document, settings, params_files, runs) if kept is None else kept
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from error
-    found = Check(document, folder)
+    found = Check(document, folder, problems)
+    found.stop_at(MAX_PROBLEMS)
     counts = check_axes(found)
     check_picks(found, graph)
     modules = dict(_find_modules(found, folder, cwd or Path.cwd()))
@@ -112,10 +113,8 @@ def check(
     check_staging(found, graph)
     check_surrogates(found, graph, modules, whole=not flaws)
     given = () if kept is not None else hyperparameters.settings
-    check_searches(found, graph, {**dict.fromkeys(unclear), **values}, given, problems)
-    problems += found.problems
-    if problems:
-        raise SpecError(_once(problems))
+    check_searches(found, graph, {**dict.fromkeys(unclear), **values}, given)
+    found.stop_at(0)
     return Checked(document, graph, modules, hyperparameters, counts)
 
 
@@ -128,14 +127,6 @@ def _resolve(
     project = read_current(runs)[0]
     elsewhere = "" if runs.resolve() == runs_dir().resolve() else f" --runs {shlex.quote(str(runs))}"
     return resolve(document, settings, params_files, project, elsewhere)
-
-
-def _once(problems: Sequence[Problem]) -> list[Problem]:
-    """One problem a place: what follows from the first says nothing new."""
-    places: dict[tuple[int, int], Problem] = {}
-    for problem in problems:
-        places.setdefault((problem.line, problem.column), problem)
-    return list(places.values())
 
 
 def _searched(workflow: Workflow, stage: Stage) -> Iterator[str]:

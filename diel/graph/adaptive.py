@@ -12,9 +12,8 @@ from diel.graph.stage_graph import StageGraph
 from diel.spec import Axis, Workflow
 
 
-def check_adaptive(workflow: Workflow) -> list[Flaw]:
+def check_adaptive(workflow: Workflow) -> Iterator[Flaw]:
     """All that is wrong with the judges of searches and loops."""
-    flaws: list[Flaw] = []
     for label, axis in workflow.axes.items():
         if axis.search is None and axis.loop is None:
             continue
@@ -22,8 +21,8 @@ def check_adaptive(workflow: Workflow) -> list[Flaw]:
             flaw for key, name in references_of(label, axis) for flaw in _check(workflow, label, key, name)
         ]
         wrong = wrong or list(_check_judges(workflow, label, axis))
-        flaws += wrong or _check_contexts(workflow, label)
-    return [*flaws, *_check_nesting(workflow)]
+        yield from wrong or _check_contexts(workflow, label)
+    yield from _check_nesting(workflow)
 
 
 def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> Iterator[Flaw]:
@@ -103,8 +102,10 @@ def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
     judge = judge_of(workflow, label)
     told = " and ".join(f"'{name}'" for name in judge.stages)
     for name, other in workflow.stages.items():
+        if label not in other.over:
+            continue
         missing = [axis for axis in judge.context if axis not in other.over]
-        if label in other.over and missing:
+        if missing:
             yield Flaw(
                 ("stages", name, "over"),
                 f"'{label}' runs once for each {', '.join(missing)} (the axes of {told}), "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from diel.errors import did_you_mean
+from itertools import islice
+
+from diel.errors import MAX_PROBLEMS, did_you_mean
 from diel.graph.adaptive import check_adaptive, check_waits
 from diel.graph.edge import Edge, Flaw
 from diel.graph.gang import check_beside, check_gangs
@@ -16,23 +18,27 @@ from diel.spec import Workflow
 
 
 def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
-    """The graph of a workflow, and all that is wrong with it."""
+    """The graph of a workflow, and all that is wrong with it, or more than is shown."""
     flaws: list[Flaw] = []
     edges: list[Edge] = []
     for name, stage in workflow.stages.items():
-        flaws += check_axes(workflow, name, stage)
+        flaws += islice(check_axes(workflow, name, stage), MAX_PROBLEMS + 1)
         for use in uses(workflow, name, stage, flaws):
             edge, wrong = edge_of(workflow, name, use)
             flaws += wrong
             if edge is not None:
                 edges.append(edge)
+            if len(flaws) > MAX_PROBLEMS:
+                break
+        if len(flaws) > MAX_PROBLEMS:
+            return StageGraph(workflow, tuple(edges)), flaws
     graph = StageGraph(workflow, tuple(edges))
     cycles = check_cycles(graph)
     flaws += cycles
-    flaws += check_adaptive(workflow)
-    flaws += check_beside(workflow)
+    flaws += islice(check_adaptive(workflow), MAX_PROBLEMS + 1)
+    flaws += islice(check_beside(workflow), MAX_PROBLEMS + 1)
     if not cycles:
-        flaws += check_publishers(graph)
+        flaws += islice(check_publishers(graph), MAX_PROBLEMS + 1)
         for name, use in published_uses(graph, flaws):
             edge, wrong = edge_of(workflow, name, use)
             flaws += wrong

@@ -20,7 +20,7 @@ _SHORT = 1e-9
 def cycles(workflow: Workflow, edges: Iterable[Edge]) -> list[list[str]]:
     """One cycle of each knot of stages that wait for each other, beginning with the file's first."""
     graph = _digraph(workflow, edges)
-    position = list(workflow.stages).index
+    position = {name: place for place, name in enumerate(workflow.stages)}.__getitem__
     found = []
     for knot in networkx.strongly_connected_components(graph):
         if len(knot) > 1:

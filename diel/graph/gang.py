@@ -34,15 +34,16 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
     partners: dict[str, set[str]] = {name: {name} for name in workflow.stages}
     for one, other in _pairs(workflow, graph.edges):
         if partners[one] is not partners[other]:
-            joined = partners[one] | partners[other]
-            for name in joined:
-                partners[name] = joined
+            fewer, more = sorted((partners[one], partners[other]), key=len)
+            more |= fewer
+            partners |= dict.fromkeys(fewer, more)
     readers = {edge.downstream for edge in graph.edges if edge.stream}
     held = readers | {name for pair in _beside(workflow) for name in pair}
     found: list[Gang] = []
-    for name in graph.order:
-        if len(partners[name]) > 1 and not any(name in gang.stages for gang in found):
-            stages = tuple(other for other in graph.order if other in partners[name])
+    place = {name: place for place, name in enumerate(graph.order)}
+    for together in {id(partners[name]): partners[name] for name in graph.order}.values():
+        if len(together) > 1:
+            stages = tuple(sorted(together, key=place.__getitem__))
             first, *others = (workflow.stages[other].over for other in stages)
             axes = tuple(axis for axis in first if all(axis in over for over in others))
             found.append(Gang(stages, axes, frozenset(stages) - held))
@@ -59,19 +60,17 @@ def _beside(workflow: Workflow) -> Iterator[tuple[str, str]]:
         yield from ((name, other) for other in stage.beside if other in workflow.stages)
 
 
-def check_beside(workflow: Workflow) -> list[Flaw]:
+def check_beside(workflow: Workflow) -> Iterator[Flaw]:
     """`beside` names other stages."""
-    flaws = []
     for name, stage in workflow.stages.items():
         for number, other in enumerate(stage.beside):
             key: Key = ("stages", name, "beside", number)
             if other == name:
                 hint = "make a stage of each part, and name the other one"
-                flaws.append(Flaw(key, "a stage cannot be beside itself", hint))
+                yield Flaw(key, "a stage cannot be beside itself", hint)
             elif other not in workflow.stages:
                 hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
-                flaws.append(Flaw(key, f"no stage '{other}'", hint))
-    return flaws
+                yield Flaw(key, f"no stage '{other}'", hint)
 
 
 def check_gangs(graph: StageGraph) -> list[Flaw]:
@@ -84,18 +83,13 @@ def check_gangs(graph: StageGraph) -> list[Flaw]:
 
 
 def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
-    before: dict[str, dict[str, Edge]] = {}
-    """By stage, those that it waits for, each with the edge of its own that leads there."""
-    for name in graph.order:
-        before[name] = {}
-        for edge in graph.into(name):
-            if edge.stream or edge.follows:
-                continue
-            for other in (edge.upstream, *before[edge.upstream]):
-                before[name].setdefault(other, edge)
+    awaited = frozenset(name for name in gang.stages if graph.out_of(name))
+    first = min((graph.depth[name] for name in awaited), default=0)
+    """None of them is above this, so that nothing further up has to be looked at."""
     for name in gang.stages:
-        for other, edge in before[name].items():
-            if other in gang.stages:
+        for edge in _waited_for(graph, name):
+            other = _one_above(graph, awaited, edge.upstream, first)
+            if other is not None:
                 way = "" if edge.upstream == other else f", by way of '{edge.upstream}'"
                 yield Flaw(
                     edge.key,
@@ -103,6 +97,23 @@ def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
                     "hand this on through the stream as well, or drop the stream or `beside`",
                 )
                 break
+
+
+def _waited_for(graph: StageGraph, name: str) -> Iterator[Edge]:
+    return (edge for edge in graph.into(name) if not edge.stream and not edge.follows)
+
+
+def _one_above(graph: StageGraph, awaited: frozenset[str], start: str, first: int) -> str | None:
+    """The one of some stages that a stage is, or waits for; none of them is less than `first` deep."""
+    seen, line = {start}, [start]
+    for name in line:
+        if name in awaited:
+            return name
+        for edge in _waited_for(graph, name):
+            if edge.upstream not in seen and graph.depth[edge.upstream] >= first:
+                seen.add(edge.upstream)
+                line.append(edge.upstream)
+    return None
 
 
 def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:

@@ -122,21 +122,19 @@ _MEANT = {
 """Other words for picks."""
 
 
-def check_axes(workflow: Workflow, name: str, stage: Stage) -> list[Flaw]:
-    flaws = []
+def check_axes(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
     owners: dict[str, str] = {}
     for number, label in enumerate(stage.over):
         key: Key = ("stages", name, "over", number)
         if label not in workflow.axes:
             hint = did_you_mean(label, workflow.axes) or f"axes: {', '.join(workflow.axes) or 'none'}"
-            flaws.append(Flaw(key, f"no axis '{label}'", hint))
+            yield Flaw(key, f"no axis '{label}'", hint)
             continue
         for parameter in parameters_of(workflow, label) or (label,):
             if parameter in owners and owners[parameter] != label:
                 message = f"axes '{owners[parameter]}' and '{label}' both give the parameter '{parameter}'"
-                flaws.append(Flaw(key, message, "rename one of them"))
+                yield Flaw(key, message, "rename one of them")
             owners.setdefault(parameter, label)
-    return flaws
 
 
 def parameters_of(workflow: Workflow, label: str) -> tuple[str, ...] | None:

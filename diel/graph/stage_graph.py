@@ -5,7 +5,7 @@ Nothing here knows how many points an axis has, so ten points and ten million co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
@@ -29,10 +29,11 @@ class StageGraph:
         Raises graphlib.CycleError where stages wait for each other.
         """
         names = list(self.workflow.stages)
+        places = {name: place for place, name in enumerate(names)}
         sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(names)), ()))
         for edge in self.edges:
             if not edge.follows:
-                sorter.add(names.index(edge.downstream), names.index(edge.upstream))
+                sorter.add(places[edge.downstream], places[edge.upstream])
         sorter.prepare()
         ready: list[int] = []
         order = []
@@ -55,11 +56,17 @@ class StageGraph:
 
     @cached_property
     def _into(self) -> dict[str, tuple[Edge, ...]]:
-        return {s: tuple(e for e in self.edges if e.downstream == s) for s in self.workflow.stages}
+        return self._by_stage(lambda edge: edge.downstream)
 
     @cached_property
     def _out_of(self) -> dict[str, tuple[Edge, ...]]:
-        return {s: tuple(e for e in self.edges if e.upstream == s) for s in self.workflow.stages}
+        return self._by_stage(lambda edge: edge.upstream)
+
+    def _by_stage(self, end: Callable[[Edge], str]) -> dict[str, tuple[Edge, ...]]:
+        found: dict[str, list[Edge]] = {name: [] for name in self.workflow.stages}
+        for edge in self.edges:
+            found[end(edge)].append(edge)
+        return {name: tuple(edges) for name, edges in found.items()}
 
     def into(self, stage: str) -> tuple[Edge, ...]:
         """The edges that a stage waits for."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from diel.errors import did_you_mean
+from diel.errors import MAX_PROBLEMS, did_you_mean
 from diel.expressions import ExpressionError, parse_expression, walk
 from diel.graph.edge import Flaw, Key, Published
 from diel.graph.judge import judge_of
@@ -39,6 +39,8 @@ def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iter
     """Every mention of another stage: inputs, after, derived axes, expressions."""
     here: Key = ("stages", name)
     for label, given in stage.inputs.items():
+        if len(flaws) > MAX_PROBLEMS:
+            return
         key: Key = (*here, "inputs", label)
         if given.source.startswith("hp."):
             yield from _hyperparameter_use(key, label, given, workflow, flaws)

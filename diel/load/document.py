@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from diel.errors import Problem, SpecError, did_you_mean
+from diel.errors import MAX_PROBLEMS, Problem, SpecError, did_you_mean, first_problems
 from diel.given import read_file, reason
 from diel.load.expressions import STRAY, Sizes, note, standing, stray
 from diel.load.misfits import Misfit, check
@@ -37,7 +37,6 @@ from diel.spec.model import found
 M = TypeVar("M", bound=Model)
 
 MAX_BYTES = 16 * 2**20
-MAX_PROBLEMS = 100
 EXAMPLE = "`diel init` writes an example"
 _VERBATIM: Verbatim = {"stages": {"*": {"command": True, "env": True}}}
 """Words of a command and variables stay as they are written: `1e-3`, `007`, `true`."""
@@ -161,7 +160,7 @@ def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Docume
     places = {(p.line, p.column) for p in problems}
     keys = {p.key for p in problems if p.message != TWICE}
     problems += [p for p in wrong if (p.line, p.column) not in places and p.key not in keys]
-    problems = _first(problems)
+    problems = first_problems(problems)
     return (None if spec is None else Document(path, text, source.root, spec=spec)), problems
 
 
@@ -286,15 +285,6 @@ def _shown(source: Source, misfit: Misfit) -> Problem:
         if isinstance(node, Scalar):
             hint = misfit.written.format(text=node.text)
     return source.problem(misfit.key, misfit.message, hint, at_key=misfit.at_key)
-
-
-def _first(problems: list[Problem]) -> list[Problem]:
-    problems = sorted(set(problems))
-    if len(problems) <= MAX_PROBLEMS:
-        return problems
-    last = problems[MAX_PROBLEMS]
-    rest = f"and {len(problems) - MAX_PROBLEMS} more problems from here on"
-    return [*problems[:MAX_PROBLEMS], Problem(last.file, last.line, last.column, "", rest)]
 
 
 def _dotted(key: Key) -> str:

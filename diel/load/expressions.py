@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
-from diel.errors import did_you_mean
+from diel.errors import MAX_PROBLEMS, did_you_mean
 from diel.expressions import ExpressionError, Template, parse, plain
 from diel.load.nodes import Key
 from diel.spec import Hyperparameter
@@ -66,7 +67,7 @@ class Sizes:
     def evaluated(
         self, known: Mapping[str, Hyperparameter], values: Mapping[str, Any]
     ) -> tuple[dict[Key, Any], dict[Key, ExpressionError]]:
-        """What each gives, and what is wrong with the others."""
+        """What each gives, and what is wrong with others: with all, or with more than are shown."""
         made: dict[Key, Any] = {}
         wrong: dict[Key, ExpressionError] = {}
         for key, text in self.texts.items():
@@ -77,11 +78,29 @@ class Sizes:
                 made[key] = plain(template.value({"hp": values}))
             except ExpressionError as error:
                 wrong[key] = error
+                if len(wrong) > MAX_PROBLEMS:
+                    break
         return made, wrong
 
     def with_values(self, made: Mapping[Key, Any]) -> dict[str, Any]:
         """The data with what was evaluated in its place."""
         return {**self._data, "axes": _replaced(self._axes, made, ("axes",))}
+
+    @cached_property
+    def _set_later(self) -> dict[str, tuple[str, str]]:
+        """The hyperparameters that a run sets: what does it, and what to do instead."""
+        found: dict[str, tuple[str, str]] = {}
+        for label, axis in self._axes.items():
+            search = axis.get("search") if isinstance(axis, dict) else None
+            for name in _listed(search.get("parameters")) if isinstance(search, dict) else ():
+                hint = "take another hyperparameter for the axis"
+                found.setdefault(str(name), (f"the search '{label}' sets", hint))
+        stages = self._data.get("stages")
+        for label, stage in stages.items() if isinstance(stages, dict) else ():
+            for name in _listed(stage.get("publishes")) if isinstance(stage, dict) else ():
+                hint = f"take another, or an axis `from: {label}.OUTPUT`"
+                found.setdefault(str(name), (f"stage '{label}' publishes", hint))
+        return found
 
     def _check_name(
         self,
@@ -99,16 +118,9 @@ class Sizes:
         if chain[1] not in known:
             near = did_you_mean(chain[1], known) or f"hyperparameters: {', '.join(known) or 'none'}"
             raise ExpressionError(f"no hyperparameter '{chain[1]}'", offset, near)
-        for label, axis in self._axes.items():
-            search = axis.get("search") if isinstance(axis, dict) else None
-            if isinstance(search, dict) and chain[1] in _listed(search.get("parameters")):
-                message = f"hp.{chain[1]} has no value before the run: the search '{label}' sets it"
-                raise ExpressionError(message, offset, "take another hyperparameter for the axis")
-        stages = self._data.get("stages")
-        for label, stage in stages.items() if isinstance(stages, dict) else ():
-            if isinstance(stage, dict) and chain[1] in _listed(stage.get("publishes")):
-                message = f"hp.{chain[1]} has no value before the run: stage '{label}' publishes it"
-                raise ExpressionError(message, offset, f"take another, or an axis `from: {label}.OUTPUT`")
+        if chain[1] in self._set_later:
+            who, hint = self._set_later[chain[1]]
+            raise ExpressionError(f"hp.{chain[1]} has no value before the run: {who} it", offset, hint)
         if chain[1] not in values:
             hint = f"give it a `default`, or a value by `--set hp.{chain[1]}=VALUE`"
             raise ExpressionError(f"hp.{chain[1]} has no value", offset, hint)
