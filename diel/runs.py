@@ -107,16 +107,24 @@ def make_newest(paths: RunPaths) -> None:
 def stillborn(runs: Path) -> list[Path]:
     """Directories of runs whose `diel run` was killed while it made them: no controller took them."""
     made = (RunPaths(runs / name) for name in _listdir(runs) if _RUN.fullmatch(name))
-    return sorted(paths.root for paths in made if not paths.run_file.exists() and _is_untaken(paths))
+    return sorted(paths.root for paths in made if _is_half_made(paths) and _quiet_for(paths) > LONGEST)
 
 
-def _is_untaken(paths: RunPaths) -> bool:
-    """Whether a run was never taken, and nobody is making it."""
+def _is_half_made(paths: RunPaths) -> bool:
+    """Whether a run was never taken and lacks its file; it may be that somebody is making it."""
     try:
-        used = os.listdir(paths.journal) + os.listdir(paths.tasks)
-        return not used and time.time() - paths.root.stat().st_mtime > LONGEST
+        if paths.run_file.exists():
+            return False
+        if {*os.listdir(paths.root)} <= {paths.journal.name, paths.requests.name}:
+            return True  # these two are made first
+        return not os.listdir(paths.journal) + os.listdir(paths.tasks)
     except OSError:  # no run
         return False
+
+
+def _quiet_for(paths: RunPaths) -> float:
+    """Seconds since a file was made in a run's directory."""
+    return time.time() - paths.root.stat().st_mtime
 
 
 def find_run(runs: Path, name: str = "last") -> RunPaths:
@@ -133,10 +141,27 @@ def find_run(runs: Path, name: str = "last") -> RunPaths:
     if not known:
         if name == "last":
             raise UsageError(f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR")
+        _refuse_half_made(runs, name)
         names = [paths.run_id for paths in all_runs(runs)]
         hint = did_you_mean(name, names) or "`diel list` shows the runs"
         raise UsageError(f"no run '{name}' in {runs}; {hint}")
     return known[-1]
+
+
+def _refuse_half_made(runs: Path, name: str) -> None:
+    """Raises UsageError for the directory of a run that is being made, or was never made to its end."""
+    paths = RunPaths(runs / name)
+    if not _RUN.fullmatch(name) or not _is_half_made(paths):
+        return
+    if _quiet_for(paths) > LONGEST:
+        raise UsageError(
+            f"'{name}' is no run: `diel run` was killed while it made it, before any task began; "
+            f"`diel clean {name}` removes what is left of it"
+        )
+    raise UsageError(
+        f"'{name}' is no run yet: `diel run` makes it in this moment, or was killed while it did; "
+        f"{LONGEST:.0f} seconds later that can be told"
+    )
 
 
 def _workflow_of(paths: RunPaths) -> str | None:

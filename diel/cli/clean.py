@@ -153,7 +153,10 @@ def _run(paths: RunPaths) -> Run:
 
 
 def _named(where: Path, names: Sequence[str]) -> list[Run]:
-    found = {paths.root: paths for paths in (find_run(where, name) for name in names)}
+    half_made = {path.name for path in stillborn(where)}  # they go with any others
+    found = {
+        paths.root: paths for paths in (find_run(where, name) for name in names if name not in half_made)
+    }
     return [_run(paths) for paths in found.values()]
 
 

@@ -294,7 +294,7 @@ def _place_of(history: History) -> Any:
 def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageStatus]:
     known = reader.history.stages
     names = list(known)
-    if not paths.snapshot.exists():  # its first snapshot tells the stages that have yet to begin
+    if not known or not paths.snapshot.exists():  # its first snapshot tells the stages that have yet to begin
         written = stage_names(paths)
         names = [*written, *(name for name in names if name not in written)] if written else names
     for name in names:
@@ -313,7 +313,7 @@ def _stage_status(
     return StageStatus(
         name=name,
         kind=stage.kind,
-        total=stage.expected if is_open(stage) or stage.void or state.ended else None,
+        total=stage.expected if is_open(stage) or stage.void else None,
         counts=counts,
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
         void=stage.void,

@@ -111,3 +111,15 @@ def test_a_part_of_a_run_without_a_controller_cannot_be_cancelled(runs: Path, ca
     result = call(capsys, "cancel", "w-1", "a")
     assert result.code == 2
     assert "controller of w-1 is gone" in result.err
+
+
+def test_a_run_that_was_cancelled_before_its_controller_planned_is_told_as_that(
+    workspace: Path, capsys: Capture
+) -> None:
+    run = Written(workspace / "runs", stages=False)
+    assert call(capsys, "cancel").code == 0
+    said = call(capsys, "status").out
+    assert said.startswith("w-1 cancelled · before it began · ")
+    assert "late" in said
+    assert "0/?" in call(capsys, "list").out
+    assert read_status(run.paths).document()["tasks"]["total"] is None

@@ -122,6 +122,8 @@ def test_what_an_earlier_clean_left_half_removed_goes_too(runs: Path, capsys: Ca
 
 def test_what_a_run_left_that_was_killed_while_it_was_made_goes_too(runs: Path, capsys: Capture) -> None:
     """Not one that is made in this moment, nor one that was taken and lost its file."""
+    (runs / "bare-1").mkdir()
+    os.utime(runs / "bare-1", (time.time() - 60,) * 2)
     for name in ("half", "young", "taken"):
         made = create_run(runs, name)
         made.workflow.touch()
@@ -129,8 +131,16 @@ def test_what_a_run_left_that_was_killed_while_it_was_made_goes_too(runs: Path, 
             made.controller_segment(1).touch()
         age = 0 if name == "young" else 60
         os.utime(made.root, (time.time() - age,) * 2)
-    said = call(capsys, "clean", "bad-1", "--yes").out
-    assert "half-1  half made" in said
+    told = call(capsys, "status", "half-1")
+    assert (told.code, "killed while it made it" in told.err, "`diel clean half-1`" in told.err) == (
+        2,
+        True,
+        True,
+    )
+    assert "'young-1' is no run yet: " in call(capsys, "status", "young-1").err
+    assert "'young-1' is no run yet: " in call(capsys, "clean", "young-1").err
+    assert "half-1  half made" in call(capsys, "clean", "half-1", "--yes").out
+    call(capsys, "clean", "bad-1", "--yes")
     assert left(runs) == {"w-1", "w-2", "live-1", "young-1", "taken-1"}
 
 
