@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.cli.call import call
-from tests.project import Project
+from tests.project import Project, wait_for
 from tests.terminal import Terminal
 from tests.written import Written
 
@@ -153,3 +155,26 @@ def test_watching_on_a_terminal_draws_in_place_and_leaves_out_what_does_not_fit(
     assert len(lines) < 24
     assert any(line.split()[0] == "s30" for line in lines if line)  # half done: shown before the others
     assert "stages more" in terminal.text
+
+
+def test_a_run_that_was_killed_took_as_long_as_its_controller_was_heard_of(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("stages: {wait: {command: 'touch ${{ run.dir }}/begun; sleep 600'}}")
+    process = project.start("run", "flow.yaml")
+    wait_for((tmp_path / "runs/flow-1/begun").exists)
+    run = project.newest()
+    (begin,) = run.records("controller")
+
+    def heard() -> float:
+        return (run.root / "lease.json").stat().st_mtime - float(begin["time"])
+
+    wait_for(lambda: heard() > 1.2)
+    process.kill()
+    project.end(process, -signal.SIGKILL)
+    took = pytest.approx(heard(), abs=0.25)
+    wait_for(lambda: time.time() - begin["time"] > heard() + 0.5)  # it must not count on
+    assert json.loads(project.diel("status", "--json"))["elapsed_s"] == took
+    head = project.diel("status").splitlines()[0]
+    assert head.startswith("flow-1 interrupted · 0 of 1 tasks · ")
+    for line in (head, project.diel("list").splitlines()[-1]):
+        assert float(line.split()[-1].removesuffix("s")) == took
+    project.diel("cancel")
