@@ -33,6 +33,8 @@ def _failures(value: Any) -> Any:
     if isinstance(value, float) and 0 < value <= 1:
         return value
     told = f"expected a number of trials such as 3, or a share of them such as 0.5, found {found(value)}"
+    if isinstance(value, float) and value >= 0 and value.is_integer():
+        raise refuse(told, f"write {int(value)}, without decimals, for a number of trials")
     raise refuse(told, "write failures: 0.5 for half of the trials, failures: 0 for none")
 
 
