@@ -553,7 +553,11 @@ GROUPED = """
           echo '{"value": ${{ hp.x }}}' > "$DIEL_RESULT"
         outputs: {value: {value: float}}
       plot: {over: [group, trial], command: [echo, "${{ f.value }}"]}
-      all: {command: [echo, "${{ len(inputs.v) }}"], inputs: {v: {from: f.value, at: {trial: best}, min_success: 0.5}}}
+      all:
+        command: 'test "${{ inputs.v }}" = "${{ inputs.x }}" && echo ${{ len(inputs.v) }}'
+        inputs:
+          v: {from: f.value, at: {trial: best}, min_success: 0.5}
+          x: {from: hp.x, at: {trial: best}, min_success: 0.5}
       after: {after: [all], command: echo then}
 """
 

@@ -103,7 +103,15 @@ def _hyperparameter_use(
         return
     for axis in searches[:1]:
         for judge in judge_of(workflow, axis).stages[:1]:
-            yield Use(key, judge, None, name=label, at=given.at, hyperparameter=name)
+            yield Use(
+                key,
+                judge,
+                None,
+                name=label,
+                at=given.at,
+                min_success=given.min_success,
+                hyperparameter=name,
+            )
 
 
 def _split(reference: str) -> tuple[str, str] | None:
