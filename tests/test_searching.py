@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import math
+import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -667,3 +668,19 @@ def test_min_success_counts_the_loops_that_failed(tmp_path: Path, share: str, st
     assert run.history().state == state
     assert run.counts("all") == ({"done": 1} if state == "succeeded" else {"skipped": 1})
     assert ("round, tolerated by `min_success` of 'all'" in project.diel("status")) == (state == "succeeded")
+
+
+def test_a_tolerated_search_is_named_too_where_its_run_was_killed_after_its_reader(tmp_path: Path) -> None:
+    gate = (
+        f"      gate: {{after: [all], command: touch {tmp_path}/begun; test -e {tmp_path}/go || sleep 600}}\n"
+    )
+    project = grouped(tmp_path, "b", gate)
+    process = project.start("run", "flow.yaml")
+    wait_for((tmp_path / "begun").exists)
+    process.kill()
+    project.end(process, -signal.SIGKILL)
+    (tmp_path / "go").touch()
+    project.diel("resume")
+    run = project.newest()
+    assert (run.history().state, run.stdout("all"), run.attempts("all")) == ("succeeded", "3\n", [1])
+    assert "failed, tolerated by `min_success` of 'all'" in project.diel("status", "--exit-code")
