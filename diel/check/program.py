@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from diel.check.flaws import Check
 from diel.expressions import ExpressionError, Template, parse
-from diel.expressions.program import SHELLS, begin, evaluated, executed
+from diel.expressions.program import SHELLS, begin, evaluated, executed, printed
 from diel.expressions.shell import Place, Unquotable, places
 from diel.expressions.words import VALUE, Word, commands
 from diel.spec import Stage
@@ -27,6 +27,7 @@ _HINTS = {
     **dict.fromkeys(("let", "[...]"), "compute inside ${{ }}"),
     **dict.fromkeys(("declare", "typeset", "local", "export", "readonly"), "compute inside ${{ }}"),
 }
+_GIVEN = "hand it over as a word: sh -c 'echo \"$@\"' sh ${{ ... }}"
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
@@ -47,7 +48,11 @@ def _check_text(found: Check, key: tuple[str, ...], template: Template) -> None:
         return
     literals = template.literals
     whole = VALUE.join(literals)
-    for words in commands(literals):
+    for command in commands(literals):
+        words = command.words
+        for word, runner in printed(command):
+            offset = template.expressions[word.values[0]].offset
+            found.add(key, _message(runner), _HINTS.get(runner, _GIVEN), offset)
         for place, runner in (*executed(words), *evaluated(words)):
             word = words[place]
             sources = [template.expressions[number].source for number in word.values]

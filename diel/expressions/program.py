@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from diel.expressions.words import VALUE, Word
+from diel.expressions.words import PIPE, VALUE, Command, Word
 
 SHELLS = frozenset(
     {*("sh", "bash", "rbash", "dash", "ash", "ksh", "ksh93", "mksh", "yash", "zsh"), *("fish", "csh", "tcsh")}
@@ -29,7 +29,13 @@ _WITH_C = frozenset({"su", "runuser", "script", "flock"})
 _WRAPPED = frozenset({"env", "su", "runuser", "ssh", "rsh", "remsh"})
 """Of those that hand words to a shell: what another program would start."""
 _REMOTE = frozenset({"ssh", "rsh", "remsh"})
+_STARTING = (_WRAPPERS | _REMOTE) - {"xargs", "find"}
+"""Those that leave their own input to what they start."""
 _SSH_VALUED = "BbcDEeFIiJLlmOopQRSWw"
+_PRINTING = frozenset({"echo", "printf", "<<<"})
+_FILTERS = frozenset(
+    {"cat", "tee", "head", "tail", "sort", "uniq", "tr", "sed", "grep", "cut", "tac", "envsubst"}
+)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*\])?\+?=")
 _SUBSCRIPT = re.compile(rf"[A-Za-z_]\w*\[[^]]*{VALUE}")
 _COMPARED = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
@@ -37,16 +43,64 @@ _COMPARED = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 
 def executed(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
     """The words of a simple command that hold a value and are run as a program, and by what."""
+    if any(os.path.basename(word.text) == "env" for word in words):
+        places, split = zip(*_split(words), strict=True)
+        yield from ((places[found], runner) for found, runner in _executed(split))
+    else:
+        yield from _executed(words)
+
+
+def _executed(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
     names = [os.path.basename(word.text) for word in words]
     for place, name in enumerate(names):
         if name in SHELLS:
             yield from _of_shell(words, place + 1, name)
     start = begin(words)
     for place in range(start, len(words) if names[start] in _WRAPPERS else start + 1):
-        if place == start or names[place] in _WRAPPED:
+        if place == start or (names[place] in _WRAPPED and names.index(names[place]) == place):
             for found in _handed(words, place, names[place]):
                 if VALUE in words[found].text:
                     yield found, names[place]
+
+
+def printed(command: Command) -> Iterator[tuple[Word, str]]:
+    """The words with a value that a shell is given as a program at its input, and which shell."""
+    shell = _reading_shell(command.words)
+    for one in _through(command.reads) if shell else ():
+        if _name(one) in _PRINTING and not any("%q" in word.text for word in one.words):
+            yield from ((word, shell) for word in one.words if VALUE in word.text)
+
+
+def _through(reads: Iterable[Command]) -> Iterable[Command]:
+    """What is read, and what programs that hand on what they read have read."""
+    todo, seen = list(reads), dict[int, Command]()
+    while todo:
+        one = todo.pop()
+        if id(one) not in seen and _name(one) in _FILTERS:
+            todo.extend(one.reads)
+        seen[id(one)] = one
+    return seen.values()
+
+
+def _name(command: Command) -> str:
+    return os.path.basename(command.words[begin(command.words)].text)
+
+
+def _reading_shell(words: Sequence[Word]) -> str:
+    """The shell that runs what a command reads, and no file and no text after -c; empty where none does."""
+    start = begin(words)
+    name = os.path.basename(words[start].text)
+    if name in ("source", ".") and any(word.text == PIPE for word in words[start + 1 : start + 2]):
+        return name
+    if name in _REMOTE and not list(_behind_host(words, start + 1)):
+        return name
+    for place in range(start, len(words) if name in _STARTING else start + 1):
+        shell = os.path.basename(words[place].text)
+        if shell in SHELLS:
+            letters, operand = _behind_options(words, place + 1)
+            reads = "s" in letters or operand == len(words) or words[operand].text in ("-", PIPE)
+            return shell if reads and "c" not in letters else ""
+    return ""
 
 
 def evaluated(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
@@ -70,23 +124,24 @@ def begin(words: Sequence[Word]) -> int:
 
 def _of_shell(words: Sequence[Word], place: int, name: str) -> Iterator[tuple[int, str]]:
     """The text after a shell's -c: also after -lc, and after `-c -o pipefail`."""
-    reads = False
-    while place < len(words):
+    letters, operand = _behind_options(words, place)
+    if "c" in letters or (name == "fish" and "C" in letters):
+        options = (one for one in range(place, operand) if words[one].text[:1] in ("-", "+"))
+        for one in (*options, operand):
+            if one < len(words) and VALUE in words[one].text:
+                yield one, name
+
+
+def _behind_options(words: Sequence[Word], place: int) -> tuple[str, int]:
+    """The letters of a shell's options, and the place of its first operand, there or not."""
+    letters = ""
+    while place < len(words) and re.match("[-+].", words[place].text):
         text = words[place].text
-        if text[:1] not in ("-", "+") or len(text) == 1:
-            break
-        if text.startswith("--"):
-            reads = reads or text in ("--command", "--init-command")
-            if VALUE in text and text.startswith(("--command=", "--init-command=")):
-                yield place, name
-            place += 2 if text in ("--rcfile", "--init-file") else 1
-            continue
-        reads = reads or "c" in text or (name == "fish" and "C" in text)
-        if reads and VALUE in text:
-            yield place, name
-        place += 2 if text[-1] in "oO" else 1
-    if reads and place < len(words) and VALUE in words[place].text:
-        yield place, name
+        long = text.startswith("--")
+        letters += "c" * text.startswith(("--command", "--init-command")) if long else text[1:]
+        takes = text in ("--rcfile", "--init-file") if long else text[-1] in "oO"
+        place += 2 if takes else 1
+    return letters, min(place, len(words))
 
 
 def _handed(words: Sequence[Word], place: int, name: str) -> Iterator[int]:
@@ -103,6 +158,18 @@ def _handed(words: Sequence[Word], place: int, name: str) -> Iterator[int]:
     elif name in ("watch", "parallel"):
         end = next((one for one in rest if words[one].text.startswith(":::")), len(words))
         yield from range(place + 1, end)
+
+
+def _split(words: Sequence[Word]) -> Iterator[tuple[int, Word]]:
+    """The words, each with its place; a text without a value behind env -S is split, as env does."""
+    for place, word in enumerate(words):
+        option, text = words[place - 1].text if place else "", word.text
+        attached = next((text.removeprefix(o) for o in ("-S", "--split-string=") if text.startswith(o)), "")
+        split = text if option in ("-S", "--split-string", "-vS") else attached
+        for part in split.split() if split and VALUE not in text else ():
+            yield place, Word(part)
+        if not split.strip() or VALUE in text:
+            yield place, word
 
 
 def _built_in(words: Sequence[Word], place: int) -> Iterator[int]:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from diel.expressions.shell import Reader
 
 VALUE = "\0"
 """Stands for a value in the text of a word."""
+PIPE = "/dev/stdin"
+"""Stands for a <(...)."""
+_BEGIN, _END = frozenset({"{", "for", "while", "until", "if"}), frozenset({"}", "done", "fi"})
+"""What begins and ends a group of commands."""
+_LAST = 100
+"""How many commands of a group are looked at, the last ones: many groups may stand in one another."""
 
 
 @dataclass
@@ -24,8 +31,18 @@ class Word:
     """Whether the shell itself puts something in: a variable, or what another command prints."""
 
 
-def commands(literals: Iterable[str]) -> list[list[Word]]:
-    """The simple commands of a text, those inside brackets and $(...) included, each as its words.
+@dataclass
+class Command:
+    """A simple command. `reads` is what it may find at its input: commands in front of a pipe, those of
+    a <(...), and the word of a here-string, as the command `<<<`.
+    """
+
+    words: list[Word]
+    reads: list[Command]
+
+
+def commands(literals: Iterable[str]) -> list[Command]:
+    """The simple commands of a text, those inside brackets and $(...) included.
 
     `literals` are the texts before, between and after the values. Reserved words count as words.
     """
@@ -37,15 +54,34 @@ def commands(literals: Iterable[str]) -> list[list[Word]]:
     return reader.end()
 
 
+class _Frame(NamedTuple):
+    """What goes on behind a bracket."""
+
+    words: list[Word]
+    word: Word | None
+    reads: list[Command]
+    begun: int
+    """Commands found before it."""
+    opened: str
+    """What stood in front of it."""
+
+
 class _Commands(Reader):
     """Follows a command, and splits it into words on the way."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[list[Word]] = []
-        self.frames: list[tuple[list[Word], Word | None]] = []
+        self.found: list[Command] = []
+        self.frames: list[_Frame] = []
         self.words: list[Word] = []
         self.word: Word | None = None
+        self.reads: list[Command] = []
+        self.ended: list[Command] = []
+        """What ended last: a command, or all of a group."""
+        self.groups: list[int] = []
+        """Where in `found` those begin that are open."""
+        self.here = False
+        """Whether the next word is a here-string's."""
         self.index = 0
         self.last = ""
 
@@ -68,7 +104,7 @@ class _Commands(Reader):
         self.index += 1
         word.end = self.index
 
-    def end(self) -> list[list[Word]]:
+    def end(self) -> list[Command]:
         """The text has ended; so has what is still open."""
         while self.frames:
             self.leave()
@@ -78,19 +114,24 @@ class _Commands(Reader):
     def leave(self) -> None:
         """Ends what a bracket has opened."""
         self._end_command()
-        self.words, self.word = self.frames.pop()
+        frame = self.frames.pop()
+        group = self.found[max(frame.begun, len(self.found) - _LAST) :]
+        self.words, self.word, self.reads, self.ended = frame.words, frame.word, frame.reads, group
+        if frame.opened == "<":
+            self.reads = [*self.reads, *group]
+            self.words.append(Word(PIPE, self.index, self.index + 1))
 
     def _take(self, piece: str, top: str, escaped: bool, opened: int) -> None:
         """What was read just now: a part of a word, the end of one, or a bracket."""
         if top == "#" or (opened > 0 and self.top == "#"):
             self._end_command()
         elif opened > 0 and self.top == "(":
-            if piece == "(":
+            if piece == "(" and self.last not in ("<", ">"):
                 self._end_command()
-            else:
+            elif piece != "(":
                 self._add("", expands=True)
-            self.frames.append((self.words, self.word))
-            self.words, self.word = [], None
+            self.frames.append(_Frame(self.words, self.word, self.reads, len(self.found), self.last))
+            self.words, self.word, self.reads = [], None, []
         elif opened < 0 and top == "(":
             self.leave()
             if self.word is not None:
@@ -110,8 +151,11 @@ class _Commands(Reader):
     def _bare_piece(self, piece: str) -> None:
         if piece in " \t" or piece[0] in "<>" or (piece == "&" and self.last[:1] in ("<", ">")):
             self._end_word()
+            self.here = self.here or piece == "<<<"
         elif piece in ("\n", ";", "&", "|", ")"):
             self._end_command()
+            if piece == "|":
+                self.reads = [] if self.last == "|" else self.ended
         else:
             self._add(piece, expands=piece == "$")
 
@@ -127,12 +171,23 @@ class _Commands(Reader):
         return self.word
 
     def _end_word(self) -> None:
-        if self.word is not None:
+        if self.word is None:
+            return
+        if self.here:
+            self.reads = [*self.reads, Command([Word("<<<"), self.word], [])]
+        else:
             self.words.append(self.word)
-            self.word = None
+        self.word, self.here = None, False
 
     def _end_command(self) -> None:
         self._end_word()
-        if self.words:
-            self.found.append(self.words)
-            self.words = []
+        if not self.words:
+            return
+        command = Command(self.words, self.reads)
+        self.found.append(command)
+        begun = len(self.found) - 1
+        if self.words[0].text in _BEGIN:
+            self.groups.append(begun)
+        elif self.words[0].text in _END and self.groups:
+            begun = self.groups.pop()
+        self.ended, self.words, self.reads = self.found[max(begun, len(self.found) - _LAST) :], [], []
