@@ -21,7 +21,7 @@ from diel.controller.renewal import drive_on
 from diel.controller.results import output_of, outputs_of
 from diel.controller.start import discard, start
 from diel.controller.tryout import NeverRuns
-from diel.errors import UsageError, did_you_mean
+from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.segment import Record
 from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare
@@ -178,7 +178,8 @@ class Run:
         values = self._outputs(name, at)
         if len(values) != 1:
             raise UsageError(
-                f"'{name}' has {len(values)} values: pick one with at={{...}}, or ask for table({name!r})"
+                f"'{name}' has {counted(len(values), 'value')}: pick one with at={{...}}, "
+                f"or ask for table({name!r})"
             )
         return values[0]
 

@@ -125,6 +125,11 @@ def first_problems(problems: Iterable[Problem]) -> list[Problem]:
     return [*problems[:MAX_PROBLEMS], rest]
 
 
+def counted(number: int, word: str) -> str:
+    """A number of things: "1 task", "2,000 tasks"."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A hint with the nearest known word, or an empty string when none is near."""
     near = get_close_matches(word, list(islice(known, _COMPARED)), n=1, cutoff=0.6)

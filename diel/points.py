@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diel.errors import DielError, UsageError
+from diel.errors import DielError, UsageError, counted
 from diel.files import replacing
 from diel.given import read_file, reason
 from diel.load import scalar
@@ -212,7 +212,8 @@ def _csv(text: str, path: Path) -> list[Any]:
                 continue
             if len(row) != len(header):
                 raise UsageError(
-                    f"{path}:{reader.line_num}: {len(row)} values, but the header names {len(header)} columns"
+                    f"{path}:{reader.line_num}: {counted(len(row), 'value')}, "
+                    f"but the header names {counted(len(header), 'column')}"
                 )
             items.append({name: scalar(text) for name, text in zip(header, row, strict=True)})
         return items

@@ -146,7 +146,7 @@ def test_a_stage_goes_into_the_first_pool_that_it_fits_or_the_one_that_it_names(
             "gpus_per_rank: 1, pool: small",
             "stages.s.resources",
             "fits no pool",
-            ("pool 'small': asks for 1 GPUs a node, and it has 0",),
+            ("pool 'small': asks for 1 GPU a node, and it has 0",),
         ),
         (
             "pool: lage",

@@ -190,7 +190,7 @@ def test_a_json_list_is_a_file_of_points_too(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("p.csv", "", "empty; expected a header"),
-        ("p.csv", "a,b\n1,2\n3\n", "p.csv:3: 1 values, but the header names 2 columns"),
+        ("p.csv", "a,b\n1,2\n3\n", "p.csv:3: 1 value, but the header names 2 columns"),
         ("p.csv", "a,b,a\n1,2,3\n", "p.csv:1: the header names 'a' twice"),
         ("p.csv", "a,my col\n1,2\n", "column 'my col' is no parameter name"),
         ("p.csv", "a\n" + "x" * 200_000 + "\n", "p.csv:2: not CSV"),

@@ -358,7 +358,7 @@ def test_consumers_of_a_service_that_never_comes_up_fail_with_it(tmp_path: Path)
     assert run.counts("ask") == {"skipped": 1}
     failure = run.failure("serve")
     assert failure["message"] == (
-        "the service ended with exit code 3 before it was ready; it was restarted 1 times"
+        "the service ended with exit code 3 before it was ready; it was restarted 1 time"
     )
     assert "no such model" in failure["stderr_tail"]
 

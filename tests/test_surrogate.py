@@ -341,7 +341,7 @@ def test_where_keeps_what_holds(text: str, value: list[int]) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("${{ where([1, 2], [True]) }}", "the lists have 2 and 1 items"),
+        ("${{ where([1, 2], [True]) }}", "one list has 2 items, the other one 1"),
         ("${{ where(1, [True]) }}", "expected two lists, found a whole number and a list"),
     ],
 )

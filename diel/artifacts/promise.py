@@ -12,7 +12,7 @@ from diel.artifacts.digest import files_below
 from diel.artifacts.npy import read_header
 from diel.artifacts.tables import check_table
 from diel.artifacts.values import is_of, listed, not_finite, shown
-from diel.errors import ModuleError
+from diel.errors import ModuleError, counted
 from diel.terms import ABOUT, fits_count, format_of, shown_shape, told_count
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _check_kind(
     if contract.rows is not None:
         rows = shape[0] if shape else 0
         if not fits_count(contract.rows, rows):
-            told = f"{what} has {rows} rows (shape {shown_shape(shape)})"
+            told = f"{what} has {counted(rows, 'row')} (shape {shown_shape(shape)})"
             raise ModuleError(f"output '{name}': {told}; expected {told_count(contract.rows)}")
     if contract.shape is not None:
         _check_shape(name, what, shape, contract.shape, sizes)

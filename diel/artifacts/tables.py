@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts.values import is_of, listed, not_finite, shown
-from diel.errors import ModuleError
+from diel.errors import ModuleError, counted
 from diel.terms import fits_count, told_count
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ def check_table(name: str, path: str, contract: Contract) -> None:
     except (csv.Error, UnicodeDecodeError) as error:
         raise ModuleError(f"output '{name}': {file} cannot be read as a table: {error}") from error
     if contract.rows is not None and not fits_count(contract.rows, rows):
-        raise ModuleError(f"output '{name}': {file} has {rows} rows; expected {told_count(contract.rows)}")
+        raise ModuleError(
+            f"output '{name}': {file} has {counted(rows, 'row')}; expected {told_count(contract.rows)}"
+        )
 
 
 # --- CSV ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 from diel.check.flaws import Check
 from diel.check.names import Names
+from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse, parse_expression
 from diel.given import flaw_of
 from diel.points import Points
@@ -55,7 +56,9 @@ def _told(path: str, flaw: str, folder: Path) -> str:
 
 def _listed(missing: list[str], count: int) -> str:
     more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
-    return f"{len(missing):,} of {count:,} files cannot be read: {', '.join(missing[:_SHOWN])}{more}"
+    if count == 1:
+        return f"{missing[0]} cannot be read"
+    return f"{len(missing):,} of {counted(count, 'file')} cannot be read: {', '.join(missing[:_SHOWN])}{more}"
 
 
 def _missing(

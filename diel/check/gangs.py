@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil, prod
 
 from diel.check.workflow import Checked
-from diel.errors import Problem
+from diel.errors import Problem, counted
 from diel.graph import Gang, Key, gangs
 from diel.site import Shape, Site, rooms
 
@@ -75,7 +75,7 @@ def _at_once(checked: Checked, gang: Gang, name: str) -> int | None:
 
 
 def _tasks(count: int | None) -> str:
-    return "tasks" if count is None else f"{count} task{'' if count == 1 else 's'}"
+    return "tasks" if count is None else counted(count, "task")
 
 
 def _key(checked: Checked, gang: Gang) -> Key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from diel.errors import Problem
+from diel.errors import Problem, counted
 from diel.site import Site, rooms
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check_room(
                 continue
             parts = [f"'{other}' {many}" for other, many in held.items() if many]
             where = f"pool '{pool}'" if pool else "this machine"
-            cores = "1 core" if own == 1 else f"{own} cores"
+            cores = counted(own, "core")
             message = f"'{name}' needs {cores} beside those of its services ({', '.join(parts)}): "
             message += f"{total} in all, and {where} has {room}"
             hint = "take fewer replicas or cores"

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from diel.cli.columns import columns, last_line, paint, printable, shorten, width_of
+from diel.errors import counted
 from diel.states import RunState
 from diel.status import Status
 from diel.values import format_duration
@@ -67,7 +68,7 @@ def _summary(live: Sequence[Block]) -> list[str]:
 
 def _live(status: Status, live: Sequence[Block], width: int, *, show_all: bool) -> list[str]:
     ended = len(status.blocks) - len(live)
-    count = paint(f"{ended:,} {'block' if ended == 1 else 'blocks'} ended", dim=True)
+    count = paint(f"{counted(ended, 'block')} ended", dim=True)
     told = [count] if ended else []
     if not live:
         return told

@@ -13,7 +13,7 @@ import click
 from diel.cli.complete import complete_target
 from diel.cli.hints import here
 from diel.cli.options import run_argument, runs_option
-from diel.errors import UsageError
+from diel.errors import UsageError, counted
 from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import Reader
@@ -109,7 +109,9 @@ def _tell(paths: RunPaths, reader: Reader, status: Status, targets: list[str]) -
         if index:
             click.echo(f"{target} {stage.state(int(index)).label}")
         else:
-            click.echo(f"{target}: {stage.counts()['cancelled']:,} of {stage.total:,} tasks cancelled")
+            click.echo(
+                f"{target}: {stage.counts()['cancelled']:,} of {counted(stage.total, 'task')} cancelled"
+            )
 
 
 def _ended(reader: Reader, targets: list[str]) -> bool:

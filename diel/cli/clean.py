@@ -18,7 +18,7 @@ from diel.cli.disk import size_of
 from diel.cli.hints import here
 from diel.cli.intermediate import drop, find_unneeded, offer
 from diel.cli.options import runs_option
-from diel.errors import DielError, UsageError
+from diel.errors import DielError, UsageError, counted
 from diel.lease import driver, refuse_driven
 from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded
@@ -139,7 +139,7 @@ def command(
     freed = _offer(chosen, leftovers, yes=yes)
     _remove(chosen, leftovers)
     count = len(chosen) + len(leftovers)
-    click.echo(f"removed {_runs(count)}, freed {format_size(freed)}")
+    click.echo(f"removed {counted(count, 'run')}, freed {format_size(freed)}")
 
 
 def _run(paths: RunPaths) -> Run:
@@ -256,14 +256,14 @@ def _offer(chosen: Sequence[Run], leftovers: Sequence[Path], *, yes: bool) -> in
         total += size
         state = "cannot be read" if run.state is None else paint_state(run.state)
         age = f"{format_duration(max(0.0, time.time() - run.last))} ago"
-        rows.append([run.name, state, age, format_size(size), f"{files:,} files"])
+        rows.append([run.name, state, age, format_size(size), counted(files, "file")])
     for path in leftovers:
         size, files = size_of(path)
         total += size
         state = "half removed" if path.name.startswith(REMOVED) else "half made"
-        rows.append([path.name.removeprefix(REMOVED), state, "", format_size(size), f"{files:,} files"])
+        rows.append([path.name.removeprefix(REMOVED), state, "", format_size(size), counted(files, "file")])
     click.echo("\n".join(columns(rows, right=(3, 4))))
-    _ask(f"Remove {_runs(len(rows))}, {format_size(total)}?", "removed", yes=yes)
+    _ask(f"Remove {counted(len(rows), 'run')}, {format_size(total)}?", "removed", yes=yes)
     return total
 
 
@@ -276,10 +276,6 @@ def _ask(question: str, done: str, *, yes: bool) -> None:
         if sys.stdin.isatty():
             raise
         raise UsageError(f"nothing was {done}; --yes does it without asking") from None
-
-
-def _runs(count: int) -> str:
-    return f"{count} run" if count == 1 else f"{count} runs"
 
 
 def _remove(chosen: Sequence[Run], leftovers: Sequence[Path]) -> None:

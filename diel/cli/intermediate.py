@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from diel.artifacts import files_of
 from diel.cli.columns import columns
 from diel.controller.keeping import Place, Readers, delete, ended_well, own_files, reading, told
+from diel.errors import counted
 from diel.explain.view import View
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
@@ -67,10 +68,7 @@ def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[in
 
 def offer(found: list[Unneeded]) -> str:
     """What there is to delete, a line an output."""
-    rows = [
-        [".".join(one.place), f"{one.files:,} files" if one.files != 1 else "1 file", format_size(one.size)]
-        for one in found
-    ]
+    rows = [[".".join(one.place), counted(one.files, "file"), format_size(one.size)] for one in found]
     return "\n".join(columns(rows, right=(1, 2)))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from diel.cli.blocks import is_hopeless, is_live, one_line
 from diel.controller.controller import Controller
+from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
 from diel.plan import Plan
@@ -189,7 +190,7 @@ def blocks_text(plan: Plan, history: History) -> str:
     parts = []
     if held:
         cores = sum(_cores(plan, block) for block in held)
-        parts.append(f"{len(held):,} {'block' if len(held) == 1 else 'blocks'}, {cores:,} cores")
+        parts.append(f"{counted(len(held), 'block')}, {counted(cores, 'core')}")
     if pending:
         first = min(pending, key=lambda block: not is_hopeless(block))
         reason = f" ({one_line(first['reason'])})" if first["reason"] else ""

@@ -13,6 +13,7 @@ import click
 from diel.cli.options import json_option
 from diel.cli.validate import tasks_text
 from diel.cli.wanted import SITE, Wanted, workflow_options
+from diel.errors import counted
 from diel.plan import Plan, StagePlan
 from diel.site import Pool, Shape, cores_of, missing
 from diel.submission import Home
@@ -112,7 +113,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield f"tasks          {tasks_text(plan)}{rest}"
     yield f"core-hours     {_cost(plan)}"
     yield f"longest chain  {' → '.join(plan.critical_path)}"
-    yield f"runs on        site '{plan.site.name}', {plan.capacity} cores, through {EXECUTORS[plan.executor]}"
+    cores = counted(plan.capacity, "core")
+    yield f"runs on        site '{plan.site.name}', {cores}, through {EXECUTORS[plan.executor]}"
     if plan.site.scheduled:
         home = plan.site.controller.home
         yield f"controller     {home}: {HOMES[home]}"
@@ -167,8 +169,8 @@ def _block_lines(plan: Plan) -> Iterator[str]:
     rows = []
     for block in blocks_of(plan):
         told = block.document()
-        size = f"{_count(told['nodes'], 'node')} × {_count(told['cores'], 'core')}"
-        size += f", {_count(told['gpus'], 'GPU')}" if told["gpus"] else ""
+        size = f"{counted(told['nodes'], 'node')} × {counted(told['cores'], 'core')}"
+        size += f", {counted(told['gpus'], 'GPU')}" if told["gpus"] else ""
         walltime = format_duration(block.walltime)
         stages = ", ".join(block.stages)
         rows.append((told["shape"], told["pool"], stages, told["tasks"], size, walltime, told["most"]))
@@ -194,20 +196,16 @@ def _points(count: int | None, bound: bool) -> str:
 
 def _resources(plan: Plan, stage: StagePlan) -> str:
     wanted = plan.workflow.stages[stage.name].resources
-    words = [_count(stage.cores, "core") if stage.cores else "no core of its own"]
+    words = [counted(stage.cores, "core") if stage.cores else "no core of its own"]
     if wanted.ranks is not None:
-        words.insert(0, _count(wanted.ranks, "rank"))
+        words.insert(0, counted(wanted.ranks, "rank"))
     if wanted.nodes is not None:
-        words.insert(0, _count(wanted.nodes, "node"))
+        words.insert(0, counted(wanted.nodes, "node"))
     if stage.gpus:
-        words.append(_count(stage.gpus, "GPU"))
+        words.append(counted(stage.gpus, "GPU"))
     if wanted.memory is not None:
         words.append(format_size(wanted.memory))
     return ", ".join(words)
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'s' if number != 1 else ''}"
 
 
 def _hours(hours: float) -> str:

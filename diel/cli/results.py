@@ -13,7 +13,7 @@ import click
 from diel.cli.complete import complete_stage
 from diel.cli.options import json_option, runs_option
 from diel.cli.words import run_and_rest
-from diel.errors import UsageError
+from diel.errors import UsageError, counted
 from diel.paths import runs_dir
 from diel.results import Recorded, make_table, summarize
 from diel.table import Table, json_value, render, write_csv, write_parquet
@@ -54,7 +54,7 @@ def command(
         table = make_table(run, wanted, limit) if wanted else summarize(run)
     if parquet is not None:
         write_parquet(table, parquet)
-        click.echo(f"{parquet}: {len(table.rows):,} rows of {', '.join(table.columns)}")
+        click.echo(f"{parquet}: {counted(len(table.rows), 'row')} of {', '.join(table.columns)}")
     elif as_csv:
         file = io.StringIO()
         write_csv(table, file)

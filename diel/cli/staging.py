@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from diel.cli.columns import paint, printable
+from diel.errors import counted
 from diel.status import Status
 from diel.values import format_size
 
@@ -21,14 +22,14 @@ def staging_lines(status: Status, *, show_all: bool = False) -> list[str]:
     if copied:
         size = format_size(sum(node["bytes"] for node in told.values()))
         what = "1 copy" if copied == 1 else f"{copied:,} copies"
-        where = "1 node" if nodes == 1 else f"{nodes:,} nodes"
+        where = counted(nodes, "node")
         lines.append(f"staging: {what}, {size}, on the disks of {where}")
     bad = [(name, node) for name, node in told.items() if node["warnings"]]
     for name, node in bad if show_all else bad[:SHOWN]:
         many = node["warnings"]
-        who = "1 task" if many == 1 else f"{many:,} tasks"
+        who = counted(many, "task")
         message = f"warning: {name}: {printable(node['warning'])}; {who} used the shared file system"
         lines.append(paint(message, fg="yellow"))
     if not show_all and len(bad) > SHOWN:
-        lines.append(f"{len(bad) - SHOWN} nodes more with a warning; --all shows them")
+        lines.append(f"{counted(len(bad) - SHOWN, 'node')} more with a warning; --all shows them")
     return lines

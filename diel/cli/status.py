@@ -33,7 +33,7 @@ from diel.cli.staging import staging_lines
 from diel.cli.streams import stream_lines
 from diel.cli.surrogates import surrogate_lines
 from diel.cli.words import run_and_rest
-from diel.errors import UsageError
+from diel.errors import UsageError, counted
 from diel.journal.snapshot import Reader
 from diel.paths import runs_dir
 from diel.states import RunState, TaskState
@@ -179,7 +179,7 @@ def _fit(view: View, status: Status, height: int) -> str:
             return text
     lines = view(status, max(len(status.stages) - over - 1, 1), brief=True).splitlines()
     rest = len(lines) - room
-    return "\n".join(lines if rest <= 0 else [*lines[: room - 1], f"… {rest + 1} lines more"])
+    return "\n".join(lines if rest <= 0 else [*lines[: room - 1], f"… {counted(rest + 1, 'line')} more"])
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def _table(status: Status, room: int | None) -> list[str]:
     rows = [[paint(cell, dim=True) for cell in header]]
     rows += [_row(stage, states) for stage in stages]
     hidden = len(status.stages) - len(stages)
-    more = [paint(f"… {hidden} stages more", dim=True)] if hidden else []
+    more = [paint(f"… {counted(hidden, 'stage')} more", dim=True)] if hidden else []
     return columns(rows, right=range(3, len(header))) + more
 
 
@@ -349,7 +349,10 @@ def _stage_view(
     if omitted:
         limit = len(omitted) if show_all else 12
         rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
-    lines = [f"{paint(status.run, bold=True)} {name}: {stage.expected:,} tasks", *columns(rows, right=(1,))]
+    lines = [
+        f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}",
+        *columns(rows, right=(1,)),
+    ]
     if failures:
         shown = failures if show_all else failures[:SHOWN_FAILURES]
         lines.append("")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from diel.errors import counted
 from diel.status import Status
 
 MOST = 10
@@ -24,7 +25,7 @@ def _line(name: str, facts: Mapping[str, Any]) -> str:
     behind = [
         group.get("waiting", 0) for group in facts.get("groups", {}).values() if not group.get("settled")
     ]
-    told = f"stream {name}: {facts.get('items', 0):,} items"
+    told = f"stream {name}: {counted(facts.get('items', 0), 'item')}"
     told += ", complete" if facts.get("closed") else ""
     told += f", broken: {facts['broken']}" if facts.get("broken") else ""
     return told + (f", {max(behind):,} of them unread" if behind and max(behind) else "")

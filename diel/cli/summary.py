@@ -10,6 +10,7 @@ from diel.cli.hints import here
 from diel.cli.surrogates import lines_of
 from diel.controller.controller import Controller
 from diel.controller.results import artifact_path
+from diel.errors import counted
 from diel.journal.segment import Record
 from diel.states import RunState, TaskState
 from diel.status import task_of
@@ -27,9 +28,7 @@ def start_line(controller: Controller) -> str:
     plan = controller.plan
     known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
     stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
-    number = (
-        f"{'up to ' if plan.may_end_early else ''}{sum(known):,} {'task' if sum(known) == 1 else 'tasks'}"
-    )
+    number = f"{'up to ' if plan.may_end_early else ''}{counted(sum(known), 'task')}"
     number += "" if len(known) == len(plan.stages) else " and more"
     return f"{controller.paths.run_id}: {number} in {stages}, on site {plan.site.name}"
 
@@ -40,7 +39,7 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
     counts = {s: sum(stage.counts()[s.label] for stage in history.stages.values()) for s in TaskState}
     tolerated = sum(len(stage.tolerated) for stage in history.stages.values())
     done = counts[TaskState.DONE] + counts[TaskState.CACHED]
-    parts = [f"{done:,} {'task' if done == 1 else 'tasks'} done"]
+    parts = [f"{counted(done, 'task')} done"]
     if counts[TaskState.CACHED]:
         parts[0] += f" ({counts[TaskState.CACHED]:,} cached)"
     for other in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED):
@@ -122,7 +121,7 @@ def _outputs(controller: Controller, record: Record) -> dict[str, object]:
     found: dict[str, object] = dict(record.get("values") or {})
     for label, artifact in (record.get("artifacts") or {}).items():
         if "files" in artifact:
-            found[label] = f"{len(artifact['files']):,} files"
+            found[label] = counted(len(artifact["files"]), "file")
             continue
         path = artifact_path(record, artifact["path"], controller.paths.root)
         found[label] = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

@@ -14,6 +14,7 @@ from diel.adaptive import Adaptive
 from diel.controller.decider import Decider, Deciding, Unjudged
 from diel.controller.metrics import Metrics
 from diel.controller.stage_run import StageRun
+from diel.errors import counted
 from diel.expressions import ExpressionError
 from diel.journal.axis_history import Context, Course, Trial, TrialState
 from diel.paths import RunPaths
@@ -172,7 +173,7 @@ class Searching(Decider):
         last = f"; the last: {last}" if last else ""
         if hopeless and failed < len(trials):
             allowed = f"`failures: {self.search.failures}` allows"
-            return f"{failed} of {len(trials)} trials failed, more than {allowed}{last}"
+            return f"{failed} of {counted(len(trials), 'trial')} failed, more than {allowed}{last}"
         if not any(trial.state is TrialState.COMPLETE for trial in trials):
             first = f": the first {failed} all failed" if hopeless else ""
             return f"no trial has a score{first}{last}"

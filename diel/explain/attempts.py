@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from diel.errors import counted
 from diel.explain.place import LOST, block_end, place_of, place_text
 from diel.results import Recorded
 from diel.spec import resources_with
@@ -95,7 +96,7 @@ def staging_line(told: Mapping[str, Any]) -> str:
     """What one attempt brought to its node's disk, or why it did not."""
     if told["warning"]:
         return f"used the shared file system: {told['warning']}"
-    copied = "1 artifact" if told["copied"] == 1 else f"{told['copied']:,} artifacts"
+    copied = counted(told["copied"], "artifact")
     found = f"; found {told['found']:,} there" if told["found"] else ""
     size, took = format_size(told["bytes"]), format_duration(told["seconds"])
     return f"brought {copied} ({size}) to the disk of {told['node']} in {took}{found}"

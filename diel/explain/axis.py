@@ -9,6 +9,7 @@ from typing import Any
 from diel.adaptive import Adaptive, Standing
 from diel.controller.choosing import ChoosingLink
 from diel.controller.link import Link
+from diel.errors import counted
 from diel.explain.view import View
 from diel.journal.axis_history import Course, Trial, TrialState
 from diel.states import RunState
@@ -126,7 +127,7 @@ def pruned_text(axis: Adaptive, course: Course, trial: Trial) -> str:
     if not others:
         return told
     best = short(min(others) if search.objectives[0][1] else max(others))
-    many = "1 trial" if len(others) == 1 else f"{len(others):,} trials"
+    many = counted(len(others), "trial")
     return f"{told}; {many} before it had there: best {best}, median {short(median(others))}"
 
 
@@ -204,7 +205,7 @@ def choice_awaited(link: ChoosingLink, index: int) -> str:
         word = f"top {choice.count}" if choice.word == "top" else choice.word
         return (
             f"{up} of the {word} {label}, known once the search is over: "
-            f"{ended:,} of at most {axis.size:,} trials have ended"
+            f"{ended:,} of at most {counted(axis.size, 'trial')} have ended"
         )
     return up
 

@@ -19,7 +19,7 @@ from diel.controller.recipe import Resolved
 from diel.controller.results import artifact_path
 from diel.controller.scope import Scope
 from diel.controller.service_link import ServiceLink
-from diel.errors import DielError
+from diel.errors import DielError, counted
 from diel.explain.change import Change, mapping_changes, plain
 from diel.explain.family import family_changes, file_changes
 from diel.explain.gang import gang_of
@@ -266,7 +266,7 @@ def _link_change(
         return
     text = f"{told} changed"
     if len(new) != len(before):
-        text = f"{told} gathers {len(before):,} → {len(new):,} results"
+        text = f"{told} gathers {len(before):,} → {counted(len(new), 'result')}"
     elif len(new) > 1:
         text = f"{told} changed: {len(changed):,} of {len(new):,} results are others"
     first = changed[0] if changed else min(len(before), len(new) - 1)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from diel.errors import counted
 from diel.explain.attempts import attempt_text, place_line, staging_line
 from diel.explain.place import job_of, place_text, says
 from diel.explain.wait import SHOWN
@@ -45,7 +46,7 @@ def render_run(document: Mapping[str, Any]) -> Iterator[str]:
     yield from _blocks(document)
     for wait in document["waiting"]:
         yield ""
-        count = "its tasks" if wait["count"] is None else _tasks(wait["count"])
+        count = "its tasks" if wait["count"] is None else counted(wait["count"], "task")
         yield f"{wait['stage']}: {count} waiting: {wait['text']}"
         if wait["next"]:
             yield f"    next: {wait['next']}"
@@ -78,15 +79,11 @@ def _totals(stages: Mapping[str, Mapping[str, int]]) -> str:
     return ", ".join(f"{number:,} {state}" for state, number in sums.items() if number)
 
 
-def _tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{count:,} tasks"
-
-
 def _failure(failure: Mapping[str, Any]) -> Iterator[str]:
     tasks = ", ".join(failure["tasks"])
     more = f" and {failure['count'] - SHOWN:,} more" if failure["count"] > SHOWN else ""
     kind = failure["class"] + (f", tolerated by {failure['tolerated']}" if failure["tolerated"] else "")
-    yield f"{failure['stage']}: {_tasks(failure['count'])} failed ({kind}): {failure['message']}"
+    yield f"{failure['stage']}: {counted(failure['count'], 'task')} failed ({kind}): {failure['message']}"
     yield f"    {tasks}{more}"
     yield from _tail(failure["stderr_tail"])
     yield f"    next: {failure['next']}"
@@ -95,7 +92,7 @@ def _failure(failure: Mapping[str, Any]) -> Iterator[str]:
 def _tail(text: str) -> Iterator[str]:
     lines = text.rstrip().splitlines()
     if len(lines) > TAIL_LINES:
-        yield f"    │ … {len(lines) - TAIL_LINES} lines before"
+        yield f"    │ … {counted(len(lines) - TAIL_LINES, 'line')} before"
     for line in lines[-TAIL_LINES:]:
         yield f"    │ {_printable(line)}"
 
@@ -108,18 +105,20 @@ def _skip(skip: Mapping[str, Any]) -> str:
     if skip["reason"] == "void":
         return f"never began: {skip['cause']}"
     if skip["reason"] == "axis":
-        return f"{_tasks(skip['count'])} left out: {'; '.join(skip['why'])}"
+        return f"{counted(skip['count'], 'task')} left out: {'; '.join(skip['why'])}"
     if skip["reason"] == "service":
-        return f"{_tasks(skip['count'])} left out: no task came to need the service"
+        return f"{counted(skip['count'], 'task')} left out: no task came to need the service"
     if skip["reason"] == "when":
         why = f"'{skip['cause']}' was left out by its `when`" if skip["cause"] else "`when` does not hold"
-        return f"{_tasks(skip['count'])} left out: {why}"
+        return f"{counted(skip['count'], 'task')} left out: {why}"
     roots = f" (it began with {', '.join(skip['roots'])})" if skip["roots"] else ""
-    return f"{_tasks(skip['count'])} skipped: '{skip['cause']}', which they read, has no result{roots}"
+    return (
+        f"{counted(skip['count'], 'task')} skipped: '{skip['cause']}', which they read, has no result{roots}"
+    )
 
 
 def _running(title: str, running: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield f"{title}: {_tasks(len(running))}"
+    yield f"{title}: {counted(len(running), 'task')}"
     for task in running[: 2 * SHOWN]:
         again = f", attempt {task['attempt']}" if task["attempt"] > 1 else ""
         where = place_text(task) or task["worker"]
@@ -129,7 +128,7 @@ def _running(title: str, running: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _computed(computed: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{computed['stage']}: {_tasks(computed['count'])} computed: {computed['why'][0]}"
+    yield f"{computed['stage']}: {counted(computed['count'], 'task')} computed: {computed['why'][0]}"
     for reason in computed["why"][1:]:
         yield f"    and {reason}"
     yield from _because(computed["changes"])

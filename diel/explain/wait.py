@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from diel.controller.choosing import ChoosingLink
 from diel.controller.link import Link, Verdict
 from diel.drawing import picked_points
+from diel.errors import counted
 from diel.explain.axis import choice_awaited
 from diel.explain.view import View
 from diel.states import TaskState
@@ -42,7 +43,7 @@ class Wait:
             return f"{self.tasks[0]} ({', '.join(self.states)})"
         states = ", ".join(f"{number:,} {state}" for state, number in self.states.items())
         named = f": {', '.join(self.tasks)}" if self.open == len(self.tasks) else ""
-        return f"{self.open:,} of {self.total:,} tasks of {self.stage} ({states}{named})"
+        return f"{self.open:,} of {counted(self.total, 'task')} of {self.stage} ({states}{named})"
 
 
 def rule_of(link: Link) -> str:

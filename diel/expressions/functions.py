@@ -10,6 +10,7 @@ from typing import Any
 
 from simpleeval import safe_add
 
+from diel.errors import counted
 from diel.expressions.text import SCALARS, is_list, written
 
 MAX_ITEMS = 10_000
@@ -120,7 +121,10 @@ def _where(values: Any, conditions: Any) -> list[Any]:
     if not (is_list(values) and is_list(conditions)):
         raise Refused(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
     if len(values) != len(conditions):
-        raise Refused(f"where: the lists have {len(values)} and {len(conditions)} items", "gather both alike")
+        raise Refused(
+            f"where: one list has {counted(len(values), 'item')}, the other one {len(conditions)}",
+            "gather both alike",
+        )
     return [value for value, holds in zip(values, conditions, strict=True) if holds]
 
 

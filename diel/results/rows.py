@@ -11,7 +11,7 @@ from typing import Any
 
 from diel.controller.results import output_of, outputs_of
 from diel.domain import Domain
-from diel.errors import UsageError, did_you_mean
+from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.segment import Record
 from diel.results.recorded import Recorded
 from diel.states import TaskState
@@ -183,7 +183,7 @@ def _missing(run: Recorded, stage: str) -> Iterator[str]:
     total = sum(counts.values())
     tolerated = len(history.tolerated)
     told = [count_text(TaskState[state.upper()], number, tolerated) for state, number in lost.items()]
-    yield f"{sum(lost.values()):,} of {total:,} tasks of '{stage}' have no result: {', '.join(told)}"
+    yield f"{sum(lost.values()):,} of {counted(total, 'task')} of '{stage}' have no result: {', '.join(told)}"
 
 
 def summarize(run: Recorded) -> Table:

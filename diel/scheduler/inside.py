@@ -25,6 +25,7 @@ from pathlib import Path
 
 import psutil
 
+from diel.errors import counted
 from diel.scheduler.job import Job, JobState, JobStatus
 from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
 from diel.scheduler.slurm import Slurm
@@ -104,7 +105,7 @@ class Inside:
     def _refuse(self, nodes: int) -> None:
         if nodes > len(self._nodes):
             raise SchedulerRefused(
-                f"a block of {nodes} nodes does not fit into an allocation of {len(self._nodes)}"
+                f"a block of {counted(nodes, 'node')} does not fit into an allocation of {len(self._nodes)}"
             )
         if self.left <= 0:
             raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another one")
@@ -166,7 +167,9 @@ class Inside:
             if held.state is not JobState.PENDING:
                 continue
             if held.nodes > len(self._free):
-                held.reason = f"waits for {held.nodes} nodes of the allocation; {len(self._free)} are free"
+                held.reason = (
+                    f"waits for {counted(held.nodes, 'node')} of the allocation; {len(self._free)} are free"
+                )
                 return
             held.places = tuple(self._free[: held.nodes])
             try:

@@ -6,6 +6,7 @@ import os
 
 from pydantic import Field, model_validator
 
+from diel.errors import counted
 from diel.site.words import JobOption, JobWord, SetupLine
 from diel.spec import Resources
 from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Size
@@ -61,7 +62,7 @@ class Pool(Model):
     def _consistent(self) -> Pool:
         flaws = []
         if self.block_nodes > self.nodes:
-            message = f"{self.block_nodes} block_nodes, but a block has at most {self.nodes} nodes"
+            message = f"{self.block_nodes} block_nodes, but a block has at most {counted(self.nodes, 'node')}"
             flaws.append(Flaw(message, "raise `nodes`, or lower `block_nodes`", ("block_nodes",)))
         if self.max_walltime is not None and self.max_walltime < self.walltime:
             longest, usual = format_duration(self.max_walltime), format_duration(self.walltime)
@@ -94,13 +95,13 @@ def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str
     nodes = nodes_of(wanted)
     missing = []
     if nodes > pool.nodes:
-        missing.append(f"asks for {nodes} nodes, and it has {pool.nodes}")
+        missing.append(f"asks for {counted(nodes, 'node')}, and it has {pool.nodes}")
     cores = -(-wanted.cores // nodes)
     if cores > cores_of(pool):
-        missing.append(f"asks for {cores} cores a node, and it has {cores_of(pool)}")
+        missing.append(f"asks for {counted(cores, 'core')} a node, and it has {cores_of(pool)}")
     gpus = -(-wanted.gpus // nodes)
     if gpus > pool.gpus:
-        missing.append(f"asks for {gpus} GPUs a node, and it has {pool.gpus}")
+        missing.append(f"asks for {counted(gpus, 'GPU')} a node, and it has {pool.gpus}")
     if wanted.memory is not None and wanted.memory > memory_of(pool):
         missing.append(
             f"asks for {format_size(wanted.memory)} of memory, and it has {format_size(memory_of(pool))}"

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
+from diel.errors import counted
 from diel.spec.loop import Loop
 from diel.spec.model import (
     MAX_POINTS,
@@ -106,7 +107,7 @@ def _spaced(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         raise refuse(f"expected [first, last, count], found {found(value)}")
     if len(value) != 3:
-        raise refuse(f"expected [first, last, count], found {len(value)} entries")
+        raise refuse(f"expected [first, last, count], found {counted(len(value), 'value')}")
     flaws = []
     for place, word in enumerate(("first", "last")):
         end = value[place]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
+from diel.errors import counted
 from diel.spec.model import Limit, Model, Name, Size, refuse
 
 _MANY = 10_000_000
@@ -55,7 +56,9 @@ class Resources(Model):
             raise refuse(f"{ranks} ranks are not {nodes} nodes times {each} ranks_per_node", hint, "ranks")
         if each is not None and each > ranks:
             hint = f"write ranks_per_node: {ranks} or less"
-            raise refuse(f"{each} ranks_per_node, but only {ranks} ranks", hint, "ranks_per_node")
+            raise refuse(f"{each} ranks_per_node, but only {counted(ranks, 'rank')}", hint, "ranks_per_node")
         if nodes is not None and nodes > ranks:
-            raise refuse(f"{nodes} nodes, but only {ranks} ranks", "each node needs a rank", "nodes")
+            raise refuse(
+                f"{nodes} nodes, but only {counted(ranks, 'rank')}", "each node needs a rank", "nodes"
+            )
         return self

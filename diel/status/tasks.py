@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diel.errors import UsageError, did_you_mean
+from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.ranges import ranges
 from diel.journal.snapshot import Reader
 from diel.journal.stage_history import LEFT_BY_AXIS, StageHistory
@@ -43,7 +43,7 @@ def find_task(reader: Reader, task: str) -> tuple[str, int]:
         raise UsageError(f"'{task}' is no task; write STAGE/INDEX, for instance {name}/0")
     index = int(text)
     if index > last:
-        known = "no tasks yet" if last < 0 else f"{last + 1} tasks, {name}/0 to {name}/{last}"
+        known = "no tasks yet" if last < 0 else f"{counted(last + 1, 'task')}, {name}/0 to {name}/{last}"
         raise UsageError(f"{run} has no task '{task}'; '{name}' has {known}")
     return name, index
 

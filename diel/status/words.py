@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from diel.errors import counted
 from diel.journal.axis_history import Trial, TrialState
 from diel.states import TaskState
 from diel.status.axis import AxisStatus, CourseStatus
@@ -40,7 +41,7 @@ def standing_text(course: CourseStatus) -> str:
 
 def _rounds_text(course: CourseStatus) -> str:
     if course.state in ("over", "failed"):
-        return f"{course.state} after {_count(course.done, 'round')}{_tolerated(course)}: {course.why}"
+        return f"{course.state} after {counted(course.done, 'round')}{_tolerated(course)}: {course.why}"
     most = f"at most {course.facts.size:,}" if course.facts.until else f"{course.facts.size:,}"
     verb = "" if course.state == "running" else f" ({course.state})"
     return f"round {course.round:,} of {most}, {course.done:,} done{verb}"
@@ -50,9 +51,9 @@ def _trials_text(course: CourseStatus) -> str:
     counts = ", ".join(
         f"{count:,} {_word(course, state)}" for state in _ORDER if (count := course.count(state))
     )
-    told = f"{len(course.trials):,} of {_count(course.total, 'trial')}{counts and f': {counts}'}"
+    told = f"{len(course.trials):,} of {counted(course.total, 'trial')}{counts and f': {counts}'}"
     if course.state in ("over", "failed"):
-        told = f"{_count(len(course.trials), 'trial')}{counts and f': {counts}'}"
+        told = f"{counted(len(course.trials), 'trial')}{counts and f': {counts}'}"
         told += (
             ""
             if course.reason in ("trials", "all")
@@ -76,10 +77,6 @@ def _unheard(course: CourseStatus) -> str:
     return f"; nothing was pruned, for no trial reported {course.facts.watched} on its way"
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
-
-
 def _word(course: CourseStatus, state: TrialState) -> str:
     """Without a controller nothing runs: what was asked for waits to go on."""
     return "begun" if state is TrialState.RUNNING and course.state == "waiting" else state.value
@@ -93,7 +90,7 @@ def end_text(axis: AxisStatus, course: CourseStatus) -> str:
     if best is not None:
         told += f"; best trial {best.number}: {scores_text(best)}, {hp_text(best.hp)}"
     elif len(course.facts.objectives) > 1:
-        told += f"; a Pareto front of {_count(len(course.front), 'trial')}"
+        told += f"; a Pareto front of {counted(len(course.front), 'trial')}"
     return told
 
 

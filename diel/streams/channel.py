@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from diel.errors import counted
 from diel.files import put
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
@@ -247,8 +248,9 @@ class Channel:
             return WHOLE
         return Flaw(
             "app",
-            f"{name} put {source.at if came else 0} items into {self.name}, and an attempt before it had put "
-            f"{source.count}: each puts the same items from the first, or calls `resume()` and puts the rest",
+            f"{name} put {counted(source.at if came else 0, 'item')} into {self.name}, "
+            f"and an attempt before it had put {source.count}: "
+            "each puts the same items from the first, or calls `resume()` and puts the rest",
         )
 
     def flaw_for(self, group: str, name: str) -> Flaw:

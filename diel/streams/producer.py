@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any
 
-from diel.errors import StreamError
+from diel.errors import StreamError, counted
 from diel.streams.item import Buffer, encode
 from diel.streams.link import Link
 from diel.streams.message import Header
@@ -207,7 +207,7 @@ class Producer:
                 if left <= 0:
                     missing = self._next - self._known
                     raise TimeoutError(
-                        f"{self._who['channel']}: {missing} items are not out in {timeout:g} s"
+                        f"{self._who['channel']}: {counted(missing, 'item')} not yet out in {timeout:g} s"
                     )
                 self._changed.wait(left)
 

@@ -17,6 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import DTypeLike
 
+from diel.errors import counted
 from diel.tabular.activation import ACTIVATIONS
 from diel.tabular.arrays import Floats, Layers
 from diel.tabular.scale import Scale
@@ -80,7 +81,7 @@ class Model:
         for number, (weight, bias) in enumerate(self.layers):
             if weight.ndim != 2 or len(weight) != wide or bias.shape != weight.shape[1:]:
                 told = f"weights of shape {weight.shape} and biases of shape {bias.shape}"
-                raise ValueError(f"layer {number} has {told}, and gets {wide} values")
+                raise ValueError(f"layer {number} has {told}, and gets {counted(wide, 'value')}")
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                 raise ValueError(f"layer {number} holds what is no finite number")
             wide = weight.shape[1]

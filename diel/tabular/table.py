@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diel.errors import counted
 from diel.tabular.arrays import Floats
 
 
@@ -153,7 +154,7 @@ def _read(path: Path, target: str, features: Sequence[str] | None) -> tuple[list
 def _row(row: list[str], places: list[tuple[str, int]], width: int, where: str) -> list[float]:
     """The numbers of one row at the places of their columns."""
     if len(row) != width:
-        raise ValueError(f"{where}: expected {width} values, as the header has; found {len(row)}")
+        raise ValueError(f"{where}: expected {counted(width, 'value')}, as the header has; found {len(row)}")
     numbers = []
     for name, place in places:
         number = _number(row[place])

@@ -19,6 +19,7 @@ import psutil
 
 from diel.artifacts import Artifacts, Values
 from diel.context import Context
+from diel.errors import counted
 from diel.journal.segment import Record
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, mark_of, read_token, write_endpoint
@@ -154,7 +155,7 @@ class Keeper:
     def _give_up_or_pause(self, process: _Process, why: str) -> None:
         """Waits a moment before the next start. Raises Failure where there were too many."""
         if self._restarts >= self._service.restarts:
-            often = f"; it was restarted {self._restarts} times" if self._restarts else ""
+            often = f"; it was restarted {counted(self._restarts, 'time')}" if self._restarts else ""
             raise Failure(FailureClass.APP, f"the service {why}{often}", 1)
         pause = min(LONGEST_PAUSE, TICK * 2.0**self._restarts)
         self._restarts += 1

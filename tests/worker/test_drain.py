@@ -148,7 +148,7 @@ def test_a_task_whose_output_is_not_as_promised_keeps_what_it_said(bench: Bench,
     promises = {"out": Output.model_validate({"path": "out.csv", "rows": 3, "drain": True})}
     made = writes(0, "echo no luck >&2; printf 'a\\n1\\n' > out.csv", outputs={"out": "out.csv"})
     ((_, record),) = bench.run([made], staging=draining(tmp_path), promises=promises).records
-    assert record["message"] == "output 'out': out.csv has 1 rows; expected 3"
+    assert record["message"] == "output 'out': out.csv has 1 row; expected 3"
     assert record["stderr_tail"] == "no luck\n"
 
 

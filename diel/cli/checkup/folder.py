@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from diel.cli.checkup.finding import Finding
+from diel.errors import counted
 from diel.site import FileSystem, Site
 from diel.values import format_duration, format_size
 
@@ -148,7 +149,7 @@ def _facts(place: FileSystem) -> str:
     if place.quota is not None:
         facts.append(f"{format_size(place.quota)} at most")
     if place.files is not None:
-        facts.append(f"{place.files:,} files at most")
+        facts.append(f"{counted(place.files, 'file')} at most")
     if place.purge is not None:
         facts.append(f"files that nobody reads for {format_duration(place.purge)} are deleted")
     return "; ".join(facts) or "no limit is known"

@@ -10,6 +10,7 @@ from importlib import metadata
 import psutil
 
 from diel.cli.checkup.finding import Finding
+from diel.errors import counted
 from diel.site import Site, cores_of, missing
 from diel.values import format_size
 
@@ -64,5 +65,5 @@ def check_machine() -> Finding:
     """Cores that this process may use, and memory."""
     memory = psutil.virtual_memory()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    have = f"{cores} of {os.cpu_count()} cores, {format_size(memory.total)} of memory"
+    have = f"{cores} of {counted(os.cpu_count() or 1, 'core')}, {format_size(memory.total)} of memory"
     return Finding("machine", True, f"{have} ({format_size(memory.available)} free), {platform.platform()}")

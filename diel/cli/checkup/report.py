@@ -11,6 +11,7 @@ from typing import Any
 from diel.cli.checkup.finding import Finding
 from diel.cli.checkup.folder import MOST_SKEW
 from diel.cli.checkup.machine import CORE
+from diel.errors import counted
 from diel.site import Site, cores_of
 from diel.values import format_size
 
@@ -120,7 +121,8 @@ def _node(site: Site, pool: str, report: dict[str, Any]) -> Finding:
     asked = site.pools[pool]
     gpus = dict(report.get("gpus") or {})
     told = ", ".join(f"{name}={value}" for name, value in gpus.items())
-    found = f"{report.get('cores')} cores given, {format_size(int(report.get('memory') or 0))} of memory"
+    cores, memory = (int(report.get(word) or 0) for word in ("cores", "memory"))
+    found = f"{counted(cores, 'core')} given, {format_size(memory)} of memory"
     found += f", {told}" if told else ""
     if asked.gpus and not gpus:
         found += "; no variable says which GPUs are given"

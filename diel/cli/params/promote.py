@@ -12,7 +12,7 @@ import click
 from diel.cli.options import json_option, run_argument, runs_option
 from diel.cli.params.known import known_workflows
 from diel.cli.params.searched import good_trials, pairs, searches_of, trial_document
-from diel.errors import UsageError, did_you_mean
+from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.axis_history import Trial, TrialState
 from diel.load import scalar
 from diel.paths import RunPaths, runs_dir
@@ -123,7 +123,7 @@ def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None
     if course.state != "over":
         done = course.count(TrialState.COMPLETE)
         raise UsageError(
-            f"{name} is not over: {done} of at most {course.total} trials have a score\n"
+            f"{name} is not over: {done} of at most {counted(course.total, 'trial')} have a score\n"
             f"    `diel resume {paths.run_id}` goes on where nothing runs; "
             "--trial N promotes one that is complete"
         )

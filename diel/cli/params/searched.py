@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from diel.errors import counted
 from diel.journal.axis_history import Trial
 from diel.paths import RunPaths
 from diel.status import CourseStatus, read_status
@@ -59,7 +60,7 @@ def searches_lines(searches: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         several = len(search["objectives"]) > 1
         what = "Pareto front" if several else "best"
         best = search["best"]
-        yield f"{search['axis']}{at}: {search['trials']} trials, {search['state']}" + (
+        yield f"{search['axis']}{at}: {counted(search['trials'], 'trial')}, {search['state']}" + (
             "" if best else ", none good"
         )
         for trial in best:
