@@ -203,11 +203,11 @@ def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, b
 
 
 def _head(status: Status) -> list[str]:
-    total = "?" if status.total is None else f"{status.total:,}"
+    total = "? tasks" if status.total is None else counted(status.total, "task")
     stillborn = status.state is RunState.CANCELLED and all(stage.total is None for stage in status.stages)
     parts = [
         f"{paint(status.run, bold=True)} {paint_state(status.state)}",
-        "before it began" if stillborn else f"{status.good:,} of {total} tasks",
+        "before it began" if stillborn else f"{status.good:,} of {total}",
     ]
     parts += [
         paint(count_text(state, status.count(state), status.tolerated), fg=colour)

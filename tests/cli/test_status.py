@@ -174,7 +174,7 @@ def test_a_run_that_was_killed_took_as_long_as_its_controller_was_heard_of(tmp_p
     wait_for(lambda: time.time() - begin["time"] > heard() + 0.5)  # it must not count on
     assert json.loads(project.diel("status", "--json"))["elapsed_s"] == took
     head = project.diel("status").splitlines()[0]
-    assert head.startswith("flow-1 interrupted · 0 of 1 tasks · ")
+    assert head.startswith("flow-1 interrupted · 0 of 1 task · ")
     for line in (head, project.diel("list").splitlines()[-1]):
         assert float(line.split()[-1].removesuffix("s")) == took
     project.diel("cancel")
