@@ -59,6 +59,11 @@ class Sent:
     requests: tuple[Request, ...]
     since: float
 
+    @property
+    def indices(self) -> list[int]:
+        """Its tasks."""
+        return [request.index for request in self.requests]
+
 
 class Dispatcher:
     """Knows what is in flight, and whether more fits."""
@@ -151,12 +156,16 @@ class Dispatcher:
             self._backend.ended(number)
         return sent
 
+    def is_out(self, stage: StageRun, index: int, bundle: int) -> bool:
+        """Whether a task of a bundle has yet to be settled, and went out in no other since."""
+        task = self.in_flight.get((stage.name, index))
+        return task is not None and task.bundle == bundle
+
     def take_back(self, stage: StageRun, bundle: int, indices: Iterable[int]) -> None:
         """Puts tasks that a worker did not begin back in line: what was written has been read before."""
         back = []
         for index in indices:
-            task = self.in_flight.get((stage.name, index))
-            if task is not None and task.bundle == bundle:
+            if self.is_out(stage, index, bundle):
                 del self.in_flight[(stage.name, index)]
                 reset(stage, index)
                 back.append(index)

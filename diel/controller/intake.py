@@ -73,7 +73,7 @@ class Intake:
         self._ledger.read_until(report.segment, report.end)
         # All that the bundle still has in flight was not begun: the report may come before the line
         # that releases it was read.
-        self._dispatcher.take_back(sent.stage, number, [request.index for request in sent.requests])
+        self._dispatcher.take_back(sent.stage, number, sent.indices)
 
     def read_news(self) -> bool:
         """Takes in what workers wrote and did not report yet; says whether there was anything."""
@@ -138,13 +138,11 @@ class Intake:
         """A worker was lost: its segment tells which tasks were done and which one it was at."""
         self.read_news()
         stage = sent.stage
-        if self._give_up(stage, [request.index for request in sent.requests]):
+        if self._give_up(stage, [i for i in sent.indices if self._dispatcher.is_out(stage, i, number)]):
             self.read_news()
         begun = 0
-        for request in sent.requests:
-            index = request.index
-            task = self._dispatcher.in_flight.get((stage.name, index))
-            if task is None or task.bundle != number:
+        for index in sent.indices:
+            if not self._dispatcher.is_out(stage, index, number):
                 begun += 1
                 continue
             attempt = stage.history.under_way.get(index)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from diel.controller.dispatcher import Dispatcher, InFlight, Sent
 from diel.controller.intake import Intake
 from diel.journal.segment import SegmentWriter
 from diel.states import TaskState
+from diel.worker.fence import fenced
 from tests.controller.bench import Bench
+from tests.worker.bench import request
 
 FLOW = """
     axes:
@@ -88,3 +93,23 @@ def test_a_result_that_comes_late_beats_the_attempt_that_is_out(late: Late) -> N
     late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
     assert late.state is TaskState.DONE
     assert late.in_flight == {}
+
+
+def test_news_of_a_bundle_that_was_lost_before_is_no_news_of_those_who_run_its_tasks_now(late: Late) -> None:
+    """Parsl may tell seconds after the scheduler did that a block is gone; another one has its tasks by then."""
+    ledger, work = late.bench.ledger, late.bench.stages.runs["work"]
+    dispatcher = Dispatcher(cast(Any, None), ledger, 1, cast(Any, SimpleNamespace(ended=lambda _: None)))
+    intake = Intake(late.bench.stages, ledger, dispatcher)
+    dispatcher.sent[1] = Sent(work, (request(0),), time.monotonic())
+    dispatcher.in_flight[("work", 0)] = InFlight(2, 2)
+    ledger.append("queued", stage="work", bundle=2, tasks=[0], attempts=[2])
+    late.worker.append({"event": "worker", "host": "n1", "pid": 7, "block": "1-1", "node": "n1"})
+    late.worker.append(
+        {"event": "start", "stage": "work", "index": 0, "attempt": 2, "time": 1.0, "bundle": 2}
+    )
+    lost: Future[bytes] = Future()
+    lost.set_exception(RuntimeError("the manager is gone"))
+    intake.take(1, lost)
+    assert work.history.under_way[0].state is TaskState.RUNNING
+    assert dispatcher.in_flight == {("work", 0): InFlight(2, 2)}
+    assert not fenced(late.bench.paths, "1-1"), "a good worker would end instead of committing its task"
