@@ -113,11 +113,43 @@ def test_what_min_success_tolerates_is_named_and_no_failure_of_the_run(tmp_path:
     assert (run.records(), project.diel("status").splitlines()[0].rpartition(" · ")[2]) == (before, took)
 
 
-def test_what_others_need_as_well_is_not_tolerated(tmp_path: Path) -> None:
-    needs = '  last: {over: [n], command: [echo, "${{ each.v }}"]}\n'
-    run = Project(tmp_path).workflow(TOLERANT + "    " + needs).run(code=1)
-    assert run.history().state == "failed"
-    assert run.stdout("total") == "0 1 3\n"
+HEALED = """
+    axes: {n: {range: 4}}
+    stages:
+      work: {over: [n], command: 'test -e "$DIEL_RUN_DIR/../../mended" -o ${{ n }} != 2; echo "{\\"v\\": ${{ n }}}" > "$DIEL_RESULT"', outputs: {v: {value: int}}}
+      each: {over: [n], command: 'echo "{\\"v\\": ${{ work.v }}}" > "$DIEL_RESULT"', outputs: {v: {value: int}}}
+      last: {over: [n], command: [echo, "${{ each.v }}"]}
+      total: {command: 'echo ${{ inputs.v }} | tee list', inputs: {v: {from: each.v, min_success: 0.75}}, outputs: {list: {path: list, keep: false}}}
+      seen: {command: 'cat ${{ total.list }}'}
+      apart: {command: 'echo ${{ inputs.v }}', inputs: {v: {from: work.v, at: {n: 0}}}}
+"""
+
+
+def test_what_is_tolerated_has_nothing_made_again_when_its_run_is_resumed_for_another_reason(
+    tmp_path: Path,
+) -> None:
+    other = "  other: {command: 'test -e \"$DIEL_RUN_DIR/../../mended\"'}\n"
+    project = Project(tmp_path).workflow(TOLERANT + "    " + other)
+    run = project.run(code=1)
+    (tmp_path / "mended").touch()
+    assert "went on without" not in project.diel("resume")
+    assert (run.attempts("total"), run.attempts("work", 2), run.counts("work")["failed"]) == ([1], [1], 1)
+
+
+def test_what_went_on_without_a_failed_task_is_made_again_when_others_have_it_tried_again(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path).workflow(HEALED)
+    run = project.run(code=1)
+    assert run.history().state == "failed", "one of 'last' needs what 'total' did without"
+    assert (run.stdout("total"), run.stdout("seen")) == ("0 1 3\n", "0 1 3\n")
+    project.diel("resume", code=1)
+    assert run.stdout("seen", 0, 2) == "0 1 3\n"
+    (tmp_path / "mended").touch()
+    assert "total/0, seen/0 went on without tasks that are now tried again" in project.diel("resume")
+    assert (run.stdout("total", 0, 3), run.stdout("seen", 0, 3)) == ("0 1 2 3\n", "0 1 2 3\n")
+    assert run.history().state == "succeeded"
+    assert run.attempts("apart", 0) == [1]
 
 
 def test_results_whose_directories_were_removed_are_made_again_where_they_are_read(tmp_path: Path) -> None:

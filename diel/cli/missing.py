@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from diel.artifacts import files_of
 from diel.cli.columns import tasks_text
@@ -17,17 +17,17 @@ from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
 
-Missing = Mapping[str, dict[int, int]]
+Again = Mapping[str, dict[int, int]]
 """By stage, the tasks that must run again, and up to which attempt what they made is gone."""
 
 
-def find_missing(run: Recorded) -> Missing:
+def find_missing(view: View) -> Again:
     """The tasks with a result that lost files which a task reads that has not ended well, or of which an
     axis is made: every controller reads these.
 
-    They have no result any more in `run`, as it was read.
+    They have no result any more in `view`.
     """
-    view = View(run)
+    run = view.run
     readers = Readers(link for link in reading(view.links) if _may_be_file(view, link))
     axes = {(link.edge.upstream, str(link.edge.output)) for link in view.links if link.edge.axis is not None}
     found: dict[str, dict[int, int]] = {}
@@ -75,17 +75,16 @@ def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[
     return sorted(found)
 
 
-def write_missing(paths: RunPaths, epoch: int, missing: Missing) -> None:
+def write_again(paths: RunPaths, epoch: int, again: Iterable[Again]) -> None:
     """Writes into the journal, in one more segment, that these results count no more."""
     segment = SegmentWriter(paths.journal / worker_segment_name(epoch, socket.gethostname(), os.getpid()))
     try:
-        for stage, tasks in missing.items():
+        for stage, tasks in (item for found in again for item in found.items()):
             segment.append({"event": "gone", "stage": stage, "tasks": list(map(list, tasks.items()))})
     finally:
         segment.close()
 
 
-def told(missing: Missing) -> str:
-    """What is missing, in a sentence."""
-    tasks = ", ".join(f"{stage}/{tasks_text(ranges(tasks))}" for stage, tasks in missing.items())
-    return f"files of {tasks} are not there any more, and others have yet to read them: these tasks run again"
+def names(again: Again) -> str:
+    """The tasks, for people."""
+    return ", ".join(f"{stage}/{tasks_text(ranges(tasks))}" for stage, tasks in again.items())

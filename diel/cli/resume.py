@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from diel.cli.missing import find_missing, told, write_missing
+from diel.cli.missing import find_missing, names, write_again
 from diel.cli.options import json_option, run_argument, runs_option
+from diel.cli.outdated import find_outdated
 from diel.cli.progress import drive
 from diel.cli.submit import HOMES, patience, tell
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
@@ -20,6 +21,7 @@ from diel.controller.start import (
     take_over,
 )
 from diel.errors import DielError, UsageError
+from diel.explain.view import View
 from diel.lease import refuse_driven
 from diel.paths import RunPaths, runs_dir
 from diel.results import Recorded
@@ -98,19 +100,26 @@ def command(
 
 
 def _make_again(paths: RunPaths) -> None:
-    """Has results made again whose files are gone, where a task that has yet to run reads them.
+    """Has results made again that lack what is tried again, or whose files are gone and needed.
 
     Raises UsageError where the journal is in a form that this diel cannot read.
     """
     run = Recorded(paths)
     epoch = run.history.epoch
     try:
-        missing = find_missing(run)
+        view = View(run)
+        outdated = find_outdated(view)
+        missing = find_missing(view)  # what is made again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it as well, and tells of which task
+    if outdated:
+        said = "went on without tasks that are now tried again, and will run again as well"
+        click.echo(f"{paths.run_id}: {names(outdated)} {said}", err=True)
     if missing:
-        click.echo(f"{paths.run_id}: {told(missing)}", err=True)
-        write_missing(paths, epoch, missing)
+        said = "are not there any more, and others have yet to read them: these tasks run again"
+        click.echo(f"{paths.run_id}: files of {names(missing)} {said}", err=True)
+    if outdated or missing:
+        write_again(paths, epoch, (outdated, missing))
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:

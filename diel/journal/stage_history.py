@@ -43,7 +43,7 @@ class StageHistory:
     committed: dict[int, int] = field(default_factory=dict)
     """The attempt that a task's result is of, where that is not the first."""
     gone: dict[int, int] = field(default_factory=dict)
-    """The tasks whose result lost its files: up to which attempt; 0 for one from the cache."""
+    """The tasks whose result lost its files or is outdated: up to which attempt; 0: from the cache."""
     fenced: dict[int, int] = field(default_factory=dict)
     """The tasks of which attempts were given up for lost: up to which one no result counts."""
     resources: dict[int, dict[str, Any]] = field(default_factory=dict)
