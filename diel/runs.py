@@ -116,7 +116,7 @@ def _is_half_made(paths: RunPaths) -> bool:
         if paths.run_file.exists():
             return False
         if {*os.listdir(paths.root)} <= {paths.journal.name, paths.requests.name}:
-            return True  # these two are made first
+            return not _listdir(paths.journal)  # these two are made first; a journal with lines is a run's
         return not os.listdir(paths.journal) + os.listdir(paths.tasks)
     except OSError:  # no run
         return False

@@ -90,9 +90,8 @@ def cli(context: click.Context, debug: bool) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command line and exits: 0 good, 1 failed, 2 bad usage or workflow, 130 interrupted."""
     _open_streams()
-    gc.set_threshold(
-        50_000
-    )  # what a large file is read into is no garbage: looking for it took half of the time
+    # What a large file is read into is no garbage: looking for some took half of the time.
+    gc.set_threshold(50_000)
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words or bool(os.environ.get("DIEL_DEBUG"))
     words = [word for word in words if word != "--debug"]

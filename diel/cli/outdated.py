@@ -6,8 +6,6 @@ resume, its result would no longer be one of what the run holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from diel.cli.missing import Again
 from diel.controller.link import Link
 from diel.controller.stage_run import StageRun
@@ -37,7 +35,7 @@ class _Outdated:
         self._lasting = {link.edge.upstream for link in view.links if link.edge.axis is not None}
         self._changes: dict[str, set[int]] = {name: set() for name in view.stages}
         """The tasks that are tried again, or made again."""
-        self._known: dict[tuple[int, Group], bool] = {}
+        self._known: dict[tuple[int, Group], tuple[bool, bool]] = {}
         self.found: dict[str, dict[int, int]] = {}
 
     def look_at(self, stage: StageRun) -> None:
@@ -48,7 +46,7 @@ class _Outdated:
             if not state.good:
                 if self._is_tried_again(stage, index, links):
                     self._changes[stage.name].add(index)
-            elif not lasts and any(self._has_changes(link, index) for link in links):
+            elif not lasts and any(self._look(link, index)[0] for link in links):
                 self._changes[stage.name].add(index)
                 attempt = stage.history.result_attempt(index)
                 self.found.setdefault(stage.name, {})[index] = attempt
@@ -59,23 +57,24 @@ class _Outdated:
         history = stage.history
         if index in stage.omitted or index in history.tolerated or index in history.gone:
             return False
-        return all(link.edge.min_success < 1 or not self._lacks(link, index) for link in links)
+        return all(link.edge.min_success < 1 or not self._look(link, index)[1] for link in links)
 
-    def _lacks(self, link: Link, index: int) -> bool:
-        """Whether what a task reads stays without a result."""
-        changes, up = self._changes[link.up.name], link.up
-        return any(
-            not (up.history.state(member).good or member in changes or member in up.omitted)
-            for member in _members(link, index)
-        )
+    def _look(self, link: Link, index: int) -> tuple[bool, bool]:
+        """Whether any of what a task reads changes, and whether any stays without a result.
 
-    def _has_changes(self, link: Link, index: int) -> bool:
-        changes = self._changes[link.up.name]
-        if not changes or link.up.domain is None:
-            return False
-        place = (id(link), link.group_of_downstream(index))
+        Told once for each group: a million tasks may read the same one.
+        """
+        if link.up.domain is None:
+            return False, False
+        group = link.group_of_downstream(index)
+        place = (id(link), group)
         if place not in self._known:
-            self._known[place] = any(member in changes for member in _members(link, index))
+            changes, good = self._changes[link.up.name], link.up.history.is_good
+            changed = lacks = False
+            for member in link.members(group):
+                changed |= member in changes
+                lacks |= not (good(member) or member in changes or member in link.up.omitted)
+            self._known[place] = changed, lacks
         return self._known[place]
 
 
@@ -84,8 +83,3 @@ def _reads(link: Link) -> bool:
     edge = link.edge
     reads = edge.output is not None or edge.hyperparameter is not None
     return reads and not (edge.chosen or edge.stream or edge.service or edge.published)
-
-
-def _members(link: Link, index: int) -> Iterator[int]:
-    if link.up.domain is not None:
-        yield from link.members(link.group_of_downstream(index))

@@ -124,6 +124,9 @@ def test_what_a_run_left_that_was_killed_while_it_was_made_goes_too(runs: Path, 
     """Not one that is made in this moment, nor one that was taken and lost its file."""
     (runs / "bare-1").mkdir()
     os.utime(runs / "bare-1", (time.time() - 60,) * 2)
+    (runs / "lost-1" / "journal").mkdir(parents=True)  # all of a run but its journal was removed
+    (runs / "lost-1" / "journal" / "controller-0001.jsonl").touch()
+    os.utime(runs / "lost-1", (time.time() - 60,) * 2)
     for name in ("half", "young", "taken"):
         made = create_run(runs, name)
         made.workflow.touch()
@@ -141,7 +144,7 @@ def test_what_a_run_left_that_was_killed_while_it_was_made_goes_too(runs: Path, 
     assert "'young-1' is no run yet: " in call(capsys, "clean", "young-1").err
     assert "half-1  half made" in call(capsys, "clean", "half-1", "--yes").out
     call(capsys, "clean", "bad-1", "--yes")
-    assert left(runs) == {"w-1", "w-2", "live-1", "young-1", "taken-1"}
+    assert left(runs) == {"w-1", "w-2", "live-1", "young-1", "taken-1", "lost-1"}
 
 
 def test_links_out_of_a_run_are_not_followed(runs: Path, workspace: Path, capsys: Capture) -> None:
