@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from diel.journal.segment import Record
 from diel.results import Recorded, summarize
 from diel.states import TaskState
 from diel.status import AxisStatus, CourseStatus, StageStatus, Status, failure_document, read_status, task_of
-from diel.status.surrogate import terms, told, trouble
-from diel.status.words import at_text, count_text, objectives_text, standing_text
+from diel.status.axis_lines import at_text, objectives_text, standing_text
+from diel.status.surrogate import SurrogateStatus, terms, told, trouble
+from diel.status.tasks import count_text
 from diel.table import shown
 from diel.values import format_duration
 
@@ -31,7 +32,7 @@ def write_report(run: Recorded) -> str:
     lines = [
         *_head(run, status),
         *_stages(status),
-        *_surrogates(status),
+        *_surrogates(status.surrogates),
         *(line for axis in status.axes for line in _axis(axis)),
         *_failures(status),
         *_results(run),
@@ -92,8 +93,7 @@ def _stage_row(stage: StageStatus, states: Sequence[TaskState]) -> list[str]:
     return [stage.name, stage.kind, f"{stage.good:,} of {total}", *counts, mean]
 
 
-def _surrogates(status: Status) -> Iterator[str]:
-    found = {stage.name: stage.surrogate for stage in status.stages if stage.surrogate is not None}
+def _surrogates(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:
     if not found:
         return
     yield "## Surrogates"

@@ -10,11 +10,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from diel.cli.axes import ROWS, axis_lines
 from diel.cli.meter import Meter, Row
 from diel.cli.summary import start_line
 from diel.controller.controller import Controller
 from diel.journal.history import History
+from diel.status.axis_lines import ROWS, axis_lines
 from diel.values import format_duration
 
 BAR = 24

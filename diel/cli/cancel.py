@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from diel.cli.complete import complete_target
-from diel.cli.hints import here
+from diel.cli.named_run import here
 from diel.cli.options import run_argument, runs_option
 from diel.errors import UsageError, counted
 from diel.journal.ranges import ranges

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import click
 
-from diel.cli.columns import columns, paint_state
 from diel.cli.complete import complete_run
 from diel.cli.disk import size_of
-from diel.cli.hints import here
 from diel.cli.intermediate import drop, find_unneeded, offer
+from diel.cli.named_run import here
 from diel.cli.options import runs_option
 from diel.errors import DielError, UsageError, counted
 from diel.lease import driver, refuse_driven
@@ -26,6 +25,7 @@ from diel.runs import all_runs, find_run, stillborn
 from diel.scheduler.job import JobState
 from diel.states import RunState
 from diel.status import Status, read_status
+from diel.status.columns import columns, paint_state
 from diel.values import format_duration, format_size, parse_duration
 
 REMOVED = ".removed-"

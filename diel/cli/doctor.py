@@ -12,11 +12,11 @@ from types import FrameType
 import click
 
 from diel.cli.checkup import EXTRAS, PROGRAMS, Finding, examine, try_jobs
-from diel.cli.columns import paint, printable
 from diel.cli.options import json_option, runs_option
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import runs_dir
 from diel.site import Site, find_site, missing
+from diel.status.columns import paint, printable
 from diel.values import parse_duration
 
 WIDTH = 13

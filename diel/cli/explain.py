@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from diel.cli.complete import complete_stage
+from diel.cli.named_run import run_and_rest
 from diel.cli.options import json_option, runs_option
-from diel.cli.words import run_and_rest
 from diel.errors import UsageError, did_you_mean
 from diel.explain import (
     explain_block,

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from diel.cli.columns import columns, paint, paint_state
 from diel.cli.disk import size_of
 from diel.cli.options import json_option, runs_option
 from diel.errors import UsageError
@@ -17,6 +16,7 @@ from diel.paths import runs_dir
 from diel.runs import all_runs
 from diel.states import TaskState
 from diel.status import Status, read_status
+from diel.status.columns import columns, paint, paint_state
 from diel.values import format_duration, format_size
 
 

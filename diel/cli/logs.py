@@ -11,17 +11,17 @@ from typing import BinaryIO
 
 import click
 
-from diel.cli.columns import paint, printable, shorten
 from diel.cli.complete import complete_task
+from diel.cli.named_run import run_and_rest
 from diel.cli.options import runs_option
 from diel.cli.status import failure_lines
-from diel.cli.words import run_and_rest
 from diel.errors import JournalError, UsageError
 from diel.journal.segment import Record, decode, read_record, segments
 from diel.journal.snapshot import Reader
 from diel.paths import RunPaths, runs_dir
 from diel.states import RunState, TaskState
 from diel.status import find_task, fold_status, open_reader
+from diel.status.columns import paint, printable, shorten
 
 STREAMS = ("stdout", "stderr")
 METRICS = ".metrics.jsonl"

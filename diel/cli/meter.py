@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diel.cli.blocks import is_hopeless, is_live, one_line
 from diel.controller.controller import Controller
 from diel.errors import counted
 from diel.journal.history import History
@@ -17,6 +16,7 @@ from diel.plan import Plan
 from diel.site import cores_of
 from diel.states import TaskState
 from diel.status import AxisStatus, axes_of
+from diel.status.blocks import is_hopeless, is_live, one_line
 from diel.values import format_duration
 
 WINDOW = 15.0

@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from diel.artifacts import files_of
-from diel.cli.columns import tasks_text
 from diel.controller.keeping import Place, Readers, ended_well, reading
 from diel.controller.link import Link
 from diel.controller.results import artifact_path
@@ -16,6 +15,7 @@ from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
+from diel.status.columns import tasks_text
 
 Again = Mapping[str, dict[int, int]]
 """By stage, the tasks that must run again, and up to which attempt what they made is gone."""

@@ -18,11 +18,8 @@ from typing import Protocol
 
 import click
 
-from diel.cli.axes import axis_lines
-from diel.cli.blocks import WIDE, one_line
-from diel.cli.columns import paint, printable
-from diel.cli.hints import here
 from diel.cli.meter import Meter, Row
+from diel.cli.named_run import here
 from diel.cli.status import failure_lines
 from diel.cli.summary import start_line, summary
 from diel.controller.controller import Controller
@@ -33,7 +30,9 @@ from diel.journal.history import History
 from diel.journal.segment import Record
 from diel.states import RunState
 from diel.status import AxisStatus, task_of
-from diel.status.words import end_text
+from diel.status.axis_lines import axis_lines, end_text
+from diel.status.blocks import WIDE, one_line
+from diel.status.columns import paint, printable
 from diel.values import format_duration
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from diel.cli.complete import complete_stage
+from diel.cli.named_run import run_and_rest
 from diel.cli.options import json_option, runs_option
-from diel.cli.words import run_and_rest
 from diel.errors import UsageError, counted
 from diel.paths import runs_dir
 from diel.results import Recorded, make_table, summarize

@@ -6,33 +6,15 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import click
 
-from diel.cli.axes import ROWS, axis_lines
-from diel.cli.blocks import WIDE, block_lines, never_lines
-from diel.cli.columns import (
-    bar,
-    columns,
-    last_line,
-    paint,
-    paint_state,
-    printable,
-    shorten,
-    tasks_text,
-    width_of,
-)
 from diel.cli.complete import complete_stage
-from diel.cli.hints import here
+from diel.cli.named_run import here, run_and_rest
 from diel.cli.options import json_option, runs_option
-from diel.cli.services import service_lines
-from diel.cli.staging import staging_lines
-from diel.cli.streams import stream_lines
-from diel.cli.surrogates import surrogate_lines
-from diel.cli.words import run_and_rest
 from diel.errors import UsageError, counted
 from diel.journal.snapshot import Reader
 from diel.paths import runs_dir
@@ -49,7 +31,24 @@ from diel.status import (
     task_of,
     tasks_by_state,
 )
-from diel.status.words import count_text
+from diel.status.axis_lines import ROWS, axis_lines
+from diel.status.blocks import WIDE, block_lines, never_lines
+from diel.status.columns import (
+    bar,
+    columns,
+    last_line,
+    paint,
+    paint_state,
+    printable,
+    shorten,
+    tasks_text,
+    width_of,
+)
+from diel.status.services import service_lines
+from diel.status.staging import staging_lines
+from diel.status.streams import stream_lines
+from diel.status.surrogate import surrogate_lines
+from diel.status.tasks import count_text
 from diel.values import format_duration, parse_duration
 
 EXIT_CODES = {
@@ -189,17 +188,27 @@ def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, b
     lines = [*_head(status), "", *_table(status, rows)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
-    if status.axes:
-        most = 1 if brief else sys.maxsize if show_all else ROWS
-        lines += ["", *axis_lines(status.axes, width, most)]
-    lines += block_lines(status, width, brief=brief, show_all=show_all)
-    lines += service_lines(status)
-    lines += stream_lines(status)
-    lines += surrogate_lines(status)
-    lines += staging_lines(status, show_all=show_all)
+    for section in _sections(status, width, brief=brief, show_all=show_all):
+        lines += ["", *section] if section else []
     lines += _failures(status, where, show_all)
     lines += _next_step(status, where)
     return "\n".join(lines)
+
+
+def _sections(status: Status, width: int, *, brief: bool, show_all: bool) -> Iterator[list[str]]:
+    """What a run has besides stages, as lines: what it does not use, costs nothing."""
+    if status.axes:
+        yield axis_lines(status.axes, width, 1 if brief else sys.maxsize if show_all else ROWS)
+    if status.blocks or status.silent or status.trouble:
+        yield block_lines(status, width, brief=brief, show_all=show_all)
+    if status.services:
+        yield service_lines(status.services)
+    if status.streams:
+        yield stream_lines(status.streams)
+    if status.surrogates:
+        yield surrogate_lines(status.surrogates)
+    if status.staging:
+        yield staging_lines(status.staging, show_all=show_all)
 
 
 def _head(status: Status) -> list[str]:
@@ -312,7 +321,7 @@ def _next_step(status: Status, where: str) -> list[str]:
         return ["", "next: correct the workflow and `diel run` it again: what is done is kept"]
     if status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
         return ["", f"next: `diel resume {run}{where}` goes on with it"]
-    return never_lines(status, where)
+    return never_lines(status, where) if status.blocks else []
 
 
 # --- a stage --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from diel.cli.hints import here
+from diel.cli.named_run import here
 from diel.cli.options import json_option
 from diel.cli.wanted import Wanted, anew_options, workflow_options
 from diel.controller.home import Unanswered, has_come, submit_new

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from diel.cli.columns import columns, paint, paint_state, printable, shorten
-from diel.cli.hints import here
-from diel.cli.surrogates import lines_of
+from diel.cli.named_run import here
 from diel.controller.controller import Controller
 from diel.controller.results import artifact_path
 from diel.errors import counted
 from diel.journal.segment import Record
 from diel.states import RunState, TaskState
 from diel.status import task_of
-from diel.status.surrogate import surrogate_of
-from diel.status.words import count_text
+from diel.status.columns import columns, paint, paint_state, printable, shorten
+from diel.status.surrogate import surrogate_lines, surrogate_of
+from diel.status.tasks import count_text
 from diel.values import format_duration
 
 MAX_VALUES = 10
@@ -52,20 +51,12 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
         lines += [f"{name}: no tasks, {stage.void}" for name, stage in stages if stage.void]
     if quiet:
         return lines
-    lines += _surrogates(controller)
+    surrogates = {name: stage.surrogate for name, stage in history.stages.items()}
+    asked = {name: surrogate_of(history, known) for name, known in surrogates.items() if known is not None}
+    lines += surrogate_lines(asked) if asked else []
     if state in (RunState.SUCCEEDED, RunState.FAILED):
         lines += _values(controller)
     return lines + _next_steps(controller, state)
-
-
-def _surrogates(controller: Controller) -> list[str]:
-    history = controller.history
-    return [
-        line
-        for name, stage in history.stages.items()
-        if (found := surrogate_of(history, stage)) is not None
-        for line in lines_of(name, found)
-    ]
 
 
 def _next_steps(controller: Controller, state: RunState) -> list[str]:

@@ -13,7 +13,7 @@ from diel.errors import counted
 from diel.explain.view import View
 from diel.journal.axis_history import Course, Trial, TrialState
 from diel.states import RunState
-from diel.status.words import end_text, scores_text, short, what_text
+from diel.status.axis_lines import end_text, scores_text, short, what_text
 
 SHOWN_COURSES = 5
 """Courses of one axis that are told; the rest are counted."""

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from diel.errors import UsageError
-from diel.explain.place import is_hopeless, never_step, says
+from diel.explain.place import never_step, says
 from diel.journal.segment import read_segment
 from diel.results import Recorded
 from diel.states import TaskState
 from diel.status import blocks_of
+from diel.status.blocks import is_hopeless
 from diel.values import format_duration
 
 SHOWN = 20

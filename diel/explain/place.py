@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diel.results import Recorded
-from diel.scheduler.hopeless import is_hopeless as waits_in_vain
 from diel.site import Shape, Site, lacks, shape_of
 from diel.spec import resources_with
 from diel.states import FailureClass, RunState
+from diel.status.blocks import is_hopeless, is_live, reason_of
 from diel.submission import awaited
 
 LOST = (FailureClass.NODE, FailureClass.PREEMPTED, FailureClass.WALLTIME, FailureClass.OOM)
 """Failures of tasks for which the end of a block may be to blame."""
-
-
-def is_live(block: Mapping[str, Any]) -> bool:
-    """Whether a block has not ended, as far as its controller knew."""
-    return block["ended"] is None
-
-
-def is_hopeless(block: Mapping[str, Any]) -> bool:
-    """Whether a block waits for what will never be."""
-    return block["state"] == "pending" and waits_in_vain(block["reason"])
 
 
 def job_of(block: Mapping[str, Any]) -> str:
@@ -33,9 +22,7 @@ def job_of(block: Mapping[str, Any]) -> str:
 
 def says(block: Mapping[str, Any]) -> str:
     """The scheduler's own words of a block, behind a colon; nothing where they say no more than its state."""
-    reason = str(block["reason"]).strip()
-    if is_hopeless(block):
-        reason = re.sub(r"^can never run:?\s*", "", reason, flags=re.IGNORECASE)  # diel says it itself
+    reason = reason_of(block)
     return f": {reason}" if reason and reason.lower() != block["state"] else ""
 
 

@@ -12,7 +12,7 @@ from diel.explain.advice import again_step, next_step
 from diel.explain.axis import explain_axes, point_never_came, points_awaited, pruned_trials
 from diel.explain.computed import why_computed
 from diel.explain.gang import partners_awaited, room_awaited
-from diel.explain.place import awaited_text, is_live, place_of, wait_for_block
+from diel.explain.place import awaited_text, place_of, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
 from diel.journal.ranges import spread
@@ -21,6 +21,7 @@ from diel.journal.stage_history import Attempt
 from diel.results import Recorded
 from diel.states import RunState, TaskState
 from diel.status import blocks_of
+from diel.status.blocks import is_live
 
 MANY = 1000
 """Tasks that were left out of which the reason is looked at."""

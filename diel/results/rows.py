@@ -15,7 +15,7 @@ from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.segment import Record
 from diel.results.recorded import Recorded
 from diel.states import TaskState
-from diel.status.words import count_text
+from diel.status.tasks import count_text
 from diel.table import Table
 
 DROPPED = "deleted after its use"

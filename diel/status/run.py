@@ -125,6 +125,11 @@ class Status:
         return sum(stage[state] for stage in self.stages)
 
     @property
+    def surrogates(self) -> dict[str, SurrogateStatus]:
+        """By stage, what was answered instead of simulated."""
+        return {stage.name: stage.surrogate for stage in self.stages if stage.surrogate is not None}
+
+    @property
     def tolerated(self) -> int:
         """Failed tasks that are no failure of the run."""
         return sum(stage.tolerated for stage in self.stages)
@@ -213,6 +218,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
     history = reader.history
     found = standing(paths, history)
     held, state = found.held, found.state
+    driven = found.alive and state is RunState.RUNNING
     now = time.time()
     age = None if held is None else held[1]
     return Status(
@@ -236,9 +242,9 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         trouble=history.trouble,
         site=str(run_document(paths).get("site") or ""),
         staging=history.staging,
-        axes=axes_of(paths, history, now, driven=found.alive and state is RunState.RUNNING),
-        streams=streams_of(paths),
-        services=services_of(paths, driven=found.alive and state is RunState.RUNNING),
+        axes=axes_of(paths, history, now, driven=driven) if history.axes else (),
+        streams=streams_of(paths) if paths.stream_facts.exists() else {},
+        services=services_of(paths, driven=driven) if paths.services.exists() else (),
     )
 
 
@@ -299,7 +305,8 @@ def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageS
         names = [*written, *(name for name in names if name not in written)] if written else names
     for name in names:
         stage = known.get(name) or StageHistory("analysis", 0, bytearray())
-        yield _stage_status(name, stage, state, surrogate_of(reader.history, stage))
+        asked = None if stage.surrogate is None else surrogate_of(reader.history, stage.surrogate)
+        yield _stage_status(name, stage, state, asked)
 
 
 def _stage_status(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,11 +57,11 @@ class ServiceStatus:
 
 
 def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
-    """The services of a run. `driven` tells whether it has a controller: without one, none stays up."""
-    try:
-        names = sorted(entry.name for entry in os.scandir(paths.services) if entry.is_dir())
-    except FileNotFoundError:
-        return ()
+    """The services of a run that has a folder of them.
+
+    `driven` tells whether it has a controller: without one, none stays up.
+    """
+    names = sorted(entry.name for entry in os.scandir(paths.services) if entry.is_dir())
     return tuple(ServiceStatus(name, tuple(_replicas(paths, name, driven))) for name in names)
 
 
@@ -79,6 +79,24 @@ def _replicas(paths: RunPaths, name: str, driven: bool) -> list[ReplicaStatus]:
             task = f"{name}/{number}"
             found[int(number)] = ReplicaStatus(task, state, url, endpoint.restarts, endpoint.message)
     return [found[number] for number in sorted(found)]
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def service_lines(services: Iterable[ServiceStatus]) -> list[str]:
+    """A line a service; with its addresses while it is up."""
+    lines: list[str] = []
+    for service in services:
+        urls = [replica.url for replica in service.replicas if replica.url]
+        where = f": {', '.join(urls[:3])}{', …' if len(urls) > 3 else ''}" if urls else ""
+        lines.append(f"service {service.name}: {told(service.document())}{where}")
+        lines += [
+            f"  {replica.task}: {replica.message}"
+            for replica in service.replicas
+            if replica.message and replica.state in ("restarting", "failed")
+        ][:3]
+    return lines
 
 
 def told(service: Mapping[str, Any]) -> str:

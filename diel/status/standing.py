@@ -29,7 +29,7 @@ def standing(paths: RunPaths, history: History) -> Standing:
     asked = awaited(paths, history)
     taking = is_being_taken(paths)
     held = read_lease(paths)
-    alive = held is not None and is_alive(*held) and history.ended is None
+    alive = history.ended is None and held is not None and is_alive(*held)
     if alive and held is not None and last_word(paths, held[0].epoch) == "handover":
         alive = False  # on another host its heartbeat is still young
     coming = None if alive else asked

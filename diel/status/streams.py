@@ -6,14 +6,37 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from diel.errors import counted
 from diel.paths import RunPaths
+
+MOST = 10
+"""Channels shown; a run with matched axes may have thousands."""
 
 
 def streams_of(paths: RunPaths) -> dict[str, Mapping[str, Any]]:
     """By channel: items, whether it is closed, and how far each group of readers has come."""
     try:
-        text = paths.stream_facts.read_text(encoding="utf-8")
-        found = json.loads(text)
+        found = json.loads(paths.stream_facts.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return {}  # no stream was opened yet
+        return {}
     return {name: found[name] for name in sorted(found)} if isinstance(found, dict) else {}
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def stream_lines(streams: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """A line a channel: how many items, whether more may come, and who is how far behind."""
+    lines = [_line(name, facts) for name, facts in list(streams.items())[:MOST]]
+    more = len(streams) - MOST
+    return [*lines, *([f"and {more:,} more streams"] if more > 0 else [])]
+
+
+def _line(name: str, facts: Mapping[str, Any]) -> str:
+    behind = [
+        group.get("waiting", 0) for group in facts.get("groups", {}).values() if not group.get("settled")
+    ]
+    told = f"stream {name}: {counted(facts.get('items', 0), 'item')}"
+    told += ", complete" if facts.get("closed") else ""
+    told += f", broken: {facts['broken']}" if facts.get("broken") else ""
+    return told + (f", {max(behind):,} of them unread" if behind and max(behind) else "")

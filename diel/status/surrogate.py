@@ -8,7 +8,12 @@ from typing import Any
 
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
+from diel.journal.surrogate_history import SurrogateHistory
 from diel.states import TaskState
+from diel.status.columns import paint, printable, shorten
+
+LINE = 200
+"""Characters of a message."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +77,8 @@ class SurrogateStatus:
         }
 
 
-def surrogate_of(history: History, stage: StageHistory) -> SurrogateStatus | None:
-    """How the surrogate of a stage stands; None for a stage without one."""
-    known = stage.surrogate
-    if known is None:
-        return None
+def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
+    """How the surrogate of a stage stands, from what its journal tells."""
     others = [found for name in known.simulations if (found := history.stages.get(name)) is not None]
     trainings = [found for name in known.training if (found := history.stages.get(name)) is not None]
     trained = known.simulated + sum(_good(other) for other in others)
@@ -112,6 +114,17 @@ def _rounded(value: float | None) -> float | None:
 
 
 # --- in words -------------------------------------------------------------------------------------
+
+
+def surrogate_lines(surrogates: Mapping[str, SurrogateStatus]) -> list[str]:
+    """By stage, what its surrogate answered, the terms of its speedup, and what went wrong."""
+    lines = []
+    for name, surrogate in surrogates.items():
+        measured = ", ".join(f"{term} {value}" for term, value in terms(surrogate).items())
+        lines += [f"surrogate of {name}: {told(surrogate)}", paint(f"  {measured}", dim=True)]
+        if wrong := trouble(surrogate):
+            lines.append(f"  {shorten(printable(wrong), LINE)}")
+    return lines
 
 
 def told(surrogate: SurrogateStatus) -> str:

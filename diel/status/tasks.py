@@ -70,3 +70,11 @@ def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskS
             state = TaskState.WAITING
         found.setdefault(state, []).append(index)
     return {state: ranges(found[state]) for state in TaskState if state in found}
+
+
+def count_text(state: TaskState, count: int, tolerated: int) -> str:
+    """`3 failed, 1 of them tolerated`: how many tasks are in a state; of those that failed, how many may."""
+    text = f"{count:,} {state.label}"
+    if state is not TaskState.FAILED or not tolerated:
+        return text
+    return f"{text}, {'' if tolerated == count else f'{tolerated:,} of them '}tolerated"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.call import call
+from tests.entered import entered
 from tests.project import Project, wait_for
 from tests.terminal import Terminal
 from tests.written import Written
@@ -178,3 +179,26 @@ def test_a_run_that_was_killed_took_as_long_as_its_controller_was_heard_of(tmp_p
     for line in (head, project.diel("list").splitlines()[-1]):
         assert float(line.split()[-1].removesuffix("s")) == took
     project.diel("cancel")
+
+
+FEATURES = {
+    "surrogate",
+    "surrogates",
+    "services",
+    "streams",
+    "staging",
+    "search",
+    "searching",
+    "axis",
+    "blocks",
+}
+
+
+def test_of_a_finished_sweep_no_more_is_entered_than_a_sweep_needs(
+    root: Path, workspace: Path, capsys: Capture
+) -> None:
+    Project(workspace).diel("run", str(root / "workflows" / "sweep.yaml"), "--set", "hp.steps=100")
+    files = entered(lambda: call(capsys, "status"))
+    assert "cli/status.py" in files
+    assert len(files) <= 20, sorted(files)
+    assert not {file for file in files if FEATURES & set(Path(file).with_suffix("").parts)}

@@ -11,7 +11,7 @@ import pytest
 from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
-from diel.status.surrogate import surrogate_of, told, trouble
+from diel.status.surrogate import SurrogateStatus, surrogate_of, told, trouble
 
 Record = dict[str, Any]
 FACTS = {"service": "serve", "training": ["train"], "simulations": ["begin"]}
@@ -47,9 +47,13 @@ def folded(records: list[Record]) -> History:
 
 
 def document(history: History, stage: str = "simulate") -> dict[str, Any]:
-    found = surrogate_of(history, history.stage(stage))
-    assert found is not None
-    return found.document()
+    return standing(history, stage).document()
+
+
+def standing(history: History, stage: str = "simulate") -> SurrogateStatus:
+    known = history.stage(stage).surrogate
+    assert known is not None
+    return surrogate_of(history, known)
 
 
 def test_the_terms_and_the_speedup_are_those_of_the_formula() -> None:
@@ -82,18 +86,15 @@ def test_a_snapshot_keeps_the_terms(tmp_path: Path) -> None:
 
 
 def test_without_a_simulation_no_speedup_is_told() -> None:
-    found = surrogate_of(history := folded(RECORDS[:1] + RECORDS[3:4]), history.stage("simulate"))
-    assert found is not None
+    found = standing(folded(RECORDS[:1] + RECORDS[3:4]))
     assert (found.speedup, found.simulation_seconds) == (None, None)
     assert told(found) == "'serve' answered 1 of 1, 0 were simulated"
 
 
 def test_a_stage_without_a_surrogate_tells_none() -> None:
-    history = folded(RECORDS)
-    assert surrogate_of(history, history.stage("begin")) is None
+    assert folded(RECORDS).stage("begin").surrogate is None
 
 
 def test_questions_without_an_answer_are_told_with_the_last_reason() -> None:
-    found = surrogate_of(history := folded(RECORDS), history.stage("simulate"))
-    assert found is not None
+    found = standing(folded(RECORDS))
     assert trouble(found) == "1 question without an answer, the last: it does not answer"

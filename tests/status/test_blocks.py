@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 import pytest
 
-from diel.cli.blocks import BAD, block_lines
-from diel.cli.columns import width_of
 from diel.cli.status import _fit, _run_view
 from diel.controller.block import Block
 from diel.journal.snapshot import read_run
 from diel.scheduler.job import JobState
 from diel.site import Shape
 from diel.status import Status, read_status
+from diel.status.blocks import BAD, block_lines
+from diel.status.columns import width_of
 from tests.blocks import Node, block
 from tests.cli.call import call
 from tests.written import Written

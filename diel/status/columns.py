@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
-
-import click
 
 COLOURS = {
     "succeeded": "green",
@@ -22,9 +20,16 @@ COLOURS = {
 """Colours of states."""
 
 
-def paint(text: str, **style: Any) -> str:
-    """Styled text; click takes the style off where it is not for a terminal."""
-    return text if os.environ.get("NO_COLOR") else click.style(text, **style)
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
+_STYLE = re.compile(r"\033\[\d+m")
+
+
+def paint(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
+    """Styled text; `click.echo` takes the style off where it is not for a terminal."""
+    styles = [*([fg] if fg else []), *(["bold"] if bold else []), *(["dim"] if dim else [])]
+    if not styles or os.environ.get("NO_COLOR"):
+        return text
+    return "".join(f"\033[{_CODES[style]}m" for style in styles) + f"{text}\033[0m"
 
 
 def paint_state(state: str) -> str:
@@ -49,7 +54,7 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[st
 
 def width_of(text: str) -> int:
     """Columns that a text takes on a terminal, styles left out."""
-    plain = click.unstyle(text)
+    plain = _STYLE.sub("", text)
     if plain.isascii():
         return len(plain)
     return sum(

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from diel.cli.columns import columns, last_line, paint, printable, shorten, width_of
 from diel.errors import counted
 from diel.states import RunState
-from diel.status import Status
+from diel.status.columns import columns, last_line, paint, printable, shorten, width_of
+from diel.status.run import Status
 from diel.values import format_duration
 
 Block = Mapping[str, Any]
@@ -46,6 +46,12 @@ def is_hopeless(block: Block) -> bool:
     return is_hopeless(block["reason"])
 
 
+def reason_of(block: Block) -> str:
+    """The scheduler's own words, without those that diel says itself."""
+    reason = str(block["reason"]).strip()
+    return re.sub(rf"^{NEVER}:?\s*", "", reason, flags=re.IGNORECASE) if is_hopeless(block) else reason
+
+
 def block_lines(
     status: Status, width: int = WIDE, *, brief: bool = False, show_all: bool = False
 ) -> list[str]:
@@ -55,7 +61,7 @@ def block_lines(
     lines = _summary(live) if brief else _live(status, live, width, show_all=show_all)
     lines += _badly_ended(status, bad, width, SHOWN_BAD if not show_all else len(bad), brief=brief)
     lines += _trouble(status, width)
-    return ["", *lines] if lines else []
+    return lines
 
 
 def _summary(live: Sequence[Block]) -> list[str]:
@@ -136,9 +142,7 @@ def never_lines(status: Status, where: str) -> list[str]:
 
 
 def _state_words(block: Block, room: int) -> str:
-    reason = printable(str(block["reason"]).strip())
-    if is_hopeless(block):
-        reason = re.sub(rf"^{NEVER}:?\s*", "", reason, flags=re.IGNORECASE)  # PBS says it itself
+    reason = printable(reason_of(block))
     words = shorten(f"{_state(block)}: {reason}" if reason else _state(block), room)
     if is_hopeless(block):
         return paint(words, fg="red", bold=True)

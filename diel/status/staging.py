@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from diel.cli.columns import paint, printable
+from collections.abc import Mapping
+from typing import Any
+
 from diel.errors import counted
-from diel.status import Status
+from diel.status.columns import paint, printable
 from diel.values import format_size
 
 SHOWN = 4
 """Nodes with a warning that are told, where not all are asked for."""
 
 
-def staging_lines(status: Status, *, show_all: bool = False) -> list[str]:
+def staging_lines(told: Mapping[str, Mapping[str, Any]], *, show_all: bool = False) -> list[str]:
     """How much was copied to how many nodes, and which nodes could not take it."""
-    told = status.staging
-    if not told:
-        return []
     copied = sum(node["copied"] for node in told.values())
     nodes = sum(1 for node in told.values() if node["copied"])
-    lines = [""]
+    lines = []
     if copied:
         size = format_size(sum(node["bytes"] for node in told.values()))
         what = "1 copy" if copied == 1 else f"{copied:,} copies"

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from diel.cli.axes import axis_lines, sparkline
-from diel.cli.columns import width_of
 from diel.status import read_status
+from diel.status.axis_lines import axis_lines, sparkline
+from diel.status.columns import width_of
 from tests.cli.call import call
 from tests.project import Project
 from tests.searched import MATERIALS, SEARCH, Searched, loop, search
