@@ -18,7 +18,7 @@ MAX_WORKFLOW = 2**26
 class RunFile(BaseModel):
     """What was asked for when a run was made: all that `resume` needs besides the workflow's text."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     run: str
     workflow: str

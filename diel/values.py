@@ -8,9 +8,9 @@ from typing import Any
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
-_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d)")
-_CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-5][0-9]):([0-5][0-9])")
-_SIZE = re.compile(rf"({_NUMBER})\s*(B|[kKMGTP]i?B)")
+_PART = rf"({_NUMBER})(ms|s|m|h|d)"
+_CLOCK = r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-5][0-9]):([0-5][0-9])"
+_SIZE = rf"({_NUMBER})\s*(B|[kKMGTP]i?B)"
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 MAX_DURATION = 366 * 86400.0
 MAX_SIZE = 2**60
@@ -34,8 +34,8 @@ def parse_duration(value: Any) -> float:
     if not isinstance(value, str):
         raise ValueError(f"expected a duration such as 90s, 10m, 1h30m or 01:30:00, found {_short(value)}")
     text = value.strip()
-    clock = _CLOCK.fullmatch(text)
-    parts = _PART.findall(text)
+    clock = re.fullmatch(_CLOCK, text)
+    parts = re.findall(_PART, text)
     if clock:
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
         total = float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
@@ -55,7 +55,7 @@ def parse_size(value: Any) -> int:
     """
     if _bare(value):
         raise ValueError(f"found {_short(value)} without a unit; write {value}MiB or {value}GiB")
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = re.fullmatch(_SIZE, value.strip()) if isinstance(value, str) else None
     if match is None:
         raise ValueError(f"expected a size such as 512MiB or 4GiB, found {_short(value)}")
     number, unit = match.groups()

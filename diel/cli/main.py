@@ -53,7 +53,10 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
+        gc.disable()
         command: click.Command = import_module(f"diel.cli.{name}").command
+        gc.freeze()  # what was loaded stays: to look for garbage in it took a tenth of a short command
+        gc.enable()
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -95,7 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words or bool(os.environ.get("DIEL_DEBUG"))
     words = [word for word in words if word != "--debug"]
-    sys.exit(_run(words, debug))
+    code = _run(words, debug)
+    gc.freeze()  # all of it goes with the process: the end took a tenth of a short command
+    sys.exit(code)
 
 
 def _open_streams() -> None:

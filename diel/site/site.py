@@ -104,8 +104,8 @@ class Site(Model):
     grace: Duration = Field(
         default=60.0, ge=0, description="How long before a block's end its tasks are told so."
     )
-    controller: ControllerHome = ControllerHome()
-    local: LocalDisk = LocalDisk()
+    controller: ControllerHome = ControllerHome.model_construct()
+    local: LocalDisk = LocalDisk.model_construct()
     filesystems: dict[Name, FileSystem] = Field(default_factory=dict, description="File systems, by name.")
 
     @property

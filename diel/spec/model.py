@@ -31,7 +31,7 @@ MAX_POINTS = 10**9
 class Model(BaseModel):
     """A frozen model that refuses unknown keys and silent conversions."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True)
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class Policies(Model):
     def of(self, kind: str) -> Policy:
         """The policy for a class of failures; an empty one where the file says nothing."""
         policy: Policy | None = getattr(self, kind, None)
-        return policy if policy is not None else Policy()
+        return policy if policy is not None else Policy.model_construct()
 
 
 def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> list[Flaw]:

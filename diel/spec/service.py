@@ -66,7 +66,7 @@ class Service(Model):
         Literal["auto"] | Annotated[int, Field(ge=1, le=65535)],
         BeforeValidator(_port),
     ] = Field(default="auto", description="Port that it listens at; auto finds a free one.")
-    ready: Ready = Field(default=Ready(tcp=True), description="How it shows that it takes requests.")
+    ready: Ready = Field(default=Ready.model_construct(tcp=True), description="How it shows that it takes requests.")
     replicas: int = Field(
         default=1, ge=1, le=10_000, description="Tasks beside each other that share the requests."
     )

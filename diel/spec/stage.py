@@ -155,15 +155,15 @@ class Stage(Model):
         default_factory=dict,
         description="Hyperparameters that get the values of its outputs, for the stages after it.",
     )
-    resources: Resources = Field(default=Resources(), description="What one task asks for.")
+    resources: Resources = Field(default=Resources.model_construct(), description="What one task asks for.")
     env: Annotated[dict[str, Text | int | float], AfterValidator(_variables)] = Field(
         default_factory=dict, description="Environment variables of the stage's tasks."
     )
     retries: Annotated[Retries, BeforeValidator(_count_to_retries)] = Field(
-        default=Retries(), description="Attempts after the first: a number, or limit and backoff."
+        default=Retries.model_construct(), description="Attempts after the first: a number, or limit and backoff."
     )
     on: Policies = Field(
-        default=Policies(), description="What happens after each class of failure: retries, more memory."
+        default=Policies.model_construct(), description="What happens after each class of failure: retries, more memory."
     )
     timeout: Limit | None = Field(default=None, description="Longest run time; the task is killed after it.")
     checkpoint: bool = Field(
