@@ -42,7 +42,8 @@ _VERBATIM: Verbatim = {"stages": {"*": {"command": True, "env": True}}}
 """Words of a command and variables stay as they are written: `1e-3`, `007`, `true`."""
 
 _BREAK = re.compile(r"\r\n|\n|\r")
-_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f]|\ufffe|\uffff")  # compiled faster than as one class
+_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f]|\ufffe|\uffff")
+"""Not one class of letters: that would take long to compile."""
 
 
 @dataclass(frozen=True)

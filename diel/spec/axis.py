@@ -1,9 +1,7 @@
 """An axis: an ordered sequence of points, each giving one or more parameters a value."""
 
-from __future__ import annotations
-
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
@@ -39,7 +37,7 @@ class SampleRange(Model):
     type: Literal["int", "float"] = Field(default="float", description="Type of the values drawn.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> SampleRange:
+    def _consistent(self) -> Self:
         for word in ("low", "high"):
             if not math.isfinite(as_float(getattr(self, word))):
                 raise refuse("expected a finite number, found one that is beyond a double", "", word)
@@ -240,7 +238,7 @@ class StaticForm(Model):
         raise refuse(f"expected one of the forms of an axis, found {found(value)}", _forms_hint(cls))
 
     @model_validator(mode="after")
-    def _one_form(self) -> StaticForm:
+    def _one_form(self) -> Self:
         forms = _forms(type(self))
         given = [form for form in forms if getattr(self, "source" if form == "from" else form) is not None]
         if len(given) > 1:
@@ -308,7 +306,7 @@ class Axis(StaticForm):
         return self.columns or (self.file.columns if self.file is not None else None) or ()
 
     @model_validator(mode="after")
-    def _zipped(self) -> Axis:
+    def _zipped(self) -> Self:
         lengths = {
             name: column.count if isinstance(column, StaticForm) else len(column)
             for name, column in (self.zip or {}).items()

@@ -1,7 +1,5 @@
 """An expression that holds or does not: the `until` of searches and loops, the `when` of hyperparameters."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field

@@ -3,8 +3,6 @@
 Who makes the output is held to it right after its task; `validate` compares the two ends of an edge.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal

@@ -1,10 +1,8 @@
 """A hyperparameter: a typed, bounded value with a default, shared by all stages."""
 
-from __future__ import annotations
-
 import json
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -106,7 +104,7 @@ class Hyperparameter(Model):
             raise refuse(f"expected at most {self.high} (`high`), found {found(value)}")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Hyperparameter:
+    def _consistent(self) -> Self:
         flaws = _range_flaws(self) if self.type in ("int", "float") else _stray_flaws(self)
         if self.type == "choice" and not self.choices:
             flaws.append(Flaw("type `choice` needs `choices`", "write choices: [a, b]", ("choices",)))

@@ -1,8 +1,6 @@
 """An input: where a stage takes a value or a file from, and along which edge rule."""
 
-from __future__ import annotations
-
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -55,7 +53,7 @@ class Input(Expected):
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> Input:
+    def _consistent(self) -> Self:
         if "initially" in self.model_fields_set and not {"previous", "last"} & _words(self.at):
             hint = "add `at: {AXIS: previous}`, or drop `initially`"
             raise refuse("`initially` is the value before the first round of a loop", hint, "initially")

@@ -1,7 +1,5 @@
 """A loop: an axis whose points follow one another."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from diel.spec.condition import Condition

@@ -1,7 +1,5 @@
 """The base of every model: frozen, strict, closed to unknown keys."""
 
-from __future__ import annotations
-
 import keyword
 import math
 from dataclasses import dataclass
@@ -31,7 +29,9 @@ MAX_POINTS = 10**9
 class Model(BaseModel):
     """A frozen model that refuses unknown keys and silent conversions."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True
+    )
 
 
 @dataclass(frozen=True)

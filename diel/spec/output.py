@@ -1,9 +1,7 @@
 """An output: a file, files, a value or a stream that a task makes, and what it promises to be."""
 
-from __future__ import annotations
-
 import re
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -84,7 +82,7 @@ class Output(Contract):
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> Output:
+    def _consistent(self) -> Self:
         given = [name for name in FORMS if getattr(self, name) is not None]
         if len(given) > 1:
             raise refuse(

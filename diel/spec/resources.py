@@ -1,6 +1,6 @@
 """What one task of a stage asks for."""
 
-from __future__ import annotations
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -47,7 +47,7 @@ class Resources(Model):
         return self.processes * self.gpus_per_rank
 
     @model_validator(mode="after")
-    def _consistent(self) -> Resources:
+    def _consistent(self) -> Self:
         nodes, ranks, each = self.nodes, self.ranks, self.ranks_per_node
         if ranks is None:
             return self

@@ -1,8 +1,6 @@
 """A search: an axis whose points are proposed while running, from a metric."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -111,7 +109,7 @@ class Search(Model):
         return self.watch or self.objectives[0][0]
 
     @model_validator(mode="after")
-    def _consistent(self) -> Search:
+    def _consistent(self) -> Self:
         flaws = [*self._objective_flaws(), *self._stray_flaws()]
         if self.trials is None and self.sampler != "grid":
             flaws.append(Flaw("a search needs `trials`, the most that it may run", "write trials: 50"))

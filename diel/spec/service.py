@@ -1,8 +1,6 @@
 """A service: a stage whose tasks stay up while others ask them."""
 
-from __future__ import annotations
-
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
@@ -41,7 +39,7 @@ class Ready(Model):
         return value
 
     @model_validator(mode="after")
-    def _one(self) -> Ready:
+    def _one(self) -> Self:
         given = [way for way in WAYS if getattr(self, way) is not None]
         if len(given) != 1:
             raise refuse(f"expected one of http, tcp and log; found {' and '.join(given) or 'none'}", READY)
@@ -66,7 +64,9 @@ class Service(Model):
         Literal["auto"] | Annotated[int, Field(ge=1, le=65535)],
         BeforeValidator(_port),
     ] = Field(default="auto", description="Port that it listens at; auto finds a free one.")
-    ready: Ready = Field(default=Ready.model_construct(tcp=True), description="How it shows that it takes requests.")
+    ready: Ready = Field(
+        default=Ready.model_construct(tcp=True), description="How it shows that it takes requests."
+    )
     replicas: int = Field(
         default=1, ge=1, le=10_000, description="Tasks beside each other that share the requests."
     )
@@ -106,7 +106,7 @@ class Service(Model):
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> Service:
+    def _consistent(self) -> Self:
         flaws = []
         if self.port != "auto" and self.replicas > 1:
             message = f"{self.replicas} replicas cannot all listen at port {self.port} of one machine"

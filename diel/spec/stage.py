@@ -1,9 +1,7 @@
 """A stage: one module or command, run over named axes."""
 
-from __future__ import annotations
-
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -160,10 +158,12 @@ class Stage(Model):
         default_factory=dict, description="Environment variables of the stage's tasks."
     )
     retries: Annotated[Retries, BeforeValidator(_count_to_retries)] = Field(
-        default=Retries.model_construct(), description="Attempts after the first: a number, or limit and backoff."
+        default=Retries.model_construct(),
+        description="Attempts after the first: a number, or limit and backoff.",
     )
     on: Policies = Field(
-        default=Policies.model_construct(), description="What happens after each class of failure: retries, more memory."
+        default=Policies.model_construct(),
+        description="What happens after each class of failure: retries, more memory.",
     )
     timeout: Limit | None = Field(default=None, description="Longest run time; the task is killed after it.")
     checkpoint: bool = Field(
@@ -190,7 +190,7 @@ class Stage(Model):
         return (*self.services, self.surrogate.service)
 
     @model_validator(mode="after")
-    def _consistent(self) -> Stage:
+    def _consistent(self) -> Self:
         flaws = []
         if self.module is not None and self.command is not None:
             flaws.append(

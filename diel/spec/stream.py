@@ -1,7 +1,5 @@
 """A stream: an output that can be read while its producer still runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import Field, model_validator

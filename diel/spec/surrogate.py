@@ -1,7 +1,5 @@
 """A surrogate: a service that a simulation asks first, and runs only where the answer is too unsure."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any
 

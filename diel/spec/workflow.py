@@ -1,9 +1,7 @@
 """A workflow: the whole file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -37,13 +35,13 @@ class Workflow(Model):
     stages: dict[Label, Stage] = Field(min_length=1, description="The nodes of the graph.")
 
     @model_validator(mode="after")
-    def _consistent(self) -> Workflow:
+    def _consistent(self) -> Self:
         flaws = [*_clashes(self), *_unknown_hyperparameters(self)]
         if flaws:
             raise Flaws(*flaws)
         return self if self.shell is None else self._with_shell(self.shell)
 
-    def _with_shell(self, shell: str | tuple[str, ...]) -> Workflow:
+    def _with_shell(self, shell: str | tuple[str, ...]) -> Self:
         """The same, each stage with the shell that it uses."""
         stages = {
             name: stage.model_copy(update={"shell": shell})
