@@ -221,7 +221,7 @@ class Recipe:
             if "\0" in text:
                 raise ModuleError(f"env '{name}': a variable cannot hold a NUL character")
         shards = self._sharing.shards(index, inputs) if self._sharing else None
-        key, parts = self._key(scope, {**point, **keyed(shards)} if shards else point, inputs)
+        key, parts = self._key(scope, inputs, shards)
         resolved = Resolved(params, inputs, self._command(scope), outputs, env, key, parts, None, shards)
         if self.streams is not None:  # what came through streams is in no key: another run's never fits
             key = digest_of([key, self.paths.run_id])
@@ -269,12 +269,6 @@ class Recipe:
         env = {name: template.text_value(scope) for name, template in self.env.items()}
         return Staged(tuple(items.values()), params, inputs, self._command(scope), env)
 
-    def told_shards(self, index: int) -> dict[str, Any]:
-        """How a task's inputs are shared out, as it enters its key."""
-        if not self._sharing:
-            return {}
-        return keyed(self._sharing.shards(index, Scope(self, index)["inputs"]))
-
     def own_files(self, index: int) -> dict[str, str]:
         """The files that a task has of its own, absolute. Raises ExpressionError and MissingInput."""
         return self.files.own(Scope(self, index))
@@ -286,17 +280,33 @@ class Recipe:
             return None
         return tuple(word for template in self.words for word in template.words(scope))
 
-    def _key(
-        self, scope: Scope, point: dict[str, Any], inputs: dict[str, Any]
-    ) -> tuple[str, tuple[str, str]]:
-        own: dict[str, Any] = dict(point)
+    def reads(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What enters a task's key by its name: its own values, and what it reads of others.
+
+        Without its files and services. Raises ExpressionError, MissingInput and ModuleError.
+        """
+        scope = Scope(self, index)
+        inputs = scope["inputs"]
+        return self._reads(scope, inputs, self._sharing.shards(index, inputs) if self._sharing else None)
+
+    def _reads(
+        self, scope: Scope, inputs: dict[str, Any], shards: dict[str, Shard] | None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        own: dict[str, Any] = {**scope.point, **(keyed(shards) if shards else {})}
         taken: dict[str, Any] = dict(inputs)
         for chain in self.references:
-            name = ".".join(chain)
-            if (chain[0], chain[1] if len(chain) > 1 else None) in self.data:
-                taken[name] = scope.read(chain)
-            else:
-                own[name] = scope.read(chain)
+            kept = own if self.link_of(chain) is None else taken
+            kept[".".join(chain)] = scope.read(chain)
+        return own, taken
+
+    def link_of(self, chain: tuple[str, ...]) -> Link | None:
+        """The edge along which an expression reads what another stage made; None where it reads none."""
+        return self.data.get((chain[0], chain[1] if len(chain) > 1 else None))
+
+    def _key(
+        self, scope: Scope, inputs: dict[str, Any], shards: dict[str, Shard] | None
+    ) -> tuple[str, tuple[str, str]]:
+        own, taken = self._reads(scope, inputs, shards)
         own.update(self.files.digests(scope))
         for link in self._services:  # what a service answers depends on what it reads
             taken[f"service {link.up.name}"] = link.key(link.group_of_downstream(scope.index))

@@ -1,18 +1,18 @@
-"""One part of a task's key that is another than in an earlier run, and how mappings differ."""
+"""One part of a task's key that differs from an earlier run, and how mappings differ."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from diel.controller.key import digest_of_values
 from diel.table import shown
 
 
 @dataclass(frozen=True)
 class Change:
-    """One part of a key that is another than in an earlier run."""
+    """One part of a key that differs from an earlier run."""
 
     part: str
     """module, command, params, files, env, values or inputs."""
@@ -23,26 +23,24 @@ class Change:
     old: Any = None
     new: Any = None
     because: tuple[str, ...] = ()
-    """For an input: why it is another, further and further upstream."""
+    """For an input: why it differs, further and further upstream."""
 
 
-def mapping_changes(
-    part: str, prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]
-) -> Iterator[Change]:
-    """The entries of a mapping that are new, gone or others, each called by a prefix and its name."""
+def mapping_changes(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
+    """The entries of a mapping that are new, gone or differ, each called by its name."""
     for name in dict.fromkeys([*new, *old]):
+        before, now = plain(old.get(name)), plain(new.get(name))
         if name not in old:
-            yield Change(part, prefix + name, f"{prefix}{name} is new: {shown(new[name])}", None, new[name])
+            yield Change(part, name, f"{name} is new: {shown(now)}", None, now)
         elif name not in new:
-            yield Change(part, prefix + name, f"{prefix}{name} is gone: {shown(old[name])}", old[name], None)
-        elif not _same(old[name], new[name]):
-            text = f"{prefix}{name}: {shown(old[name])} → {shown(new[name])}"
-            yield Change(part, prefix + name, text, old[name], new[name])
+            yield Change(part, name, f"{name} is gone: {shown(before)}", before, None)
+        elif not is_same(before, now):
+            yield Change(part, name, f"{name}: {shown(before)} → {shown(now)}", before, now)
 
 
-def _same(old: Any, new: Any) -> bool:
+def is_same(old: Any, new: Any) -> bool:
     """Whether two values are the same in a key, where 1 and 1.0 and true are three."""
-    return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
+    return digest_of_values({"": old}) == digest_of_values({"": new})
 
 
 def plain(value: Any) -> Any:

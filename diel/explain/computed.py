@@ -1,4 +1,4 @@
-"""Why a task was computed and not taken from the cache: which part of its key is another than before.
+"""Why a task was computed and not taken from the cache: which part of its key differs from before.
 
 A result's key covers what all tasks of its stage share (the family: module, command, params, files,
 env) and what is the task's own (its values, its inputs). The journal keeps a digest of each part, so
@@ -7,20 +7,16 @@ that two runs can be compared part by part; workflow.yaml and run.json tell what
 
 from __future__ import annotations
 
-import contextlib
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact, files_of
-from diel.controller.link import Link
-from diel.controller.recipe import Resolved
 from diel.controller.results import artifact_path
-from diel.controller.scope import Scope
 from diel.controller.service_link import ServiceLink
 from diel.errors import DielError, counted
-from diel.explain.change import Change, mapping_changes, plain
+from diel.explain.change import Change, is_same, mapping_changes, plain
 from diel.explain.family import family_changes, file_changes
 from diel.explain.gang import gang_of
 from diel.explain.view import View
@@ -62,67 +58,65 @@ def why_computed(view: View, stage: str, index: int, depth: int = 0) -> Comparis
     begin_at = run_file.begin_at
     if begin_at is not None and stage in view.run.graph.after(begin_at):
         return Comparison(f"`--from {begin_at}` said to compute it anew")
-    earlier, note = _earlier(view, stage, index)
-    if earlier is None:
-        return Comparison(note or f"no earlier run of '{run_file.workflow}'", again=bool(note))
+    earlier = _earlier(view, stage, index)
+    if isinstance(earlier, str):
+        return Comparison(earlier or f"no earlier run of '{run_file.workflow}'", again=bool(earlier))
     old, old_index, old_record = earlier
     name = f"{old.run.paths.run_id}/{stage}/{old_index}"
     record = view.run.record(stage, index)
     if record is not None and record.get("key") == old_record.get("key"):
         return Comparison(_unusable(view.run, old.run, record, old_record), name)
-    changes = [
-        *family_changes(view, old, stage),
-        *_own_changes(view, old, stage, index, old_index, record, old_record, depth),
-    ]
+    changes = tuple(_changes(view, old, stage, (index, old_index), _moved(record, old_record), depth))
     if not changes:
-        return Comparison("its key is another, but no part of it tells why (perhaps another diel)", name)
-    return Comparison("", name, tuple(changes))
+        return Comparison("its key differs, but no part of it tells why (perhaps another diel)", name)
+    return Comparison("", name, changes)
+
+
+def _moved(record: Record | None, old: Record) -> tuple[bool, bool]:
+    """Whether a task's own values and its inputs differ, as the digests in the journal tell."""
+    if record is None or "parts" not in record or "parts" not in old:
+        return False, False
+    return record["parts"][0] != old["parts"][0], record["parts"][1] != old["parts"][1]
 
 
 # --- the earlier task -----------------------------------------------------------------------------
 
 
-def _earlier(view: View, stage: str, index: int) -> tuple[tuple[View, int, Record] | None, str]:
+def _earlier(view: View, stage: str, index: int) -> tuple[View, int, Record] | str:
     """The task at the same point in the nearest earlier run that has its result; else why there is none.
 
-    Nothing is told where this is the first run of its workflow.
+    Empty where this is the first run of its workflow.
     """
-    run = view.run
-    point = run.point(stage, index)
     note = ""
     for old in view.earlier():
         try:
-            found, why = _same_task(old.run, stage, point, run.parameters(stage))
+            found = _at_same_point(old.run, view.run, stage, index)
         except DielError:
             continue  # a run that cannot be read any more was no help to the cache either
-        if found is not None:
-            return (old, *found), ""
-        note = note or why
-    return None, note
+        if not isinstance(found, str):
+            return old, *found
+        note = note or found
+    return note
 
 
-def _same_task(
-    old: Recorded, stage: str, point: Mapping[str, Any], parameters: list[str]
-) -> tuple[tuple[int, Record] | None, str]:
+def _at_same_point(old: Recorded, run: Recorded, stage: str, index: int) -> tuple[int, Record] | str:
     name = old.paths.run_id
     if stage not in old.workflow.stages:
-        return None, f"{name} has no stage '{stage}'"
-    if set(old.parameters(stage)) != set(parameters):
-        before = ", ".join(old.parameters(stage)) or "nothing"
-        return (
-            None,
-            f"'{stage}' ran over {before} in {name}, and runs over {', '.join(parameters) or 'nothing'}",
-        )
-    index = old.find(stage, point)
-    if index is None:
+        return f"{name} has no stage '{stage}'"
+    over, before = run.parameters(stage), old.parameters(stage)
+    if set(over) != set(before):
+        was, is_ = (", ".join(names) or "nothing" for names in (before, over))
+        return f"'{stage}' ran over {was} in {name}, and runs over {is_}"
+    point = run.point(stage, index)
+    found = old.find(stage, point)
+    if found is None:
         where = ", ".join(f"{key} = {shown(value)}" for key, value in point.items())
-        return None, f"a new point: {name} has no {where}"
-    record = old.record(stage, index)
-    if record is None:
-        state = old.history.stage(stage).state(index)
-        told = "did not run it" if state in _NOT_RUN else f"has no result of it ({state.label})"
-        return None, f"{name} {told}"
-    return (index, record), ""
+        return f"a new point: {name} has no {where}"
+    record = old.record(stage, found)
+    if record is not None:
+        return found, record
+    state = old.history.stage(stage).state(found)
+    return f"{name} {'did not run it' if state in _NOT_RUN else f'has no result of it ({state.label})'}"
 
 
 _NOT_RUN = (TaskState.WAITING, TaskState.READY, TaskState.QUEUED)
@@ -146,148 +140,84 @@ def _unusable(run: Recorded, old: Recorded, record: Record, old_record: Record) 
     return f"{name} has the same result, but could not be read then"
 
 
-# --- what is the task's own -----------------------------------------------------------------------
+# --- what differs ---------------------------------------------------------------------------------
 
 
-def _own_changes(
-    view: View,
-    old: View,
-    stage: str,
-    index: int,
-    old_index: int,
-    record: Record | None,
-    old_record: Record,
-    depth: int,
+def _changes(
+    view: View, old: View, stage: str, tasks: tuple[int, int], moved: tuple[bool, bool] | None, depth: int
 ) -> Iterator[Change]:
-    parts = _parts(view, stage, index, record)
-    old_parts = old_record.get("parts")
-    if parts is None or old_parts is None:
-        return
-    if parts[0] != old_parts[0]:
-        before, new = _values(old, stage, old_index), _values(view, stage, index)
-        told = list(mapping_changes("values", "", before, new))
-        yield from told or file_changes(view.recipe(stage).own_files(index), old)
-    if parts[1] != old_parts[1]:
-        yield from _input_changes(view, old, stage, index, old_index, depth)
-
-
-def _parts(view: View, stage: str, index: int, record: Record | None) -> tuple[str, ...] | None:
-    """The digests of a task's own values and inputs; None where they cannot be known yet."""
-    if record is not None:
-        return tuple(record["parts"]) if "parts" in record else None
-    resolved = resolve(view, stage, index)
-    return None if resolved is None else resolved.parts
-
-
-def resolve(view: View, stage: str, index: int) -> Resolved | None:
-    """A task with all its values; None where they cannot be known (yet)."""
-    if view.stages[stage].domain is None:
-        return None
-    try:
-        return view.recipe(stage).resolve(index)
-    except (DielError, OSError):
-        return None
-
-
-def _values(view: View, stage: str, index: int) -> dict[str, Any]:
-    """What a task's expressions read besides inputs: its point, hyperparameters, its index."""
+    """What differs between a task and an earlier one; `moved` is None where nobody noted it."""
+    yield from family_changes(view, old, stage)
     recipe = view.recipe(stage)
-    scope = Scope(recipe, index)
-    found = {**scope.point, **recipe.told_shards(index)}
-    for chain in recipe.references:
-        if (chain[0], chain[1] if len(chain) > 1 else None) not in recipe.data:
-            try:
-                found[".".join(chain)] = plain(scope.read(chain))
-            except (DielError, KeyError):  # what it reads is not there: a scope is a mapping
-                continue
-    return found
+    try:
+        (own, read), (old_own, old_read) = recipe.reads(tasks[0]), old.recipe(stage).reads(tasks[1])
+    except (DielError, KeyError):  # what it read is not there any more: a scope is a mapping
+        if moved is not None and any(moved):
+            yield Change("inputs", "", "what it reads changed")
+        return
+    if moved is None or moved[0]:
+        told = list(mapping_changes("values", old_own, own))
+        yield from told or (file_changes(recipe.own_files(tasks[0]), old, Path()) if moved else ())
+    if moved is None or moved[1]:
+        for name in dict.fromkeys([*read, *old_read]):
+            if name not in old_read or name not in read:
+                yield Change("inputs", name, f"input {name} is {'gone' if name in old_read else 'new'}")
+            elif not is_same(old_read[name], read[name]):
+                found = _parts(view, stage, tasks[0], name, read[name])
+                before = _parts(old, stage, tasks[1], name, old_read[name])
+                yield _input_change(view, stage, name, found, before, depth)
+        yield from _service_changes(view, old, stage, tasks[0], depth)
 
 
-def _input_changes(
-    view: View, old: View, stage: str, index: int, old_index: int, depth: int
-) -> Iterator[Change]:
-    links, old_links = (_data_links(v, stage) for v in (view, old))
-    for name in dict.fromkeys([*links, *old_links]):
-        if name not in old_links:
-            yield Change("inputs", name, f"input {name} is new")
-        elif name not in links:
-            yield Change("inputs", name, f"input {name} is gone")
-        else:
-            yield from _link_change(view, old, name, links[name], old_links[name], (index, old_index), depth)
-    given = view.recipe(stage).static_inputs(index)
-    before = old.recipe(stage).static_inputs(old_index)
-    yield from mapping_changes("inputs", "inputs.", before, given)
-    yield from _service_changes(view, old, stage, index, depth)
+_Part = tuple[str, int, Any]
+"""One result that a task reads: the stage and index that made it, and its value."""
+
+
+def _parts(view: View, stage: str, index: int, name: str, value: Any) -> list[_Part]:
+    """The results behind what a task reads by a name: several where it gathers them."""
+    recipe = view.recipe(stage)
+    link = recipe.inputs.get(name) or recipe.link_of(tuple(name.split(".")))
+    if link is None:  # a hyperparameter
+        return [("", 0, value)]
+    group = link.group_of_downstream(index)
+    if link.edge.gathered:
+        return [(link.up.name, *found) for found in zip(link.good_members(group), value, strict=False)]
+    return [(link.up.name, next(iter(link.members(group)), 0), value)]
+
+
+def _input_change(
+    view: View, stage: str, name: str, new: list[_Part], old: list[_Part], depth: int
+) -> Change:
+    """How what a task reads by a name changed, with the reason upstream."""
+    given = view.run.workflow.stages[stage].inputs.get(name)
+    told = f"input {name}" + ("" if given is None else f" ({given.source})")
+    pairs = enumerate(zip(new, old, strict=False))
+    changed = [place for place, (one, other) in pairs if not is_same(one[2], other[2])]
+    first = changed[0] if changed else min(len(old), len(new) - 1)
+    value, old_value = (parts[first][2] if 0 <= first < len(parts) else None for parts in (new, old))
+    text = f"{told} changed"
+    if len(new) != len(old):
+        text = f"{told} gathers {len(old):,} → {counted(len(new), 'result')}"
+    elif len(new) > 1:
+        text = f"{told} changed: {len(changed):,} of {len(new):,} results are others"
+    elif type(value) is not Artifact:
+        text = f"{told}: {shown(old_value)} → {shown(value)}"
+    because = _because(view, *new[first][:2], depth) if new and new[first][0] else ()
+    return Change("inputs", name, text, plain(old_value), plain(value), because)
 
 
 def _service_changes(view: View, old: View, stage: str, index: int, depth: int) -> Iterator[Change]:
     """The services that a task asks, where they are not what they were."""
     for link in view.into(stage):
-        name = link.up.name
-        before_that = old.stages.get(name)
-        if not isinstance(link, ServiceLink) or before_that is None or depth >= MAX_DEPTH:
+        name, before = link.up.name, old.stages.get(link.up.name)
+        if not isinstance(link, ServiceLink) or before is None or depth >= MAX_DEPTH:
             continue
-        if link.up.domain is None or before_that.domain is None:
+        if link.up.domain is None or before.domain is None:
             continue  # its tasks were never known
         replica = next(iter(link.members(link.group_of_downstream(index))))
-        changes = list(family_changes(view, old, name))
-        with contextlib.suppress(DielError):
-            before, new = _values(old, name, replica), _values(view, name, replica)
-            changes += mapping_changes("values", "", before, new)
-            changes += _input_changes(view, old, name, replica, replica, depth + 1)
-        for change in changes:
-            told = f"service {name}: {change.text}"
-            yield Change("inputs", f"service {name}", told, because=change.because)
-
-
-def _data_links(view: View, stage: str) -> dict[str, Link]:
-    """The links along which data moves, each by the name that a user knows it by."""
-    return {
-        link.edge.name or f"{link.edge.upstream}.{link.edge.output}": link
-        for link in view.into(stage)
-        if link.edge.output is not None and link.edge.axis is None
-    }
-
-
-def _link_change(
-    view: View, old: View, name: str, link: Link, old_link: Link, tasks: tuple[int, int], depth: int
-) -> Iterator[Change]:
-    source = f"{link.edge.upstream}.{link.edge.output}"
-    told = f"input {name}" + ("" if name == source else f" ({source})")
-    try:
-        new, before = _read(view, link, tasks[0]), _read(old, old_link, tasks[1])
-    except DielError:
-        yield Change("inputs", name, f"{told} changed")
-        return
-    changed = [
-        place for place, (one, other) in enumerate(zip(new, before, strict=False)) if one[1] != other[1]
-    ]
-    if not changed and len(new) == len(before):
-        return
-    text = f"{told} changed"
-    if len(new) != len(before):
-        text = f"{told} gathers {len(before):,} → {counted(len(new), 'result')}"
-    elif len(new) > 1:
-        text = f"{told} changed: {len(changed):,} of {len(new):,} results are others"
-    first = changed[0] if changed else min(len(before), len(new) - 1)
-    old_value = before[first][2] if first < len(before) else None
-    value = new[first][2] if new else None
-    if len(new) == len(before) == 1 and type(value) is not Artifact:
-        text = f"{told}: {shown(old_value)} → {shown(value)}"
-    because = _because(view, link.edge.upstream, new[first][0], depth) if new else ()
-    yield Change("inputs", name, text, plain(old_value), plain(value), because)
-
-
-def _read(view: View, link: Link, index: int) -> list[tuple[int, str, Any]]:
-    """What a task reads along a link: upstream task, digest, value."""
-    group = link.group_of_downstream(index)
-    members = link.good_members(group) if link.edge.gathered else link.members(group)
-    found = []
-    for member in members:
-        value = view.output(link, member)
-        digest = value.digest if type(value) is Artifact else json.dumps(value, sort_keys=True)
-        found.append((member, digest, value))
-    return found
+        for change in _changes(view, old, name, (replica, replica), None, depth + 1):
+            text = f"service {name}: {change.text}"
+            yield replace(change, part="inputs", name=f"service {name}", text=text)
 
 
 def _because(view: View, stage: str, index: int, depth: int) -> tuple[str, ...]:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from diel.controller.recipe import Resolved
 from diel.controller.results import output_of, outputs_of
 from diel.errors import DielError, UsageError
 from diel.explain.advice import again_step, next_step
 from diel.explain.attempts import attempts_of
 from diel.explain.axis import picks, point_never_came, points_awaited
-from diel.explain.computed import resolve, why_computed
+from diel.explain.computed import why_computed
 from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.place import awaited_text, block_end, place_of, place_text, wait_for_block
 from diel.explain.view import View
@@ -31,7 +32,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
     record = run.record(stage, index)
     awaited = [] if state.ended else points_awaited(view, stage, index)
     hindered = state == TaskState.SKIPPED or bool(awaited or waits_of_task(view, stage, index))
-    resolved = None if hindered else resolve(view, stage, index)
+    resolved = None if hindered else _resolved(view, stage, index)
     document: dict[str, Any] = {
         "run": run.paths.run_id,
         "task": f"{stage}/{index}",
@@ -55,6 +56,14 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
     }
     document.update(_story(view, stage, index, state, attempts, record))
     return document
+
+
+def _resolved(view: View, stage: str, index: int) -> Resolved | None:
+    """A task with all its values; None where they cannot be known (yet)."""
+    try:
+        return view.recipe(stage).resolve(index)
+    except (DielError, OSError):
+        return None
 
 
 def _check(view: View, stage: str, index: int) -> None:
