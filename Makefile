@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format ruff types layers pytest benchmark campaign cluster constraints debian clean
+.PHONY: help demo test lint format map ruff types layers pytest benchmark campaign cluster constraints debian clean
 
 help:  ## this list
 	@echo "diel: make TARGET"
@@ -50,6 +50,9 @@ lint: ruff types layers  ## ruff, mypy and the layers, without the tests
 format: $(TEST_READY)  ## rewrite the sources as ruff formats them
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
+
+map:  ## write docs/map.md anew from the docstrings of the sources
+	@$(PYTHON) docs/map.py
 
 ruff: $(TEST_READY)
 	@echo "ruff"

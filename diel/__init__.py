@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from diel.version import __version__
 
 if TYPE_CHECKING:
     from diel.api import Run as Run
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from diel.api import run as run
     from diel.api import submit as submit
     from diel.context import Context as Context
-    from diel.decorator import module as module
     from diel.errors import Interrupted as Interrupted
+    from diel.modules.decorator import module as module
 
 _PUBLIC = {
     "Context": "diel.context",
     "Interrupted": "diel.errors",
     "Run": "diel.api",
-    "module": "diel.decorator",
+    "module": "diel.modules.decorator",
     "open_run": "diel.api",
     "run": "diel.api",
     "submit": "diel.api",

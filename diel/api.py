@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact
+from diel.blocks.tryout import NeverRuns
 from diel.controller.home import submit_new
 from diel.controller.renewal import drive_on
-from diel.controller.results import output_of, outputs_of
 from diel.controller.start import discard, start
-from diel.controller.tryout import NeverRuns
 from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.segment import Record
 from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare
+from diel.project.runs import find_run
+from diel.project.submission import Home
 from diel.results import Recorded, make_table, picked_tasks
-from diel.runs import find_run
 from diel.site.detect import detect
 from diel.status import read_status
-from diel.submission import Home
+from diel.tasks.results import output_of, outputs_of
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Hyperparameters by name, or settings as on the command line: `["hp.hidden=32"]`."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shutil import which
 
-from diel.adaptive import may_end_early
+from diel.axes.adaptive import may_end_early
 from diel.errors import DielError
 from diel.graph import Edge, StageGraph
 from diel.spec import Axis

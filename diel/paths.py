@@ -23,6 +23,7 @@ runs/<workflow>-<n>/
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,3 +205,9 @@ def site_folders(folder: Path) -> tuple[Path, ...]:
     """Where site files are looked for, the first of a name winning."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return (folder / "schedulers", Path("schedulers"), home / "diel" / "schedulers", shipped("schedulers"))
+
+
+def here(paths: RunPaths) -> str:
+    """` --runs DIR`, where a command would not look for this run by itself."""
+    where = paths.root.parent
+    return "" if where == runs_dir().resolve() else f" --runs {shlex.quote(str(where))}"

@@ -8,15 +8,15 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from diel.adaptive import is_adaptive, may_end_early
-from diel.catalogue import Module
+from diel.axes.adaptive import is_adaptive, may_end_early
 from diel.check import Checked, check
-from diel.check.gangs import check_gang_room
-from diel.check.services import check_room
+from diel.check.gang import check_gang_room
+from diel.check.service import check_room
 from diel.check.shell import missing_shells
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
 from diel.graph.judge import judge_of
+from diel.modules.catalogue import Module
 from diel.site import (
     Pool,
     Shape,
@@ -226,7 +226,7 @@ def prepare(
 
 def make_plan(checked: Checked, site: Site) -> Plan:
     """Places each stage in a pool. Raises SpecError where one fits none."""
-    problems = list(missing_shells(checked, site))
+    problems = list(missing_shells(checked.document, site))
     stages: dict[str, StagePlan] = {}
     for name in checked.graph.order:
         wanted = checked.workflow.stages[name].resources

@@ -15,7 +15,7 @@ import psutil
 from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
-from diel.run_file import RunFile
+from diel.project.run_file import RunFile
 
 GONE = {"host": socket.gethostname(), "pid": 2**22 + 1, "started": 1.0}
 """A process that there is not: pids do not go that far."""

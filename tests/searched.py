@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from diel.adaptive import adaptive_axes, facts_of
+from diel.axes.adaptive import adaptive_axes, facts_of
 from diel.journal.history import History
 from diel.load import load_text
 from diel.spec import Workflow

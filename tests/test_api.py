@@ -13,7 +13,7 @@ import pytest
 
 import diel
 from diel.errors import SpecError, UsageError
-from tests.project import Project
+from tests.throwaway import Project
 
 FLOW = """
     hyperparameters:

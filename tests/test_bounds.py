@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from diel.cli import main
-from tests.project import Project, wait_for
+from tests.throwaway import Project, wait_for
 
 HEAD = "diel: 1\nname: w\n"
 READ = "  b: {command: [echo, '${{ a.v }}']}\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, Run, wait_for
+from tests.throwaway import Project, Run, wait_for
 
 WORKFLOW = """
     hyperparameters:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.controller.controller import STOP_SECONDS
-from tests.project import Project, Run, wait_for
+from tests.throwaway import Project, Run, wait_for
 
 WORKFLOW = """
     axes: {n: {range: 2}}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, Record, Run, wait_for
+from tests.throwaway import Project, Record, Run, wait_for
 
 FAR = 3600.0
 SITE = "name: wide\nscheduler: local\npools: {here: {cores: 6}}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project
+from tests.throwaway import Project
 
 MODULES = """
 import os

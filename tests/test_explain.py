@@ -13,7 +13,7 @@ from diel.explain import explain_run, explain_task, render_run, render_task
 from diel.paths import RunPaths
 from diel.results import Recorded
 from tests.handmade import Handmade
-from tests.project import Project
+from tests.throwaway import Project
 
 FLOW = """
 hyperparameters:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, Run
+from tests.throwaway import Project, Run
 
 COMMANDS = """
     axes:

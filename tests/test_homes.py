@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from diel import api
-from diel.lease import newest_epoch
 from diel.paths import RunPaths
-from diel.submission import job_prefix
+from diel.project.lease import newest_epoch
+from diel.project.submission import job_prefix
 from tests.cluster.cluster import Cluster, node_of
-from tests.project import Project, wait_for
+from tests.throwaway import Project, wait_for
 
 FLOW = """
     axes:

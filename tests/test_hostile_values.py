@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.project import Project, Run
+from tests.throwaway import Project, Run
 
 VALUES = [
     "two words",

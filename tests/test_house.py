@@ -291,7 +291,7 @@ def test_looking_at_a_workflow_loads_no_engine_and_no_numerics(
 
 def test_one_file_puts_files_in_place(root: Path) -> None:
     """The probe runs on nodes without diel, and the doctor tries what file systems can do."""
-    apart = {"diel/files.py", "diel/cli/checkup/probe.py", "diel/cli/checkup/folder.py"}
+    apart = {"diel/files.py", "diel/doctor/probe.py", "diel/doctor/folder.py"}
     found = {
         path.relative_to(root).as_posix()
         for path in python_files(root, "diel")

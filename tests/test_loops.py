@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import Project, Run
+from tests.throwaway import Project, Run
 
 KEEP = """
     from typing import Any

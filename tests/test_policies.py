@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.controller.dispatcher import InFlight
+from diel.blocks.dispatcher import InFlight
 from diel.controller.intake import Intake
 from diel.spec import Resources
 from diel.states import FailureClass
 from tests.controller.bench import Bench
-from tests.project import Project, Record, Run
+from tests.throwaway import Project, Record, Run
 
 HOG = '[python, -c, "import time; held = bytearray(150 * 2**20); time.sleep(4)"]'
 CLASSES = f"""

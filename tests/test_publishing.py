@@ -15,7 +15,7 @@ from diel.graph import build
 from diel.load import load_text
 from diel.paths import registry_dir
 from diel.registry import Change, append_change, read_changes
-from tests.project import Project, Run
+from tests.throwaway import Project, Run
 
 TUNED = """
 hyperparameters:

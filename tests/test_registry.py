@@ -17,7 +17,7 @@ from diel.errors import SpecError, UsageError
 from diel.load import Document, load_text
 from diel.paths import registry_dir
 from diel.registry import Change, append_change, current, read_changes, read_current, resolve, store
-from tests.project import wait_for
+from tests.throwaway import wait_for
 
 TEXT = """diel: 1
 name: test

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from diel.controller.controller import STOP_SECONDS
-from tests.project import Project, Run, wait_for
+from tests.throwaway import Project, Run, wait_for
 
 FAILS = """
     axes: {n: {range: 4}, part: {from: split.parts}}

@@ -15,7 +15,7 @@ import numpy
 import psutil
 import pytest
 
-from tests.project import Project, Run
+from tests.throwaway import Project, Run
 
 # --- edges and axes ---------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from diel.journal.axis_history import Course, Trial
-from tests.project import Project, Record, Run, wait_for
+from tests.throwaway import Project, Record, Run, wait_for
 
 GONE = 2.0
 """Seconds within which a pruned trial is to be gone."""

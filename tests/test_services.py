@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.project import Project, Run, wait_for
 from tests.serving import HANDLER
+from tests.throwaway import Project, Run, wait_for
 
 MODULES = (
     HANDLER

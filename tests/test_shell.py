@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, Run
+from tests.throwaway import Project, Run
 
 SHELLS = """
     axes: {v: {values: ["it's $(x) \\"y\\""]}}

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.project import Project, Run, wait_for
+from tests.throwaway import Project, Run, wait_for
 
 ITEMS = 150
 SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"

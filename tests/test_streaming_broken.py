@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.project import Project, Run, wait_for
+from tests.throwaway import Project, Run, wait_for
 
 SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"
 MODULES = """

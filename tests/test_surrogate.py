@@ -12,8 +12,8 @@ import pytest
 from diel.expressions import ExpressionError, parse
 from diel.shipped import shipped
 from modules.simulation.swing import swing
-from tests.project import Project, Record, Run
 from tests.serving import HANDLER
+from tests.throwaway import Project, Record, Run
 
 MODULES = (
     HANDLER

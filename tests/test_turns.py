@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project, Run
+from tests.throwaway import Project, Run
 
 SITE = "name: two\nscheduler: local\npools:\n  local: {cores: 2}\n"
 

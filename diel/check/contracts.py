@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from diel.catalogue import Module
 from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.check.outputs import known_outputs
 from diel.errors import did_you_mean
 from diel.graph import Edge, Key, StageGraph
-from diel.parameter import Parameter
+from diel.modules.catalogue import Module
+from diel.modules.parameter import Parameter
 from diel.spec import Output, Stage
 from diel.spec.contract import Expected
 from diel.spec.model import found as shown

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from diel.axes.points import Points
 from diel.errors import MAX_PROBLEMS, Problem, SpecError, first_problems
 from diel.graph import Key
 from diel.load import Document
-from diel.points import Points
 from diel.spec import Workflow
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from diel.catalogue import Module
 from diel.check.flaws import Check
 from diel.check.outputs import known_outputs
 from diel.errors import did_you_mean
 from diel.graph.judge import place_of_name, references_of
+from diel.modules.catalogue import Module
 from diel.spec import Stage
 
 _NO_NUMBERS = {

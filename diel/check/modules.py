@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from diel.catalogue import Module
 from diel.check.flaws import Check
 from diel.check.names import Names
 from diel.expressions import ExpressionError, parse_tree
 from diel.graph import Key, stream_inputs
+from diel.modules.catalogue import Module
 from diel.spec import Hyperparameter
 from diel.spec.model import found as shown
 

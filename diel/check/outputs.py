@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from diel.catalogue import Module
 from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.errors import did_you_mean
 from diel.graph import StageGraph
+from diel.modules.catalogue import Module
 from diel.spec import Stage
 from diel.terms import SIMULATED
 

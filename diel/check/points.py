@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from diel.adaptive import is_adaptive, size_of
+from diel.axes.adaptive import is_adaptive, size_of
+from diel.axes.points import MAX_POINTS, static_count, static_points
 from diel.check.flaws import Check
 from diel.errors import DielError
 from diel.graph import StageGraph
-from diel.points import MAX_POINTS, static_count, static_points
 from diel.spec import Axis
 
 _SEARCHED = 100_000

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from diel.check.flaws import Check
 from diel.errors import Problem
 from diel.expressions import ExpressionError, parse
+from diel.load import Document
 from diel.site import Site
 from diel.spec import Stage
 from diel.spec.shell import reads_quotes
-
-if TYPE_CHECKING:
-    from diel.check.workflow import Checked
 
 
 def check_shell(found: Check, name: str, stage: Stage) -> None:
@@ -37,12 +34,12 @@ def check_shell(found: Check, name: str, stage: Stage) -> None:
         found.add(key, error.message, error.hint, error.offset)
 
 
-def missing_shells(checked: Checked, site: Site) -> Iterator[Problem]:
+def missing_shells(document: Document, site: Site) -> Iterator[Problem]:
     """Shells of commands that are not on this machine, where it is the one that runs them."""
     if site.scheduled:
         return  # a node's shell is found by the node
-    for name, stage in checked.workflow.stages.items():
+    for name, stage in document.spec.stages.items():
         if stage.interpreter and "PATH" not in stage.env and shutil.which(stage.interpreter[0]) is None:
             message = f"the shell '{stage.interpreter[0]}' is not on this machine"
             hint = "install it, or write `shell: sh`, in which a pipe's status is its last program's"
-            yield checked.document.problem(("stages", name, "command"), message, hint)
+            yield document.problem(("stages", name, "command"), message, hint)

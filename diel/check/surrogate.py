@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from diel.catalogue import Module
 from diel.check.flaws import Check
 from diel.check.names import Names, visible_names
 from diel.errors import did_you_mean
 from diel.graph import Edge, Key, StageGraph
 from diel.graph.judge import references_of
-from diel.graph.surrogates import answered, teachers, values_of
+from diel.graph.surrogate import answered, teachers, values_of
+from diel.modules.catalogue import Module
 from diel.spec import Stage, Surrogate
 from diel.terms import SIMULATED
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diel.catalogue import Module, ModuleNotFound, find, search_path
 from diel.check.conditions import check_hyperparameter_conditions
 from diel.check.contracts import check_contracts
 from diel.check.files import check_files
@@ -26,6 +25,7 @@ from diel.check.surrogate import check_surrogates
 from diel.errors import MAX_PROBLEMS, SpecError
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
+from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.paths import runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Stage, Workflow

@@ -8,7 +8,7 @@ from diel.cli.options import complete_run
 from diel.errors import DielError
 from diel.journal.stage_history import StageHistory
 from diel.paths import runs_dir
-from diel.runs import find_run
+from diel.project.runs import find_run
 from diel.status import open_reader, stage_names
 
 __all__ = ["complete_run", "complete_stage", "complete_target", "complete_task"]

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diel.artifacts import files_of
-from diel.controller.keeping import Place, Readers, delete, ended_well, own_files, reading, told
 from diel.errors import counted
 from diel.explain.view import View
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
 from diel.status.columns import columns
+from diel.tasks.keeping import Place, Readers, delete, ended_well, own_files, reading, told
 from diel.values import format_size
 
 

@@ -54,7 +54,7 @@ class Commands(click.Group):
         if name not in COMMANDS:
             return None
         gc.disable()
-        command: click.Command = import_module(f"diel.cli.{name}").command
+        command: click.Command = import_module(f"diel.cli.commands.{name}").command
         gc.freeze()  # what was loaded stays: to look for garbage in it took a tenth of a short command
         gc.enable()
         return command

@@ -1,14 +1,13 @@
-"""Which run a command line means, and how a message names it."""
+"""Which run a command line means."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from diel.errors import UsageError
-from diel.paths import RunPaths, runs_dir
-from diel.runs import find_run
+from diel.paths import RunPaths
+from diel.project.runs import find_run
 
 
 def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str, ...]]:
@@ -33,9 +32,3 @@ def _may_be_target(word: str) -> bool:
     """Whether a word can be STAGE, STAGE.VALUE or STAGE/INDEX: a run's name ends in a dash and a number."""
     stage = word.partition("/")[0].partition(".")[0]
     return stage.isidentifier()
-
-
-def here(paths: RunPaths) -> str:
-    """` --runs DIR`, where a command would not look for this run by itself."""
-    where = paths.root.parent
-    return "" if where == runs_dir().resolve() else f" --runs {shlex.quote(str(where))}"

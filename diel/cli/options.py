@@ -21,7 +21,7 @@ json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="P
 
 def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     from diel.paths import runs_dir  # only while a shell completes
-    from diel.runs import all_runs
+    from diel.project.runs import all_runs
 
     names = ["last", *(paths.run_id for paths in all_runs(runs_dir(context.params.get("runs"))))]
     return [name for name in names if name.startswith(incomplete)]

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from diel.controller.block_job import block_job, node_script
+from diel.blocks.job import block_job, node_script
 from diel.controller.home import choose_home, controller_script
 from diel.paths import RunPaths
 from diel.plan import Plan
+from diel.project.submission import job_prefix
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import Inside
 from diel.scheduler.scheduler import Scheduler
-from diel.submission import job_prefix
 
 POOL = "<the command line of Parsl's worker pool, known when the run has started>"
 

@@ -20,6 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
+from diel.attempt.reaper import mark
 from diel.controller.controller import Controller
 from diel.controller.home import job_walltime, margin, persist, queue
 from diel.controller.renewal import drive_on
@@ -29,12 +30,11 @@ from diel.executors.light import own
 from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
+from diel.project.submission import Submission, make_submission, refuse_unwanted, withdraw
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import END, KEPT, job_id
 from diel.scheduler.scheduler import SchedulerBusy
 from diel.states import RunState
-from diel.submission import Submission, make_submission, refuse_unwanted, withdraw
-from diel.worker.reaper import mark
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
 AHEAD = 30.0

@@ -15,18 +15,15 @@ from dataclasses import replace
 from itertools import chain
 from queue import Empty
 
-from diel.cache import Cache
-from diel.controller.backend import Backend, EngineLost, LetGo, Outlook
-from diel.controller.block import Block
-from diel.controller.blocks import Blocks
-from diel.controller.dispatcher import Dispatcher, Sent
+from diel.attempt.reaper import kill_marked
+from diel.blocks.backend import Backend, EngineLost, LetGo, Outlook
+from diel.blocks.block import Block
+from diel.blocks.blocks import Blocks
+from diel.blocks.dispatcher import Dispatcher, Sent
+from diel.blocks.local import Local
 from diel.controller.finder import Finder
-from diel.controller.gangs import Gangs
+from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
-from diel.controller.ledger import Ledger
-from diel.controller.local import Local
-from diel.controller.results import Results
-from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.controller.stillborn import Stillborn
 from diel.controller.tolerance import Tolerance
@@ -34,17 +31,20 @@ from diel.errors import DielError
 from diel.journal.history import History
 from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
-from diel.lease import HEARTBEAT, Lease, beat, clear_up, still_mine
 from diel.paths import RunPaths
 from diel.plan import Plan
-from diel.requests import changed, read_cancels
-from diel.run_file import RunFile
+from diel.project.cache import Cache
+from diel.project.lease import HEARTBEAT, Lease, beat, clear_up, still_mine
+from diel.project.requests import changed, read_cancels
+from diel.project.run_file import RunFile
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import inside_here
 from diel.scheduler.scheduler import Scheduler
 from diel.site import within
 from diel.states import RunState, TaskState
-from diel.worker.reaper import kill_marked
+from diel.tasks.ledger import Ledger
+from diel.tasks.results import Results
+from diel.tasks.stage_run import StageRun
 
 LOOK_SECONDS = 0.1
 """Longest time spent looking for ready tasks before finished ones are taken in."""
@@ -124,7 +124,7 @@ class Controller:
         state = RunState.INTERRUPTED
         leave: Callable[[RunState], None] = self._end
         try:
-            self._backend.adopt(self._dispatcher)
+            self._backend.adopt(self._dispatcher.adopt)
             self._stages.open()
             self._gangs.take_up()
             while not self._is_over():

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from diel.adaptive import Standing
-from diel.cache import Cache
-from diel.controller.ledger import Ledger
-from diel.controller.link import Link, Verdict
-from diel.controller.recipe import MissingInput, Recipe, Resolved
-from diel.controller.stage_run import StageRun
+from diel.axes.adaptive import Standing
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.journal.ranges import ranges
 from diel.journal.segment import Record
-from diel.requests import Cancel
+from diel.project.cache import Cache
+from diel.project.requests import Cancel
 from diel.states import FailureClass, TaskState
+from diel.tasks.ledger import Ledger
+from diel.tasks.link import Link, Verdict
+from diel.tasks.recipe import MissingInput, Recipe, Resolved
+from diel.tasks.stage_run import StageRun
 from diel.terms import SIMULATED
 
 Task = tuple[int, Resolved]

@@ -14,21 +14,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from diel.controller.block_job import CARRIED
+from diel.attempt.block import MARGIN
+from diel.blocks.job import CARRIED
+from diel.blocks.tryout import REFUSED, NeverRuns, block_jobs, is_answered, refuse_hopeless
 from diel.controller.start import create, discard
-from diel.controller.tryout import REFUSED, NeverRuns, block_jobs, is_answered, refuse_hopeless
 from diel.errors import DielError, UsageError
 from diel.journal.snapshot import Reader
-from diel.lease import newest_epoch, read_lease, refuse_driven
 from diel.paths import RunPaths
 from diel.plan import Plan
-from diel.run_file import read_run_file
-from diel.scheduler import scheduler_named
-from diel.scheduler.inside import KEPT
-from diel.scheduler.job import Job
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
-from diel.site import Pool, Site, cores_of
-from diel.submission import (
+from diel.project.lease import newest_epoch, read_lease, refuse_driven
+from diel.project.run_file import read_run_file
+from diel.project.submission import (
     Home,
     Submission,
     begun,
@@ -37,8 +33,12 @@ from diel.submission import (
     queued,
     withdraw,
 )
+from diel.scheduler import scheduler_named
+from diel.scheduler.inside import KEPT
+from diel.scheduler.job import Job
+from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.site import Pool, Site, cores_of
 from diel.values import format_duration
-from diel.worker.block import MARGIN
 
 PATIENCE = 60.0
 """Seconds that a busy scheduler is asked again."""

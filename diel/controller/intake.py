@@ -8,21 +8,21 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 
-from diel.adaptive import Standing
-from diel.controller.dispatcher import Dispatcher, Sent, reset
+from diel.attempt.bundle import Report
+from diel.attempt.reaper import kill_marked
+from diel.axes.adaptive import Standing
+from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
-from diel.controller.ledger import Ledger
-from diel.controller.stage_run import StageRun
 from diel.controller.stages import Stages
 from diel.controller.stillborn import Stillborn
 from diel.journal.segment import Record
 from diel.journal.stage_history import Attempt
 from diel.spec import rule_of
 from diel.states import FailureClass, TaskState
-from diel.worker.bundle import Report
+from diel.tasks.ledger import Ledger
+from diel.tasks.stage_run import StageRun
 from diel.worker.fence import put_up
 from diel.worker.oom import RecentOomKills
-from diel.worker.reaper import kill_marked
 
 MAX_BACKOFF = 300.0
 SHARED = "retries"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from diel.controller.backend import EngineLost
+from diel.blocks.backend import EngineLost
 from diel.controller.controller import Controller
 from diel.controller.start import take_over
 from diel.errors import DielError

@@ -6,31 +6,31 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from diel.adaptive import Adaptive, Standing, adaptive_axes, facts_of
-from diel.controller.axes import Axes, maker_of
-from diel.controller.choosing import link_of
-from diel.controller.decider import Decider, Deciding
-from diel.controller.keeping import Keeping
-from diel.controller.ledger import Ledger
-from diel.controller.link import Link
-from diel.controller.looping import Looping
-from diel.controller.publishing import Publishing
-from diel.controller.recipe import Recipe
-from diel.controller.searching import Searching
-from diel.controller.serving import Serving
-from diel.controller.stage_run import StageRun
-from diel.controller.staging import staging_of
-from diel.controller.stream_link import StreamEnds
-from diel.controller.streaming import Streaming
-from diel.domain import make_domain, with_replicas
+from diel.axes.adaptive import Adaptive, Standing, adaptive_axes, facts_of
+from diel.axes.domain import make_domain, with_replicas
+from diel.axes.points import Listed
 from diel.errors import DielError, UsageError
+from diel.gangs.service import Serving
+from diel.gangs.stream import Streaming
 from diel.graph import gangs, hyperparameter_reads
-from diel.graph.surrogates import teachers
+from diel.graph.surrogate import teachers
 from diel.plan import Plan
-from diel.points import Listed
-from diel.run_file import RunFile
+from diel.project.run_file import RunFile
+from diel.search.decider import Decider, Deciding
+from diel.search.loop import Looping
+from diel.search.search import Searching
 from diel.services import REPLICA
 from diel.states import FailureClass
+from diel.tasks.axes import Axes, maker_of
+from diel.tasks.choosing import link_of
+from diel.tasks.keeping import Keeping
+from diel.tasks.ledger import Ledger
+from diel.tasks.link import Link
+from diel.tasks.publishing import Publishing
+from diel.tasks.recipe import Recipe
+from diel.tasks.stage_run import StageRun
+from diel.tasks.staging import staging_of
+from diel.tasks.stream import StreamEnds
 
 
 class Stages:

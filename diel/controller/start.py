@@ -13,26 +13,26 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from diel import __version__
+from diel.attempt.reaper import kill_marked
+from diel.blocks.tryout import block_jobs, try_out
 from diel.check import check
 from diel.controller.controller import Controller
-from diel.controller.tryout import block_jobs, try_out
 from diel.errors import UsageError
 from diel.files import put
 from diel.journal.snapshot import read_run
-from diel.lease import take
 from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
+from diel.project.lease import take
+from diel.project.requests import set_aside
+from diel.project.run_file import RunFile, read_kept_workflow, read_run_file, reason
+from diel.project.runs import create_run, make_newest, mend_run
 from diel.registry import kept_values
-from diel.requests import set_aside
-from diel.run_file import RunFile, read_kept_workflow, read_run_file, reason
-from diel.runs import create_run, make_newest, mend_run
 from diel.scheduler.inside import END
 from diel.scheduler.installed import lacking as missing_commands
 from diel.scheduler.job import Job, JobState
-from diel.searchers.installed import refuse_unsearchable
+from diel.search.installed import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
-from diel.worker.reaper import kill_marked
+from diel.version import __version__
 
 
 def start(

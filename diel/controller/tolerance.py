@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from itertools import islice
 
-from diel.adaptive import Adaptive
-from diel.controller.choosing import ChoosingLink
-from diel.controller.link import Link, Verdict
-from diel.controller.stage_run import StageRun
-from diel.domain import Group
+from diel.axes.adaptive import Adaptive
+from diel.axes.domain import Group
 from diel.journal.axis_history import Context
 from diel.states import TaskState
+from diel.tasks.choosing import ChoosingLink
+from diel.tasks.link import Link, Verdict
+from diel.tasks.stage_run import StageRun
 
 Lost = tuple[str, int | Context]
 """What has no result: a task, by stage and index, or a search or loop, by axis and context."""

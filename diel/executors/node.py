@@ -20,12 +20,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 
+from diel.attempt.block import own_node
+from diel.attempt.reaper import kill_marked
 from diel.errors import JournalError
 from diel.executors.orphans import Orphans
 from diel.executors.scratch import VARIABLE, Scratch
 from diel.executors.succession import LOOK, Succession
-from diel.worker.block import own_node
-from diel.worker.reaper import kill_marked
 
 PATIENCE = 1.0
 """Seconds that the pool gets to end by itself: schedulers kill within two to thirty."""

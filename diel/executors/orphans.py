@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from diel.birth import lives
+from diel.attempt.block import own_node
+from diel.attempt.reaper import kill_marked
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
+from diel.project.birth import lives
 from diel.states import FailureClass
-from diel.worker.block import own_node
 from diel.worker.fence import ALL, fenced
-from diel.worker.reaper import kill_marked
 
 
 class Orphans:

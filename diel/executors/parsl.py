@@ -38,11 +38,11 @@ from parsl.jobs.states import JobStatus
 from parsl.launchers import SimpleLauncher
 from parsl.providers.base import ExecutionProvider
 
+from diel.attempt.bundle import Bundle
 from diel.errors import DielError
 from diel.executors.pipes import Pipes
 from diel.executors.workers import Load, Workers
 from diel.paths import RunPaths
-from diel.worker.bundle import Bundle
 from diel.worker.process import run_bundle
 
 STRATEGY_PERIOD = 0.1

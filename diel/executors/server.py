@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import psutil
 
-from diel.worker.line import is_readable, receive, send
-from diel.worker.reaper import wait_ended
+from diel.attempt.line import is_readable, receive, send
+from diel.attempt.reaper import wait_ended
 
 PATIENCE = 5.0
 """Seconds that processes get to end once they were killed."""

@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from diel.lease import driver
 from diel.paths import RunPaths
+from diel.project.lease import driver
 
 LOOK = 2.0
 """Seconds between two looks."""

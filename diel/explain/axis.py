@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 from typing import Any
 
-from diel.adaptive import Adaptive, Standing
-from diel.controller.choosing import ChoosingLink
-from diel.controller.link import Link
+from diel.axes.adaptive import Adaptive, Standing
 from diel.errors import counted
 from diel.explain.view import View
 from diel.journal.axis_history import Course, Trial, TrialState
 from diel.states import RunState
 from diel.status.axis_lines import end_text, scores_text, short, what_text
+from diel.tasks.choosing import ChoosingLink
+from diel.tasks.link import Link
 
 SHOWN_COURSES = 5
 """Courses of one axis that are told; the rest are counted."""

@@ -24,6 +24,11 @@ from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.states import TaskState
 from diel.table import shown
+from diel.tasks.link import Link
+from diel.tasks.recipe import Resolved
+from diel.tasks.results import artifact_path
+from diel.tasks.scope import Scope
+from diel.tasks.service import ServiceLink
 
 MAX_DEPTH = 5
 """How far a change is followed upstream."""

@@ -10,11 +10,11 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from diel.controller.key import APART
 from diel.explain.change import Change, mapping_changes, plain
 from diel.explain.view import View
 from diel.spec import Stage
 from diel.table import shown
+from diel.tasks.key import APART
 
 WIDE = 120
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diel.project.submission import awaited
 from diel.results import Recorded
 from diel.site import Shape, Site, lacks, shape_of
 from diel.spec import resources_with
 from diel.states import FailureClass, RunState
 from diel.status.blocks import is_hopeless, is_live, reason_of
-from diel.submission import awaited
 
 LOST = (FailureClass.NODE, FailureClass.PREEMPTED, FailureClass.WALLTIME, FailureClass.OOM)
 """Failures of tasks for which the end of a block may be to blame."""

@@ -20,6 +20,7 @@ from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
 from diel.journal.segment import Record
 from diel.results import DROPPED, Recorded
 from diel.states import RunState, TaskState
+from diel.tasks.results import output_of, outputs_of
 
 
 def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:

@@ -13,22 +13,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from diel.catalogue import Module, ModuleNotFound, find, search_path
-from diel.controller.axes import maker_of
-from diel.controller.choosing import link_of
-from diel.controller.files import Files
-from diel.controller.link import Link
-from diel.controller.recipe import MissingInput, Recipe
-from diel.controller.results import Results, output_of
-from diel.controller.service_link import ServiceLink
-from diel.controller.stage_run import StageRun
 from diel.errors import DielError
 from diel.journal.segment import Record
+from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
+from diel.project.runs import all_runs
 from diel.results import Recorded
-from diel.runs import all_runs
 from diel.services import REPLICA
 from diel.states import RunState, TaskState
 from diel.status import AxisStatus, axes_of
+from diel.tasks.axes import maker_of
+from diel.tasks.choosing import link_of
+from diel.tasks.files import Files
+from diel.tasks.link import Link
+from diel.tasks.recipe import MissingInput, Recipe
+from diel.tasks.results import Results, output_of
+from diel.tasks.service import ServiceLink
+from diel.tasks.stage_run import StageRun
 
 
 class _Lookup(Results):

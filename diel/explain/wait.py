@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from diel.controller.choosing import ChoosingLink
-from diel.controller.link import Link, Verdict
 from diel.drawing import picked_points
 from diel.errors import counted
 from diel.explain.axis import choice_awaited
 from diel.explain.view import View
 from diel.states import TaskState
+from diel.tasks.choosing import ChoosingLink
+from diel.tasks.link import Link, Verdict
 
 SHOWN = 5
 """How many tasks are named; the rest are counted."""

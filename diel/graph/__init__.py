@@ -5,7 +5,7 @@ from diel.graph.edge import Choice, Edge, Flaw, Key, Published
 from diel.graph.gang import Gang, gangs
 from diel.graph.rules import parameters_of
 from diel.graph.stage_graph import StageGraph
-from diel.graph.streaming import stream_inputs
+from diel.graph.stream import stream_inputs
 from diel.graph.uses import hyperparameter_reads
 
 __all__ = [

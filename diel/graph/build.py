@@ -10,9 +10,9 @@ from diel.graph.edge import Edge, Flaw
 from diel.graph.gang import check_beside, check_gangs
 from diel.graph.publishing import check_publishers, published_uses
 from diel.graph.rules import check_at, check_axes, check_cycles, choice_of
-from diel.graph.services import check_service, check_services, is_renewed, nearest_service
+from diel.graph.service import check_service, check_services, is_renewed, nearest_service
 from diel.graph.stage_graph import StageGraph
-from diel.graph.streaming import check_stream, is_stream
+from diel.graph.stream import check_stream, is_stream
 from diel.graph.uses import Use, uses
 from diel.spec import Workflow
 

@@ -58,7 +58,7 @@ class StageHistory:
     surrogate: SurrogateHistory | None = None
     """What was answered and what simulated, where its tasks ask a surrogate."""
     factors: list[dict[str, Any]] = field(default_factory=list)
-    """The factors of its domain, where it runs over a search or loop: axes, count, rows (see diel.domain)."""
+    """The factors of its domain, where it runs over a search or loop: axes, count, rows."""
     dropped: dict[str, set[int]] = field(default_factory=dict)
     """By output, the tasks whose artifact was deleted after its use."""
     left_out: bytearray = field(default_factory=bytearray)

@@ -9,9 +9,9 @@ from typing import Any
 
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.load import Document, parse, read_text, scalar
+from diel.project.run_file import RunFile
 from diel.registry.change import told
 from diel.registry.store import Held
-from diel.run_file import RunFile
 from diel.spec import Flaws, Hyperparameter
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from diel.adaptive import Adaptive
+from diel.axes.adaptive import Adaptive
 from diel.errors import UsageError, did_you_mean
 from diel.graph import Choice
 from diel.results.recorded import Recorded

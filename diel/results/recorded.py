@@ -12,12 +12,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from diel import __version__
-from diel.adaptive import Adaptive, Counted, adaptive_axes
 from diel.artifacts import Artifact
-from diel.controller.axes import maker_of
-from diel.controller.results import output_of
-from diel.domain import Domain, Origins, make_domain, with_replicas
+from diel.axes.adaptive import Adaptive, Counted, adaptive_axes
+from diel.axes.domain import Domain, Origins, make_domain, with_replicas
+from diel.axes.points import Points, kept, read_points, static_points
 from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
 from diel.journal.history import History
@@ -25,12 +23,14 @@ from diel.journal.segment import Record, decode, segments
 from diel.journal.stage_history import Attempt, StageHistory
 from diel.load import Document, load_text
 from diel.paths import RunPaths
-from diel.points import Points, kept, read_points, static_points
-from diel.run_file import RunFile, read_kept_workflow, read_run_file
+from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.services import REPLICA
 from diel.spec import Workflow
 from diel.states import RunState
 from diel.status import open_reader, standing
+from diel.tasks.axes import maker_of
+from diel.tasks.results import output_of
+from diel.version import __version__
 
 _COMMITS = (b'"event":"done"', b'"event":"cached"')
 _MADE = ("values", "artifacts", "run")

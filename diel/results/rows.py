@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diel.controller.results import output_of, outputs_of
-from diel.domain import Domain
+from diel.axes.domain import Domain
 from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.segment import Record
 from diel.results.recorded import Recorded
 from diel.states import TaskState
 from diel.status.tasks import count_text
 from diel.table import Table
+from diel.tasks.results import output_of, outputs_of
 
 DROPPED = "deleted after its use"
 """What stands for an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""

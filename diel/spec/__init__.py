@@ -6,8 +6,9 @@ from diel.spec.input import Input
 from diel.spec.loop import Loop
 from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
 from diel.spec.output import Output
-from diel.spec.policy import Policies, Policy, Rule, changed_resources, resources_with, rule_of
+from diel.spec.policy import Policies, Policy
 from diel.spec.resources import Resources
+from diel.spec.rule import Rule, changed_resources, resources_with, rule_of
 from diel.spec.search import Search
 from diel.spec.service import Ready, Service
 from diel.spec.stage import Kind, Retries, Stage

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from diel.domain import Domain, Factor
+from diel.axes.domain import Domain, Factor
+from diel.axes.trials import front, ranked
 from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial, TrialState
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.states import TaskState
 from diel.status.metrics import last_metric
-from diel.trials import front, ranked
 
 CourseState = Literal["waiting", "running", "over", "failed"]
 """`waiting` has not begun, or nobody drives its run; `failed` is over without a point to hand on."""

@@ -13,17 +13,17 @@ from diel.journal.history import History
 from diel.journal.segment import Record, decode
 from diel.journal.snapshot import Reader, read_run
 from diel.journal.stage_history import StageHistory
-from diel.lease import Lease
 from diel.paths import RunPaths
+from diel.project.lease import Lease
+from diel.project.submission import Submission, submission_of
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
-from diel.status.services import ServiceStatus, services_of
+from diel.status.service import ServiceStatus, services_of
 from diel.status.standing import standing
-from diel.status.streams import streams_of
+from diel.status.stream import streams_of
 from diel.status.surrogate import SurrogateStatus, surrogate_of
 from diel.status.tasks import UNDER_WAY
 from diel.status.written import run_document, stage_names, workflow_name
-from diel.submission import Submission, submission_of
 
 
 @dataclass(frozen=True)

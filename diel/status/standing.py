@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diel.journal.history import History
-from diel.lease import Lease, is_alive, is_being_taken, last_word, read_lease
 from diel.paths import RunPaths
+from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease
+from diel.project.submission import Submission, awaited, newest_submission
 from diel.states import RunState
-from diel.submission import Submission, awaited, newest_submission
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.space import is_full
 from diel.staging.bring import copy_file, no_check, tree
 from diel.staging.disk import StagingError
 from diel.staging.local import own_disk
 from diel.states import FailureClass
-from diel.worker.bundle import Failure, Job, Request
-from diel.worker.space import is_full
 
 
 @dataclass(frozen=True)

@@ -20,31 +20,31 @@ from typing import Any
 
 import psutil
 
-from diel.birth import birth_of
+from diel.attempt.block import own_block, own_node, pin_gpus
+from diel.attempt.bundle import Bundle, Failure, Job, Report, Request
+from diel.attempt.capture import Capture
+from diel.attempt.command import collect, launch, run_command
+from diel.attempt.environment import Surroundings, restore, search_path
+from diel.attempt.function import call_function, call_on_ranks
+from diel.attempt.limits import Limits, limits_of
+from diel.attempt.space import is_full
+from diel.attempt.staging import late_notes, record_of, shard_environment, stage
+from diel.attempt.stream import held_to_streams, stream_environment
+from diel.attempt.surrogate import Asked, ask
+from diel.attempt.watchdog import Watchdog, Watched, watched_of
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import Record, SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
+from diel.project.birth import birth_of
 from diel.services.endpoint import variables
 from diel.staging.bring import Brought
 from diel.staging.disk import StagingError, release
 from diel.states import FailureClass
-from diel.worker.block import own_block, own_node, pin_gpus
-from diel.worker.bundle import Bundle, Failure, Job, Report, Request
-from diel.worker.capture import Capture
-from diel.worker.command import collect, launch, run_command
 from diel.worker.drain import Drain, open_drain
-from diel.worker.environment import Surroundings, restore, search_path
 from diel.worker.fence import ALL, fenced
-from diel.worker.function import call_function, call_on_ranks
 from diel.worker.killed import killer_of, told_by_mpiexec
-from diel.worker.limits import Limits, limits_of
 from diel.worker.oom import OomKills
 from diel.worker.record import done_record, fail_record
-from diel.worker.space import is_full
-from diel.worker.staging import late_notes, record_of, shard_environment, stage
-from diel.worker.streaming import held_to_streams, stream_environment
-from diel.worker.surrogate import Asked, ask
-from diel.worker.watchdog import Watchdog, Watched, watched_of
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
 """What launchers are told where the site does not say otherwise: a rank that dies takes its task along.

@@ -7,13 +7,13 @@ import json
 import os
 import sys
 
+from diel.attempt.bundle import Failure, Request
+from diel.attempt.function import RETURN_FILE, call, read_call
+from diel.attempt.staging import with_copies
 from diel.context import Context
 from diel.files import put
 from diel.staging.drawing import fetch, leave_notes, note
 from diel.states import FailureClass
-from diel.worker.bundle import Failure, Request
-from diel.worker.function import RETURN_FILE, call, read_call
-from diel.worker.staging import with_copies
 
 
 def main() -> None:

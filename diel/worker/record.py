@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from diel.artifacts import Artifacts, Values
+from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.surrogate import Asked
 from diel.journal.segment import Record
-from diel.worker.bundle import Failure, Job, Request
-from diel.worker.surrogate import Asked
 
 
 def done_record(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from diel.worker.bundle import Failure
-from diel.worker.function import call, read_call
+from diel.attempt.bundle import Failure
+from diel.attempt.function import call, read_call
 
 
 def main() -> None:

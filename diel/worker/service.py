@@ -18,6 +18,11 @@ from dataclasses import dataclass
 import psutil
 
 from diel.artifacts import Artifacts, Values
+from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.command import find_program, meaning, start, write_given
+from diel.attempt.function import write_call
+from diel.attempt.reaper import kill_marked, signal_group
+from diel.attempt.watchdog import Watchdog, Watched
 from diel.context import Context
 from diel.errors import counted
 from diel.journal.segment import Record
@@ -25,13 +30,8 @@ from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, mark_of, read_token, write_endpoint
 from diel.spec import Service
 from diel.states import FailureClass
-from diel.worker.bundle import Failure, Job, Request
-from diel.worker.command import find_program, meaning, start, write_given
-from diel.worker.function import write_call
 from diel.worker.health import Line, Printed
-from diel.worker.reaper import kill_marked, signal_group
 from diel.worker.wanted import Stopped, Wanted
-from diel.worker.watchdog import Watchdog, Watched
 
 TICK = 0.1
 """Seconds between two looks at the process, and at what the controller wants."""

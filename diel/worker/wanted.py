@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from diel.attempt.lifeline import is_cut
 from diel.paths import RunPaths
-from diel.worker.lifeline import is_cut
 
 LOOK = 2.0
 """Seconds between two looks at the controller's heartbeat."""

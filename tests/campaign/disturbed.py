@@ -19,7 +19,7 @@ from tests.campaign.descent import Descent, kill, lives, told
 from tests.campaign.evidence import Outcome, breaches, outcome, said_by
 from tests.campaign.flows import MODULES, Flow
 from tests.campaign.roles import Roles
-from tests.project import Project, Run
+from tests.throwaway import Project, Run
 
 SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.campaign.flows import Flow
-from tests.project import Project, Record, Run
+from tests.throwaway import Project, Record, Run
 
 _ATTEMPT = re.compile(r"(tasks/\w+/\d+)\.\d+")
 _NAMES = (

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import psutil
 
-from tests.project import Run
+from tests.throwaway import Run
 
 Found = list[psutil.Process]
 

@@ -18,7 +18,7 @@ from tests.campaign.descent import Descent, told
 from tests.campaign.disturbed import GONE, Place
 from tests.campaign.flows import FLOWS
 from tests.cluster import cluster
-from tests.project import wait_for
+from tests.throwaway import wait_for
 
 HIDDEN = """
 import os, sys, time

@@ -20,11 +20,11 @@ import yaml
 from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
+from diel.project.submission import job_prefix
 from diel.status import read_status
-from diel.submission import job_prefix
 from tests.cluster.cluster import Cluster, Job
 from tests.cluster.daemon import alive
-from tests.project import Project, Record, Run, wait_for
+from tests.throwaway import Project, Record, Run, wait_for
 
 SUM = """
     axes:

@@ -33,7 +33,7 @@ from tests.cluster.campaign import (
 )
 from tests.cluster.cluster import Cluster, node_of
 from tests.cluster.daemon import alive
-from tests.project import wait_for
+from tests.throwaway import wait_for
 
 TASKS = 24
 """Of four tenths of a second, four at a time on each node."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cluster.campaign import OnCluster, fold, placed
 from tests.cluster.cluster import Cluster
-from tests.project import Project, Record, Run, wait_for
+from tests.throwaway import Project, Record, Run, wait_for
 
 MIXED = """
     axes:

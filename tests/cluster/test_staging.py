@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.campaign import OnCluster
 from tests.cluster.cluster import Cluster
-from tests.project import Run
+from tests.throwaway import Run
 
 MIB = 1024 * 1024
 FLOW = """

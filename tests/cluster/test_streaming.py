@@ -14,9 +14,9 @@ import pytest
 from diel.streams.contact import read_contact
 from tests.cluster.campaign import OnCluster, placed
 from tests.cluster.cluster import Cluster
-from tests.project import Run, wait_for
 from tests.test_streaming import LEARN, MAKE
 from tests.test_streaming_mpi import MODULES
+from tests.throwaway import Run, wait_for
 
 FLOW = """
     stages:

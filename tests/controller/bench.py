@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from diel.check import check
-from diel.controller.ledger import Ledger
-from diel.controller.recipe import Resolved
 from diel.controller.stages import Stages
 from diel.journal.segment import SegmentWriter
 from diel.plan import make_plan
-from diel.run_file import RunFile
-from diel.runs import create_run
+from diel.project.run_file import RunFile
+from diel.project.runs import create_run
 from diel.site import find_site
+from diel.tasks.ledger import Ledger
+from diel.tasks.recipe import Resolved
 
 
 class Bench:

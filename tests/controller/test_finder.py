@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.controller.finder import Finder
-from diel.requests import Cancel
+from diel.project.requests import Cancel
 from diel.states import TaskState
 from tests.controller.bench import Bench
 

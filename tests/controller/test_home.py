@@ -25,13 +25,13 @@ from diel.controller.home import (
 )
 from diel.controller.start import create, read_kept_site
 from diel.errors import UsageError
-from diel.lease import take
 from diel.paths import RunPaths
 from diel.plan import Plan, prepare
+from diel.project.lease import take
+from diel.project.submission import job_name, job_prefix, make_submission, newest_submission
 from diel.scheduler.job import JobState
 from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
 from diel.status import read_status
-from diel.submission import job_name, job_prefix, make_submission, newest_submission
 from tests.cli.call import call
 from tests.pretend import Pretend
 
@@ -62,8 +62,8 @@ def scheduler(monkeypatch: pytest.MonkeyPatch) -> Pretend:
     found = Pretend()
     for module in ("home", "tryout", "leftovers"):
         monkeypatch.setattr(f"diel.controller.{module}.scheduler_named", lambda name: found)
-    monkeypatch.setattr("diel.cli.resume.scheduler_named", lambda name: found)
-    for name in ("diel.controller.start.missing_commands", "diel.controller.leftovers.lacking"):
+    monkeypatch.setattr("diel.cli.commands.resume.scheduler_named", lambda name: found)
+    for name in ("diel.controller.start.missing_commands", "diel.blocks.leftovers.lacking"):
         monkeypatch.setattr(name, lambda name: ())
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: None)
     return found
@@ -312,8 +312,8 @@ def test_waiting_for_a_scheduler_is_told(
         said.append(words)
         told.set()
 
-    monkeypatch.setattr("diel.cli.submit.SOON", 0.01)
-    monkeypatch.setattr("diel.cli.submit.click.echo", echo)
+    monkeypatch.setattr("diel.cli.commands.submit.SOON", 0.01)
+    monkeypatch.setattr("diel.cli.commands.submit.click.echo", echo)
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: told.wait(10))
     scheduler.busy = 2
     assert call(capsys, "submit", "flow.yaml", "--site", "cluster").code == 0
@@ -358,7 +358,7 @@ def test_cancelling_where_the_schedulers_commands_are_not_does_not_wait_for_them
 ) -> None:
     submit(run, plan, "job")
     scheduler.busy = 1000
-    monkeypatch.setattr("diel.controller.leftovers.lacking", lambda name: ("squeue",))
+    monkeypatch.setattr("diel.blocks.leftovers.lacking", lambda name: ("squeue",))
     said = call(capsys, "cancel")
     assert (said.code, "jobs 100 may still be there" in said.err) == (1, True)
     assert "no squeue here" in said.err
@@ -437,7 +437,7 @@ def test_cancelling_ends_every_job_of_a_run_whose_controller_is_gone(
 def test_a_block_whose_job_may_still_be_there_is_not_told_to_have_ended(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.controller.leftovers.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
     job = scheduler.add(f"{job_prefix(run)}-1-0")
     _, segment = take(run)
     segment.append(block("1-0", job, "running"))
@@ -492,7 +492,7 @@ def block(name: str, job: str, state: str) -> dict[str, object]:
 def test_a_scheduler_that_does_not_answer_leaves_word_of_what_may_still_be_there(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.controller.leftovers.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
     submit(run, plan, "job")
     scheduler.busy = 1
     said = call(capsys, "cancel")
@@ -510,7 +510,7 @@ def test_a_scheduler_that_does_not_answer_leaves_word_of_what_may_still_be_there
 def test_jobs_that_do_not_end_are_told(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.controller.leftovers.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
     submit(run, plan, "job")
     scheduler.deaf = True
     said = call(capsys, "cancel")

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from diel.controller.dispatcher import Dispatcher, InFlight, Sent
+from diel.blocks.dispatcher import Dispatcher, InFlight, Sent
 from diel.controller.intake import Intake
 from diel.journal.segment import SegmentWriter
 from diel.states import TaskState

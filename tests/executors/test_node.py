@@ -15,14 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.birth import birth_of
+from diel.attempt.block import own_node
 from diel.executors.node import _aged
 from diel.journal.segment import SegmentWriter, worker_segment_name
-from diel.lease import beat, take
 from diel.paths import RunPaths
-from diel.worker.block import own_node
+from diel.project.birth import birth_of
+from diel.project.lease import beat, take
 from diel.worker.fence import put_up
-from tests.project import wait_for
+from tests.throwaway import wait_for
 
 SOON = """
 import os, sys

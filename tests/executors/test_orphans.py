@@ -10,11 +10,11 @@ from typing import Any
 import psutil
 import pytest
 
-from diel.birth import birth_of
+from diel.attempt.block import own_node
 from diel.executors.orphans import Orphans
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
-from diel.worker.block import own_node
+from diel.project.birth import birth_of
 
 
 @pytest.fixture

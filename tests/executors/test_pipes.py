@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from diel.executors.pipes import WorkerLost
-from tests.project import wait_for
+from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from diel.executors.pipes import WorkerLost
 from tests.descendants import gathered, living
-from tests.project import Project, wait_for
+from tests.throwaway import Project, wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
 

@@ -11,8 +11,8 @@ import pytest
 from diel.executors import succession
 from diel.executors.succession import ORPHAN, Succession
 from diel.journal.segment import SegmentWriter
-from diel.lease import beat, take
 from diel.paths import RunPaths
+from diel.project.lease import beat, take
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_a_controller_on_another_host_is_lost_once_it_counts_as_gone(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(succession, "LOOK", 0.0)
-    monkeypatch.setattr("diel.lease.lives", lambda pid, birth: None)
-    monkeypatch.setattr("diel.lease.SILENCE", 0.2)
+    monkeypatch.setattr("diel.project.lease.lives", lambda pid, birth: None)
+    monkeypatch.setattr("diel.project.lease.SILENCE", 0.2)
     assert node(paths).is_lost()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from tests.descendants import gathered, living
-from tests.project import wait_for
+from tests.throwaway import wait_for
 
 MODULE = "import sys, time\nprint(*sys.argv[1:], flush=True)\ntime.sleep(600)\n"
 PARENT = (

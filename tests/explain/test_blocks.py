@@ -16,10 +16,10 @@ from diel.explain import (
     render_run,
     render_task,
 )
+from diel.project.submission import make_submission, queued
 from diel.results import Recorded
 from diel.site import Site
-from diel.submission import make_submission, queued
-from tests.blocks import Node, block
+from tests.allocation import Node, block
 from tests.handmade import Handmade
 
 FLOW = """

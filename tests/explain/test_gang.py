@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.project import Project, wait_for
+from tests.throwaway import Project, wait_for
 
 SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"
 FLOW = """

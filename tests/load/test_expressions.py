@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from diel.axes.points import static_points
 from diel.check import check
 from diel.errors import Problem, SpecError
-from diel.points import static_points
 from diel.spec import Axis
-from tests.project import Project
+from tests.throwaway import Project
 
 HEAD = """diel: 1
 name: w

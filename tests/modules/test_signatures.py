@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.catalogue import Module, every, find
+from diel.modules.catalogue import Module, every, find
 
 
 def test_every_shipped_module_can_be_read_and_says_what_it_returns(root: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project import Project
+from tests.throwaway import Project
 
 
 def test_a_function_is_told_its_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from diel.scheduler import inside as module
 from diel.scheduler.inside import END, Inside, allocation_nodes, inside_here
 from diel.scheduler.job import Job, JobState, JobStatus
 from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
-from tests.project import wait_for
+from tests.throwaway import wait_for
 
 HOUR = 3600.0
 

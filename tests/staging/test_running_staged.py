@@ -9,7 +9,7 @@ import pytest
 
 from diel.paths import RunPaths
 from diel.status import read_status
-from tests.project import Project
+from tests.throwaway import Project
 
 FLOW = """
     axes:

@@ -11,9 +11,9 @@ from diel.status import read_status
 from diel.status.axis_lines import axis_lines, sparkline
 from diel.status.columns import width_of
 from tests.cli.call import call
-from tests.project import Project
+from tests.screen import Terminal
 from tests.searched import MATERIALS, SEARCH, Searched, loop, search
-from tests.terminal import Terminal
+from tests.throwaway import Project
 
 Capture = pytest.CaptureFixture[str]
 

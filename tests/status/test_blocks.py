@@ -9,15 +9,15 @@ from pathlib import Path
 import click
 import pytest
 
-from diel.cli.status import _fit, _run_view
-from diel.controller.block import Block
+from diel.blocks.block import Block
+from diel.cli.commands.status import _fit, _run_view
 from diel.journal.snapshot import read_run
 from diel.scheduler.job import JobState
 from diel.site import Shape
 from diel.status import Status, read_status
 from diel.status.blocks import BAD, block_lines
 from diel.status.columns import width_of
-from tests.blocks import Node, block
+from tests.allocation import Node, block
 from tests.cli.call import call
 from tests.written import Written
 
@@ -212,7 +212,7 @@ def test_a_watch_off_a_terminal_tells_when_a_block_moves_on(
         run.end("succeeded")
 
     steps = iter([lambda: block(run, "1-0"), finish])
-    monkeypatch.setattr("diel.cli.status.time.sleep", lambda seconds: next(steps)())
+    monkeypatch.setattr("diel.cli.commands.status.time.sleep", lambda seconds: next(steps)())
     said = call(capsys, "status", "--watch").out
     assert said.index("pending: Priority") < said.index("n0")
 

@@ -11,12 +11,12 @@ import pytest
 
 from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import read_run
-from diel.lease import Lease, read_lease, take
 from diel.paths import RunPaths
-from diel.runs import create_run
+from diel.project.lease import Lease, read_lease, take
+from diel.project.runs import create_run
+from diel.project.submission import make_submission
 from diel.states import RunState
 from diel.status.standing import standing
-from diel.submission import make_submission
 
 GONE = {"epoch": 1, "host": "elsewhere", "pid": 1, "started": 0.0}
 """A controller without a heartbeat for decades."""

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from diel.catalogue import find
+from diel.attempt.bundle import Bundle, Job, Report, Request
+from diel.attempt.reaper import kill_marked, mark
 from diel.executors.pipes import Pipes
 from diel.journal.segment import Record, SegmentWriter, read_segment, segments
+from diel.modules.catalogue import find
 from diel.paths import RunPaths
-from diel.worker.bundle import Bundle, Job, Report, Request
-from diel.worker.reaper import kill_marked, mark
 
 
 class Bench:

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from diel.attempt.bundle import Bundle, Job, Request, Staging
 from diel.errors import JournalError
 from diel.journal.segment import SegmentWriter
 from diel.spec import Output
 from diel.staging.local import Local
-from diel.worker.bundle import Bundle, Job, Request, Staging
 from diel.worker.drain import Drain, open_drain
 from diel.worker.process import Worker, run_bundle
-from tests.project import wait_for
+from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
 JOB: dict[str, Any] = {

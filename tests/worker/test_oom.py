@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.worker.memory import Meter
+from diel.attempt.memory import Meter
 from diel.worker.oom import OomKills
 
 SLURM = "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.\n"

@@ -14,9 +14,9 @@ import pytest
 
 from diel.executors.pipes import WorkerLost
 from diel.journal.segment import read_record, segments
-from diel.requests import ask_cancel
+from diel.project.requests import ask_cancel
 from diel.worker.fence import put_up
-from tests.project import wait_for
+from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
 

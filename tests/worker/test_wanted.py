@@ -12,7 +12,7 @@ import pytest
 from diel.paths import RunPaths
 from diel.worker import wanted
 from diel.worker.wanted import GONE, Stopped, Wanted
-from tests.project import wait_for
+from tests.throwaway import wait_for
 
 
 @pytest.fixture

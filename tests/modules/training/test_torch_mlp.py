@@ -17,10 +17,10 @@ import pytest
 import torch
 
 import diel
-from diel.catalogue import find
+from diel.modules.catalogue import find
 from modules.inference.screen import predict
 from modules.training.torch_mlp import torch_mlp
-from tests.project import Project
+from tests.throwaway import Project
 
 X = np.linspace(-1, 1, 80)
 
@@ -161,7 +161,7 @@ def test_a_machine_without_pytorch_says_how_to_get_it(root: Path) -> None:
     code = (
         "import sys, pathlib\n"
         "sys.modules['torch'] = None\n"
-        "from diel.catalogue import find, load_function\n"
+        "from diel.modules.catalogue import find, load_function\n"
         "from diel.errors import ModuleError\n"
         "module = find('training.torch_mlp', [pathlib.Path('modules')])\n"
         "try: load_function(module)\n"

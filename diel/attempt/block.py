@@ -1,0 +1,94 @@
+"""The block that a worker is in: when it ends, what fits into it, which nodes and GPUs a task has there."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+from diel.attempt.bundle import Job
+
+MARGIN = 5.0
+"""Seconds before a block's end at which its tasks are stopped, so that what became of them is written."""
+LEAST = 1.0
+"""Seconds that a task without a walltime must have left to be started."""
+GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+"""What Parsl sets on a worker with GPUs: always all three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An allocation with an end."""
+
+    name: str
+    end: float
+    """When its tasks are stopped: seconds since the epoch."""
+    fresh: float = 0.0
+    """Until when any task is started, for no later block would have more time: seconds since the epoch."""
+    length: float = 0.0
+    """Its walltime: what is longer never fits."""
+
+    def has_room(self, job: Job, now: float, needed: float = 0.0) -> bool:
+        """Whether a task that begins now can end, or save something worth saving, before the block does.
+
+        `needed` are the seconds that tasks like it took so far. Where that is longer than any block, a fresh
+        one has to do.
+        """
+        if job.walltime is not None:
+            needs = job.walltime
+        else:
+            needs = min(max(LEAST + (job.grace if job.checkpoint else 0.0), needed), self.length or math.inf)
+        return (now <= self.fresh and needs <= self.length) or self.end - now >= needs
+
+
+def own_block(environ: Mapping[str, str]) -> Block | None:
+    """The block that this process is in; None outside of one, or where its end is not known."""
+    try:
+        end = float(environ.get("DIEL_BLOCK_END", ""))
+    except ValueError:
+        return None
+    walltime = float(environ.get("DIEL_BLOCK_WALLTIME") or 0.0)
+    fresh = end - walltime + start_slack(walltime) + MARGIN if walltime else 0.0
+    return Block(environ.get("DIEL_BLOCK", ""), end - MARGIN, fresh, walltime)
+
+
+def start_slack(walltime: float) -> float:
+    """Seconds that the start of a block may take: a task as long as the block is given to a fresh one."""
+    return max(2.0, min(30.0, 0.05 * walltime))
+
+
+def own_node(environ: Mapping[str, str]) -> str:
+    """This node as its scheduler calls it."""
+    return environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
+
+
+def with_hosts(words: tuple[str, ...]) -> tuple[str, ...]:
+    """A launcher's words with the task's nodes in the place of {hosts}."""
+    if not any("{hosts}" in word for word in words):
+        return words
+    hosts = os.environ.get("PARSL_MPI_NODELIST") or own_node(os.environ)  # whole nodes are Parsl's to give
+    return tuple(word.replace("{hosts}", hosts) for word in words)
+
+
+def pin_gpus(environ: MutableMapping[str, str]) -> None:
+    """Leaves the variables that the site wants, with the devices that the block really has.
+
+    DIEL_GPU_VARIABLES names those to keep. Parsl counts devices from 0, and the scheduler may have
+    given the block others, told in DIEL_BLOCK_GPUS: with `2,3` index 0 is device 2.
+    """
+    wanted = environ.get("DIEL_GPU_VARIABLES")
+    if wanted is None:
+        return
+    kept = {name.strip() for name in wanted.split(",")}
+    given = environ.get("DIEL_BLOCK_GPUS", "")
+    for name in GPU_VARIABLES:
+        if name not in kept:
+            environ.pop(name, None)
+        elif environ.get(name) and given and environ[name] != given:
+            environ[name] = ",".join(_device(index, given.split(",")) for index in environ[name].split(","))
+
+
+def _device(index: str, devices: list[str]) -> str:
+    return devices[int(index)] if index.isdecimal() and int(index) < len(devices) else index

@@ -1,0 +1,157 @@
+"""What the controller hands to a worker, and what it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from diel.journal.segment import Record
+from diel.modules.catalogue import Module
+
+if TYPE_CHECKING:  # what workers and plans without these need not load
+    from diel.spec import Output, Resources, Service, Surrogate
+    from diel.staging.item import Item
+    from diel.staging.local import Local
+    from diel.staging.shard import Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """How a stage uses the disks of its nodes."""
+
+    local: Local
+    each_node: tuple[str, ...] = ()
+    """The launcher's words that start a program once on each node of a task; empty where the worker's own
+    node is the task's."""
+    drains: tuple[str, ...] = ()
+    """Outputs that are written on the node's disk, and copied to the run behind the next task's back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all tasks of a stage share."""
+
+    stage: str
+    module: Module | None
+    """The Python module; None for a command."""
+    values: Mapping[str, str]
+    """Declared values of a command, with their types."""
+    timeout: float | None
+    """Seconds after which an attempt is killed."""
+    launcher: tuple[str, ...]
+    """The MPI launcher's words, put before the command; empty without `ranks`."""
+    threads: int
+    """Cores of each process, told to OpenMP."""
+    ranks: int = 1
+    """MPI processes of a task."""
+    memory: int | None = None
+    """Bytes that a task may take on each node; it is ended beyond them."""
+    walltime: float | None = None
+    """Seconds that a task may run in a block."""
+    checkpoint: bool = False
+    """Whether a task that is interrupted continues as another attempt."""
+    grace: float = 60.0
+    """Seconds before its end at which such a task is told so."""
+    promises: Mapping[str, Output] = field(default_factory=dict)
+    """Outputs of which more is said than a path or the type of a value."""
+    staging: Staging | None = None
+    """How it uses the disks of its nodes; None where it does not."""
+    service: Service | None = None
+    """What is to be done for it where it stays up; None for a stage whose tasks end."""
+    surrogate: Surrogate | None = None
+    """The service that each task asks before it runs, with the outputs that it answers."""
+
+    def within(self, resources: Resources) -> Job:
+        """The same with what one attempt asked for: a retry may get more than its stage says."""
+        if (self.memory, self.walltime) == (resources.memory, resources.walltime):
+            return self
+        return replace(self, memory=resources.memory, walltime=resources.walltime)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A task's texts with what stands for copies on its node in the place of artifacts."""
+
+    items: tuple[Item, ...]
+    params: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    command: tuple[str, ...] | None
+    env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a task asks its surrogate."""
+
+    row: Mapping[str, int | float]
+    """The task's parameters."""
+    replicas: tuple[int, ...]
+    """The task indices of the service's replicas."""
+    key: str
+    """Cache key of the answer: it depends on the model too, what is simulated does not."""
+    parts: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One attempt at one task, with everything in it resolved."""
+
+    index: int
+    attempt: int
+    key: str
+    """Cache key, written into the record."""
+    parts: tuple[str, str]
+    """Digests of the parameters and of the inputs: the parts of the key that differ by task."""
+    params: Mapping[str, Any]
+    inputs: Mapping[str, Any]
+    command: tuple[str, ...] | None
+    outputs: Mapping[str, str]
+    """Declared output files of a command, relative to the task's directory."""
+    env: Mapping[str, str]
+    staged: Staged | None = None
+    """The same with artifacts on the node's disk; None where none are to be there."""
+    shards: Mapping[str, Shard] | None = None
+    """Inputs that are shared out, by name."""
+    services: Mapping[str, Sequence[int]] | None = None
+    """The services that it asks, by name: the task indices of their replicas."""
+    streams: Mapping[str, Mapping[str, str]] | None = None
+    """Streams that it puts into and gets from, by name; None where it runs beside no other stage's tasks."""
+    question: Question | None = None
+    """What it asks its surrogate; None where it has none, or that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Tasks of one stage that a worker runs one after the other."""
+
+    number: int
+    run_dir: str
+    epoch: int
+    job: Job
+    requests: tuple[Request, ...]
+    slice: float
+    """Seconds after which the worker hands back what it has not begun."""
+    needed: float = 0.0
+    """Seconds that each task must have left in its block, by the run times seen so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a bundle. The records stand in the worker's segment, at these offsets; of the tasks
+    that have none, none was begun."""
+
+    segment: str
+    end: int
+    """How long the segment is now."""
+    records: tuple[tuple[int, Record], ...]
+
+
+class Failure(Exception):
+    """An attempt ended without a result."""
+
+    def __init__(self, kind: str, message: str, exit_code: int | None = None) -> None:
+        self.kind = kind
+        self.message = message
+        self.exit_code = exit_code
+        super().__init__(message)

@@ -1,0 +1,222 @@
+"""Running one attempt of a command, in a process group of its own."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
+from diel.attempt.block import with_hosts
+from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.ports import AT_HOME, LOOKS, at_home
+from diel.attempt.reaper import signal_group
+from diel.attempt.space import is_full
+from diel.attempt.watchdog import Watchdog, Watched
+from diel.attempt.world import STALE, World
+from diel.errors import ModuleError
+from diel.states import FailureClass
+
+DYING = 1.0
+"""Seconds that a failure in a block is held back: the scheduler may just be ending them all, and then the
+program is not to blame."""
+_CLOSED = ": killed by SIGPIPE: what it wrote to had ended, as in `PROGRAM | head -1`"
+_RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
+_NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
+
+
+def run_command(
+    job: Job, request: Request, task_dir: str, run_dir: str, env: Mapping[str, str], dog: Watchdog, w: Watched
+) -> tuple[Values, Artifacts]:
+    """Runs the command in `task_dir` and collects what it made.
+
+    Raises Failure where it cannot start (`launch`), exits with another code than 0 or lacks an
+    output (`app`), or was ended by the watchdog (its verdict).
+    """
+    launch(job, request, task_dir, env, dog, w)
+    return collect(job, request, task_dir, run_dir, env)
+
+
+def launch(
+    job: Job, request: Request, task_dir: str, env: Mapping[str, str], dog: Watchdog, w: Watched
+) -> None:
+    """Runs the command to its end. Raises Failure as `run_command` does."""
+    assert request.command is not None
+    write_given(request, env)
+    for name, path in request.outputs.items():
+        if "/" in path and not (name in job.promises and job.promises[name].glob is not None):
+            os.makedirs(os.path.dirname(os.path.join(task_dir, path)), exist_ok=True)
+    try:
+        if job.launcher:
+            spawn_ranks(job, (*_told_in_time(w, env), *request.command), task_dir, env, dog, w)
+        else:
+            spawn(request.command, env, dog, w)
+    except Failure as failure:
+        raise _interrupted(job, failure, w) from failure
+
+
+def write_given(request: Request, env: Mapping[str, str]) -> None:
+    """Writes the files in which a command reads its parameters and inputs. Raises OSError."""
+    for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
+        if value:
+            with open(env[name], "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(json.dumps(value))
+
+
+def collect(
+    job: Job, request: Request, task_dir: str, run_dir: str, env: Mapping[str, str]
+) -> tuple[Values, Artifacts]:
+    """What a command that ended well has made. Raises Failure where an output is missing."""
+    try:
+        values = collect_result(env["DIEL_RESULT"], job.values)
+        artifacts: Artifacts = {}
+        if request.outputs:
+            artifacts = collect_files(request.outputs, Path(task_dir), Path(run_dir), job.promises)
+        if job.promises:
+            check_values(values, job.promises)
+        return values, artifacts
+    except ModuleError as error:
+        raise Failure(FailureClass.APP, str(error), 0) from error
+
+
+def _told_in_time(watched: Watched, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Words in front of each MPI rank's command that send it SIGTERM when it is to save.
+
+    A launcher is not asked to: MPICH's mpiexec (5.0) passes SIGTERM on, but srun (22.05) kills its
+    ranks when it gets one.
+    """
+    interrupt = watched.limits.interrupt
+    program = None if interrupt is None else _find("timeout", env.get("PATH", os.defpath))
+    if program is None or interrupt is None:
+        return ()
+    seconds = max(0.1, interrupt - time.time())
+    return (program, "--foreground", "--preserve-status", "--signal=TERM", f"{seconds:.1f}")
+
+
+def _interrupted(job: Job, failure: Failure, watched: Watched) -> Failure:
+    """The failure of a command, which may be none: it saved and stopped, or was stopped with its block."""
+    if failure.kind != FailureClass.APP:
+        return failure
+    code = failure.exit_code
+    if code == os.EX_TEMPFAIL:
+        if job.checkpoint:
+            return Failure(FailureClass.INTERRUPTED, "it saved a checkpoint and stopped", code)
+        message = f"{failure.message} (EX_TEMPFAIL) asks to continue later: that takes `checkpoint: true`"
+        return Failure(FailureClass.APP, message, code)
+    if job.checkpoint and watched.interrupted:
+        message = f"{failure.message}, not {os.EX_TEMPFAIL}, when it was told that its end comes"
+        return Failure(FailureClass.WALLTIME, message, code)
+    return failure
+
+
+def start(words: tuple[str, ...], env: Mapping[str, str]) -> int:
+    """Starts a program in a process group of its own; returns its pid. Raises Failure (`launch`)."""
+    try:
+        return os.posix_spawn(
+            find_program(words[0], env), words, env, file_actions=_NO_INPUT, setpgroup=0, setsigdef=_RESET
+        )
+    except (OSError, ValueError) as error:
+        raise _not_started(words, error) from error
+
+
+def find_program(name: str, env: Mapping[str, str]) -> str:
+    """Where a program is. Raises Failure (`launch`) where it is not on PATH."""
+    found = _find(name, env.get("PATH", os.defpath))
+    if found is None:
+        hint = "; install it there, or write `shell: sh`" if name == "bash" else ""
+        raise Failure(FailureClass.LAUNCH, f"no program '{name}' on PATH{hint}")
+    return found
+
+
+def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched: Watched) -> None:
+    """Runs a program to its end in a process group of its own. Raises Failure unless it exits with 0."""
+    child = start(words, env)
+    watched.group = child
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    with dog.lock:
+        dog.end()
+        signal_group(child, signal.SIGKILL)  # what the command left running in its group
+        _, status = os.waitpid(child, 0)
+    if watched.verdict is not None:
+        raise watched.verdict
+    code = os.waitstatus_to_exitcode(status)
+    failed = code not in (0, os.EX_TEMPFAIL)
+    if failed and code > 0 and is_full("."):  # asked at once: there may be room again in a moment
+        message = f"no space left on the file system of the run (exit code {code}{meaning(code)})"
+        raise Failure(FailureClass.NODE, message, code)
+    if failed and "DIEL_BLOCK" in os.environ:
+        time.sleep(DYING)
+    if code > 0:
+        raise Failure(FailureClass.APP, f"exit code {code}{meaning(code)}", code)
+    if code < 0:
+        raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
+
+
+def spawn_ranks(
+    job: Job,
+    words: tuple[str, ...],
+    task_dir: str,
+    env: Mapping[str, str],
+    dog: Watchdog,
+    watched: Watched,
+) -> None:
+    """Runs a program on the ranks of a task. Raises Failure as `spawn` does, and `launch` where they did not
+    become one world.
+    """
+    env = {name: value for name, value in env.items() if name not in STALE}
+    if at_home(job.launcher, env):
+        env = {**AT_HOME, **env}
+        watched.doors = LOOKS
+    world = watched.world = World(job, words, task_dir, env)
+    try:
+        spawn((*with_hosts(job.launcher), *world.words, *words), env, dog, watched)
+        apart = world.end(0)
+    except Failure as failure:
+        if failure.kind != FailureClass.APP:
+            raise
+        apart = world.end(failure.exit_code)
+        if apart is None:
+            raise
+    finally:
+        world.close()
+    if apart is not None:
+        raise apart
+
+
+def _not_started(words: tuple[str, ...], error: OSError | ValueError) -> Failure:
+    if isinstance(error, OSError) and error.errno == errno.E2BIG:
+        size = sum(len(word.encode("utf-8", "surrogateescape")) for word in words)
+        message = (
+            f"the command line is {size} bytes in {len(words)} words, more than the system takes; "
+            "read a long list or text from the file DIEL_INPUTS or DIEL_PARAMS instead"
+        )
+    else:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        message = f"cannot start '{words[0]}': {reason}"
+    return Failure(FailureClass.LAUNCH, message)
+
+
+@cache
+def _find(program: str, path: str) -> str | None:
+    return program if "/" in program else shutil.which(program, path=path)
+
+
+def meaning(code: int) -> str:
+    """What an exit code says beyond its number, to be put behind it; nothing for most."""
+    known = {126: ": not executable", 127: ": command not found", 141: _CLOSED}
+    if code in known:
+        return known[code]
+    return f": killed by {_signal_name(code - 128)}" if 128 < code <= 128 + 64 else ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

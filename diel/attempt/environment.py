@@ -1,0 +1,88 @@
+"""What an attempt finds around it: environment variables, and the context of a Python module."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from diel.attempt.bundle import Job, Request
+from diel.attempt.limits import Limits
+from diel.context import Context
+from diel.paths import RunPaths
+
+
+class Surroundings:
+    """What all attempts of one run have around them in one worker process."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        """Makes the file that attempts read which have no parameters or inputs. Raises OSError."""
+        nothing = paths.captures / "nothing.json"
+        nothing.write_text("{}")
+        self._nothing = str(nothing)
+        self._paths = paths
+        self._root = str(paths.root)
+        self._tasks = str(paths.tasks)
+
+    def variables(self, job: Job, request: Request, task_dir: str, limits: Limits) -> dict[str, str]:
+        """Environment variables of an attempt, besides those of the worker."""
+        deadline = "" if limits.deadline is None else f"{limits.deadline:.3f}"
+        return {
+            "DIEL_RUN_ID": self._paths.run_id,
+            "DIEL_RUN_DIR": self._root,
+            "DIEL_STAGE": job.stage,
+            "DIEL_TASK_ID": f"{job.stage}/{request.index}",
+            "DIEL_ATTEMPT": str(request.attempt),
+            "DIEL_TASK_DIR": task_dir,
+            "DIEL_PARAMS": f"{task_dir}/.params.json" if request.params else self._nothing,
+            "DIEL_INPUTS": f"{task_dir}/.inputs.json" if request.inputs else self._nothing,
+            "DIEL_RESULT": f"{task_dir}/.result.json",
+            "DIEL_METRICS": f"{task_dir}/.metrics.jsonl",
+            "DIEL_CHECKPOINT_DIR": f"{self._tasks}/{job.stage}/{request.index}.checkpoint",
+            "DIEL_DEADLINE": deadline,
+            "OMP_NUM_THREADS": str(job.threads),
+        }
+
+    def context(self, job: Job, request: Request, task_dir: str, limits: Limits) -> Context:
+        """The same for a Python module."""
+        return Context(
+            task_dir=Path(task_dir),
+            run_id=self._paths.run_id,
+            run_dir=self._paths.root,
+            stage=job.stage,
+            task_id=f"{job.stage}/{request.index}",
+            index=request.index,
+            attempt=request.attempt,
+            deadline=limits.deadline,
+            checkpoint=job.checkpoint,
+            interrupt_at=limits.interrupt,
+            params=request.params,
+            inputs=request.inputs,
+            services=request.services or {},
+            streams=request.streams,
+            shards=request.shards or {},
+            local=None if job.staging is None else job.staging.local,
+        )
+
+
+def restore(before: Mapping[str, str], own: Mapping[str, str]) -> None:
+    """Takes back what a function changed in this process: the next task must not depend on it.
+
+    Variables in `own` stay, for the next task sets them anyway.
+    """
+    now = dict(os.environ)
+    for name in now.keys() - before.keys() - own.keys():
+        del os.environ[name]
+    for name, value in before.items():
+        if now.get(name) != value and name not in own:
+            os.environ[name] = value
+
+
+def search_path() -> str:
+    """PATH for tasks, with the programs of this virtual environment even where it is not activated."""
+    path = os.environ.get("PATH", os.defpath)
+    own = os.path.dirname(sys.executable)
+    if sys.prefix == sys.base_prefix or own in path.split(os.pathsep):
+        return path
+    return f"{own}{os.pathsep}{path}"

@@ -1,0 +1,178 @@
+"""Calling one attempt of a Python module, in this process or on MPI ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts import Artifact, Artifacts, Values, collect_returned, open_array, open_arrays
+from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.command import spawn_ranks
+from diel.attempt.stream import close_streams
+from diel.attempt.watchdog import Watchdog, Watched
+from diel.context import Context
+from diel.errors import DielError, Interrupted, ModuleError, StreamBroken, StreamLost
+from diel.modules.catalogue import Module, load_function
+from diel.modules.parameter import Parameter
+from diel.states import FailureClass
+
+CALL_FILE = ".call.pickle"
+RETURN_FILE = ".return.json"
+
+
+def call_function(job: Job, request: Request, context: Context) -> tuple[Values, Artifacts]:
+    """Calls the module in this process. Raises Failure with the traceback's last line."""
+    return call(job, request, context, None)
+
+
+def call(job: Job, request: Request, context: Context, communicator: Any) -> tuple[Values, Artifacts]:
+    """Calls a module and collects what it returned; anything that it raises becomes a Failure."""
+    module = job.module
+    assert module is not None
+    worker = os.getpid()
+    try:
+        function = load_function(module)
+    except DielError as error:
+        raise Failure(FailureClass.LAUNCH, str(error)) from error
+    except BaseException as error:  # an import may raise anything, SystemExit included
+        raise _failure(FailureClass.LAUNCH, f"cannot import {module.reference}: ", error) from error
+    good = False
+    try:
+        returned = function(**arguments(module, request, context, communicator))
+        _stay_one(worker)
+        good = True
+        if context.rank:
+            return {}, {}
+        return collect_returned(returned, context.task_dir, context.run_dir, job.promises, request.inputs)
+    except ModuleError as error:
+        _stay_one(worker)
+        raise Failure(FailureClass.APP, str(error)) from error
+    except Interrupted as error:
+        _stay_one(worker)
+        raise Failure(FailureClass.INTERRUPTED, str(error), os.EX_TEMPFAIL) from error
+    except BaseException as error:  # whatever it is, the worker goes on
+        _stay_one(worker)
+        raise _failure(_class_of(error), "", error) from error
+    finally:
+        if context.streams is not None:
+            close_streams(context, good=good)
+
+
+def _class_of(error: BaseException) -> FailureClass:
+    if isinstance(error, StreamLost):
+        return FailureClass.NODE
+    if isinstance(error, StreamBroken):
+        return FailureClass.UPSTREAM
+    return FailureClass.OOM if isinstance(error, MemoryError) else FailureClass.APP
+
+
+def _stay_one(worker: int) -> None:
+    """Ends a child that the module forked and that came back in the worker's place."""
+    if os.getpid() != worker:
+        os._exit(1)
+
+
+def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
+    own = error.__traceback__  # its first frame is this file's: of no use to the module's author
+    told = traceback.format_exception(error.with_traceback(own.tb_next if own is not None else None))
+    sys.stderr.write("".join(told))  # in one piece: an MPI launcher may drop what it has not read at the end
+    try:
+        text = str(error)
+    except Exception:  # the module's own class, whose text may fail as well
+        text = ""
+    return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}")
+
+
+def arguments(module: Module, request: Request, context: Context, communicator: Any) -> dict[str, Any]:
+    """The function's arguments: what `params` and `inputs` give, and what diel fills in."""
+    given = {**request.params, **request.inputs}
+    found: dict[str, Any] = {}
+    for parameter in module.signature.parameters:
+        if parameter.injected == "context":
+            found[parameter.name] = context
+        elif parameter.injected == "communicator":
+            found[parameter.name] = communicator
+        elif parameter.name in given:
+            found[parameter.name] = _as_annotated(parameter, given.pop(parameter.name))
+    if module.signature.variadic:
+        found.update(given)
+    return found
+
+
+def _as_annotated(parameter: Parameter, value: Any) -> Any:
+    """Files arrive as text; a parameter annotated with Path or array, or a list of them, gets these.
+
+    Raises ModuleError where an array is asked for and the file is none.
+    """
+    if type(value) is Artifact:
+        if "array" in parameter.takes and not (parameter.takes_path and not value.endswith(".npy")):
+            return open_array(parameter.name, value)
+        return Path(value) if parameter.takes_path else str(value)
+    paths = parameter.takes_path
+    if isinstance(value, list) and value and (paths or type(value[0]) in (Artifact, list)):
+        if "arrays" in parameter.takes and all(type(item) is Artifact for item in value):
+            return open_arrays(parameter.name, value)
+        return [_as_annotated(parameter, item) for item in value]
+    return Path(value) if paths and isinstance(value, str) else value
+
+
+def call_on_ranks(
+    job: Job,
+    request: Request,
+    context: Context,
+    env: Mapping[str, str],
+    dog: Watchdog,
+    watched: Watched,
+) -> tuple[Values, Artifacts]:
+    """Starts the module on MPI ranks; rank 0's return value is the result."""
+    call_file, return_file = write_call(job, request, context), context.task_dir / RETURN_FILE
+    try:
+        words = (sys.executable, "-m", "diel.worker.ranks", str(call_file))
+        spawn_ranks(job, words, str(context.task_dir), env, dog, watched)
+        values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
+    except Failure as failure:
+        raise _told_by_rank(return_file, failure) from failure
+    except (OSError, ValueError) as error:
+        raise Failure(FailureClass.APP, f"rank 0 left no result: {error}") from error
+    finally:
+        call_file.unlink(missing_ok=True)
+    return_file.unlink(missing_ok=True)
+    return values, artifacts
+
+
+def write_call(job: Job, request: Request, context: Context) -> Path:
+    """Writes what another process needs to call the module, which `read_call` reads; returns the file.
+
+    The environment is left out: that process has it, and it holds tokens that others may not read.
+    """
+    path = context.task_dir / CALL_FILE
+    path.write_bytes(pickle.dumps((job, replace(request, env={}), context)))
+    return path
+
+
+def read_call(path: str) -> tuple[Job, Request, Context]:
+    """A call that a worker wrote for this process."""
+    told: tuple[Job, Request, Context] = pickle.loads(Path(path).read_bytes())
+    return told
+
+
+def _told_by_rank(path: Path, failure: Failure) -> Failure:
+    """The failure that a rank wrote down before it ended, where that says more than an exit code."""
+    if failure.kind not in (FailureClass.APP, FailureClass.INTERRUPTED):
+        return failure
+    told = sorted(path.parent.glob(f"{RETURN_FILE}.failure.*"))
+    if not told:
+        return failure
+    said = [json.loads(file.read_text(encoding="utf-8")) for file in told]
+    for file in told:
+        file.unlink(missing_ok=True)
+    # One rank's error beats the interruption that others met.
+    kind, message = min(said, key=lambda one: bool(one[0] == FailureClass.INTERRUPTED))
+    return Failure(kind, message, failure.exit_code)

@@ -1,0 +1,74 @@
+"""Streams of one attempt: what its module or command is told of them, and their end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from diel.attempt.bundle import Failure, Job, Request
+from diel.context import Context
+from diel.errors import StreamError
+from diel.states import FailureClass
+
+
+def stream_environment(job: Job, request: Request) -> dict[str, str]:
+    """What `diel stream` reads.
+
+    DIEL_STREAMS has the task's ends in a JSON object by the stream's name. DIEL_RANKED is set where what a
+    launcher says of ranks is said of the task's own, and not of its worker's.
+    """
+    member = {"member": f"{job.stage}/{request.index}", "attempt": request.attempt}
+    ends = {name: {**end, **member} for name, end in (request.streams or {}).items()}
+    return {"DIEL_STREAMS": json.dumps(ends), "DIEL_RANKED": "1" if job.launcher else ""}
+
+
+@contextmanager
+def held_to_streams(run_dir: str, job: Job, request: Request) -> Iterator[None]:
+    """Lets an attempt end well only where the streams that it read are whole, and what it put is.
+
+    A command may overlook that its stream is broken, and a function may catch it. Raises Failure: `upstream`
+    where what it read is broken, also if it failed by that; `app` where it did not put all; `node` where who
+    read or put was killed, and where nobody can tell.
+    """
+    try:
+        yield
+    except Failure as failure:
+        with contextlib.suppress(StreamError):
+            if failure.kind == FailureClass.APP:
+                for kind, flaw in _flaws(run_dir, job, request):
+                    if kind == FailureClass.UPSTREAM:
+                        raise Failure(kind, f"{flaw} ({failure.message})", failure.exit_code) from failure
+        raise
+    try:
+        for kind, flaw in _flaws(run_dir, job, request):
+            raise Failure(kind, flaw)
+    except StreamError as error:
+        raise Failure(FailureClass.NODE, f"nobody tells whether its streams are whole: {error}") from error
+
+
+def _flaws(run_dir: str, job: Job, request: Request) -> Iterator[tuple[str, str]]:
+    """What is wrong with the streams that a task got from, then with those that it put into."""
+    from diel.streams.client import connect  # only here: most tasks have no streams
+
+    task = f"{job.stage}/{request.index}"
+    for end in sorted((request.streams or {}).values(), key=lambda end: end["role"]):
+        flaw = connect(Path(run_dir)).flaw(end, task, request.attempt, goes_on=job.checkpoint)
+        if flaw[0]:
+            yield flaw
+
+
+def close_streams(context: Context, *, good: bool) -> None:
+    """Flushes what a function put, and lets go of what it read.
+
+    Raises Failure (class node) where an item of a function that ended well could not be put.
+    """
+    from diel.streams.client import connect  # only here: most tasks have no streams
+
+    try:
+        connect(Path(context.run_dir)).leave(context.member, context.attempt)
+    except StreamError as error:
+        if good:
+            raise Failure(FailureClass.NODE, f"its streams could not be closed: {error}") from error

@@ -1,0 +1,189 @@
+"""Asking a stage's surrogate before a task is run: the answer is its result where that is sure enough."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diel.artifacts import Values, check_values
+from diel.attempt.bundle import Job, Question, Request
+from diel.errors import DielError
+from diel.journal.segment import Record
+from diel.paths import RunPaths
+from diel.terms import SIMULATED
+
+if TYPE_CHECKING:
+    from diel.services.client import Service
+    from diel.spec import Surrogate
+
+GONE = "the service has ended, or never came up"
+LONGEST_PAUSE = 32.0
+"""At most so many times as long as a question took in vain, the next one waits."""
+SILENT = "the service tells no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came of a question."""
+
+    question: Question | None
+    seconds: float
+    """How long it took."""
+    uncertainty: float | None = None
+    """As it was compared with the tolerance, the largest of several outputs; None where none was told."""
+    values: Values | None = None
+    """The task's result; None where it must be simulated."""
+    message: str = ""
+    """Why there was no answer that could be used, other than for its uncertainty."""
+
+    def tell(self, record: Record) -> None:
+        """Adds to a task's record what its surrogate said, and whether its result was simulated."""
+        used = self.values is not None
+        told: Record = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
+        if self.message:
+            told["message"] = self.message
+        record["surrogate"] = told
+        record["values"] = {**record.get("values", {}), SIMULATED: not used}
+        if used and self.question is not None:
+            record["key"], record["parts"] = self.question.key, self.question.parts
+
+
+def ask(paths: RunPaths, job: Job, request: Request) -> Asked:
+    """Asks the service of the stage's surrogate. Never raises: without an answer the task simulates."""
+    surrogate, question = job.surrogate, request.question
+    assert surrogate is not None
+    if question is None:
+        return Asked(None, 0.0, message=GONE)
+    began = time.perf_counter()
+    try:
+        line = _line(str(paths.root), surrogate.service, question.replicas)
+        answer = _read(line.ask(question, surrogate.timeout), surrogate.outputs)
+        _check(job, answer)
+    except (DielError, OSError, ValueError) as error:
+        return Asked(question, time.perf_counter() - began, message=str(error))
+    seconds = time.perf_counter() - began
+    uncertainty = _uncertainty(surrogate, answer)
+    told = None if uncertainty is None or math.isinf(uncertainty) else uncertainty
+    if uncertainty is None and not math.isinf(surrogate.tolerance):
+        return Asked(question, seconds, message=SILENT)
+    if uncertainty is not None and uncertainty > surrogate.tolerance:
+        return Asked(question, seconds, told)
+    return Asked(question, seconds, told, {name: value for name, (value, _) in answer.items()})
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+Answer = Mapping[str, tuple[float, float | None]]
+"""By output: its value, and its uncertainty where that was told."""
+
+
+def _read(answer: Any, outputs: Sequence[str]) -> Answer:
+    """What a service says of one row. Raises ValueError for what is no such answer."""
+    try:
+        values = _by_output(answer["prediction"][0], outputs)
+        deviations = answer.get("deviation")
+        uncertain = {} if deviations is None else _by_output(deviations[0], outputs)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        expected = '{"prediction": [VALUE], "deviation": [UNCERTAINTY]}'
+        told = f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"expected {expected} of {', '.join(outputs)}; found something else ({told})"
+        ) from error
+    for name, deviation in uncertain.items():
+        if deviation < 0:
+            raise ValueError(f"the service tells an uncertainty of {deviation} for {name}")
+    return {name: (values[name], uncertain.get(name)) for name in outputs}
+
+
+def _by_output(given: Any, outputs: Sequence[str]) -> dict[str, float]:
+    """One number, or a mapping of one an output. Raises ValueError where one is not finite."""
+    by_name = given if isinstance(given, dict) else {outputs[0]: given} if len(outputs) == 1 else {}
+    return {name: _number(name, by_name[name]) for name in outputs}
+
+
+def _number(name: str, given: Any) -> float:
+    """Raises TypeError where it is no number, ValueError where it is not finite."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise TypeError(f"for {name} it is no number, but of type {type(given).__name__}")
+    try:
+        number = float(given)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"the service answers {number} for {name}")
+    return number
+
+
+def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
+    """The largest uncertainty of the answer, as the tolerance means it; None where one is not told."""
+    found = []
+    for value, deviation in answer.values():
+        if deviation is None:
+            return None
+        found.append(_fraction(deviation, value) if surrogate.relative else deviation)
+    return max(found)
+
+
+def _fraction(deviation: float, value: float) -> float:
+    if value:
+        return deviation / abs(value)
+    return math.inf if deviation else 0.0
+
+
+def _check(job: Job, answer: Answer) -> None:
+    """Holds an answer to the contracts of the outputs that it stands for. Raises ModuleError."""
+    promises = {name: promise for name, promise in job.promises.items() if name in answer}
+    if promises:
+        check_values({name: value for name, (value, _) in answer.items()}, promises)
+
+
+# --- the connection -------------------------------------------------------------------------------
+
+
+class _Line:
+    """A connection to a service that stays open; one that does not answer is asked more and more rarely."""
+
+    def __init__(self, client: Service) -> None:
+        self._client = client
+        self._silent = ""
+        """Why there was no answer to the last question; empty where there was one."""
+        self._pause = 1.0
+        """For how many times as long as a question took in vain the next one waits."""
+        self._again = 0.0
+        """When it is asked again, in time.monotonic seconds."""
+
+    def ask(self, question: Question, timeout: float) -> Any:
+        """Raises ServiceError where it refuses the question, or does not answer."""
+        from diel.services.client import ServiceError  # it is loaded by now
+
+        began = time.monotonic()
+        if self._silent and began < self._again:
+            raise ServiceError(self._silent)
+        self._client.timeout = timeout / len(question.replicas)  # one of them may hang
+        self._client.patience = 0.0 if self._silent else timeout
+        try:
+            answer = self._client.predict([dict(question.row)])
+        except ServiceError as error:
+            self._note(str(error) if error.status is None else "", began)
+            raise
+        self._note("", began)
+        return answer
+
+    def _note(self, silent: str, began: float) -> None:
+        """What came of a question: nothing, or why there was no answer."""
+        now = time.monotonic()
+        self._silent, self._again = silent, now + self._pause * (now - began)
+        self._pause = min(LONGEST_PAUSE, 2 * self._pause) if silent else 1.0
+
+
+@lru_cache(maxsize=64)
+def _line(root: str, service: str, replicas: tuple[int, ...]) -> _Line:
+    """Raises OSError where the token of the run's services cannot be read."""
+    from diel.services.client import connect  # it loads the HTTP client, which other workers do not need
+
+    return _Line(connect(Path(root), service, replicas))

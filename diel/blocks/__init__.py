@@ -1,0 +1,1 @@
+"""Where tasks run: this machine, or the blocks of a scheduler, and how bundles get there."""

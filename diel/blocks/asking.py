@@ -1,0 +1,207 @@
+"""How a block is asked for: Parsl's engine, what it is told of the workers, and the job that carries them.
+
+The engine starts with the first bundle, for a run that takes all from the cache needs none.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diel.attempt.block import MARGIN
+from diel.attempt.bundle import Bundle
+from diel.blocks.block import Block
+from diel.blocks.job import block_job, drain_after, node_script
+from diel.errors import DielError
+from diel.executors.addresses import addresses
+from diel.executors.light import load
+from diel.executors.workers import Load, Workers
+from diel.files import put
+from diel.paths import RunPaths
+from diel.plan import Plan
+from diel.project.submission import job_prefix
+from diel.scheduler.inside import Inside
+from diel.scheduler.scheduler import Scheduler
+from diel.site import Pool, Shape
+
+if TYPE_CHECKING:
+    from diel.executors.parsl import BlockEngine
+
+
+class Asking:
+    """The engine of one run, and its jobs."""
+
+    def __init__(self, plan: Plan, paths: RunPaths, scheduler: Scheduler) -> None:
+        self._site = plan.site
+        self._paths = paths
+        self._scheduler = scheduler
+        self._engine: BlockEngine | None = None
+        self._current: Block | None = None
+        self._job = ""
+        self.shapes: dict[str, Shape] = {}
+        """Those that ever had a bundle, by label."""
+        self.excluded: frozenset[str] = frozenset()
+        """Nodes that new blocks must do without."""
+
+    # --- shapes -----------------------------------------------------------------------------------
+
+    def pool(self, shape: Shape) -> Pool:
+        return self._site.pools[shape.pool]
+
+    def walltime(self, shape: Shape) -> float:
+        """Seconds that a block asked for now may last."""
+        left = self._scheduler.left if isinstance(self._scheduler, Inside) else math.inf
+        return min(shape.block_walltime(self.pool(shape), self._site.grace), max(1.0, left))
+
+    def slots(self, shape: Shape, nodes: int) -> int:
+        """Tasks of a shape that run side by side on so many connected nodes of a block."""
+        workers = shape.workers(self.pool(shape))
+        return workers if shape.nodes else workers * nodes
+
+    def drain(self, shape: Shape, needed: float = 0.0) -> float:
+        """Seconds after which a block gets no more tasks; those without a walltime need so many."""
+        return drain_after(shape, self.walltime(shape), max(self._site.grace, needed))
+
+    def is_worth_it(self, shape: Shape, needed: float) -> bool:
+        """Whether a block asked for now would last for a task: an allocation may be close to its end.
+
+        `needed` are the seconds that such tasks took so far; where they are nearly as long as blocks, they
+        are given what there is.
+        """
+        if not isinstance(self._scheduler, Inside):
+            return True
+        short = needed <= shape.block_walltime(self.pool(shape), self._site.grace) / 2
+        return self.walltime(shape) >= max(shape.walltime, needed if short else 0.0) + MARGIN
+
+    def _workers(self, shape: Shape) -> Workers:
+        slots = shape.workers(self.pool(shape))
+        each = shape.gpus
+        gpus = (
+            tuple(",".join(str(slot * each + i) for i in range(each)) for slot in range(slots))
+            if each
+            else ()
+        )
+        return Workers(
+            slots=slots,
+            mpi_nodes=shape.nodes,
+            gpus=() if shape.nodes else gpus,
+            drain=round(self.drain(shape)),
+            silence=max(2, round(self._site.silence)),
+            orphan=round(self.walltime(shape)),  # a node's keeper ends it before, if it has nothing to do
+        )
+
+    # --- the engine -------------------------------------------------------------------------------
+
+    @property
+    def is_broken(self) -> bool:
+        return self._engine is not None and self._engine.broken
+
+    def start(self) -> BlockEngine:
+        if self._engine is None:
+            load()
+            from diel.executors.parsl import BlockEngine  # slow: not where all is cached
+
+            self._paths.blocks.mkdir(parents=True, exist_ok=True)
+            self._engine = BlockEngine(self._paths, addresses(self._site.address), self._submit_job)
+        return self._engine
+
+    def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
+        """Hands out a bundle; there may be no block for it yet."""
+        engine, label = self.start(), shape.label
+        if not engine.is_open(label):
+            engine.open(label, self._workers(shape))
+            self.shapes[label] = shape
+        return engine.submit(label, bundle, cores)
+
+    def stop(self) -> None:
+        if self._engine is not None:
+            self._engine.stop()
+
+    def asks_the_same(self, block: Block) -> bool:
+        """Whether the job of an earlier controller's block is what would be asked for now, word for word."""
+        if isinstance(self._scheduler, Inside) or block.shape.pool not in self._site.pools:
+            return False
+        if block.walltime != self.walltime(block.shape):
+            return False
+        try:
+            return _read(self._paths.block_script(block.name)) == self._script(block)
+        except (OSError, DielError):
+            return False
+
+    # --- called in the agent's thread -------------------------------------------------------------
+
+    def ask(self, block: Block) -> str:
+        """Asks for a block; returns the job's id."""
+        # A scheduler that did not answer in time may have queued the job all the same.
+        if block.tried and (job := self._scheduler.find(self._job_name(block)).get(self._job_name(block))):
+            return job
+        return self._grow(block)
+
+    def renew(self, block: Block) -> str:
+        """Has the nodes of a block that was kept work for this controller; returns its job's id."""
+        return block.job if block.number else self._grow(block)
+
+    def _grow(self, block: Block) -> str:
+        self._current, self._job = block, ""
+        self.start().grow(block.shape.label)
+        if not self._job:
+            raise DielError("Parsl did not ask for the block")
+        return self._job
+
+    def _submit_job(self, label: str, number: str, command: str) -> str:
+        """Submits the job of the block that is being asked for; called by Parsl."""
+        block = self._current
+        assert block is not None
+        paths, shape = self._paths, block.shape
+        paths.blocks.mkdir(parents=True, exist_ok=True)
+        node = node_script(
+            self._site, shape, paths.root, block.name, block.epoch, block.walltime, command, os.environ
+        )
+        put(paths.node_script(block.name), node)
+        block.number = number
+        if block.job:  # an earlier controller asked for it
+            self._job = block.job
+        else:
+            script = paths.block_script(block.name)
+            put(script, self._script(block))
+            block.tried = True
+            self._job = self._scheduler.submit(script)
+        return self._job
+
+    def _script(self, block: Block) -> str:
+        """The job script of a block. Raises SchedulerRefused."""
+        name, folder, spread = self._job_name(block), self._paths.blocks, self._scheduler.spread
+        walltime, excluded = block.walltime, sorted(self.excluded)
+        job = block_job(self._site, block.shape, name, spread, folder, block.name, walltime, excluded)
+        return self._scheduler.script(job)
+
+    def _job_name(self, block: Block) -> str:
+        return f"{job_prefix(self._paths)}-{block.name}"
+
+    def hold(self, block: Block) -> None:
+        """Tells Parsl to give a block no more tasks."""
+        if self._engine is not None:
+            self._engine.hold(block.shape.label, block.number)
+
+    def loads(self) -> Mapping[str, Mapping[str, Load]]:
+        """What Parsl's blocks have to do, by shape and number."""
+        if self._engine is None:
+            return {}
+        return {label: self._engine.loads(label) for label in list(self.shapes)}
+
+    def end_unknown(self, blocks: Mapping[str, Block]) -> None:
+        """Ends jobs of the run that were queued and never written down: their controller was killed then."""
+        prefix = f"{job_prefix(self._paths)}-"
+        known = {block.job for block in blocks.values()}
+        own = f"{prefix}c"
+        found = self._scheduler.find(prefix)
+        if jobs := [job for name, job in found.items() if not name.startswith(own) and job not in known]:
+            self._scheduler.cancel(jobs)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="surrogateescape")

@@ -1,0 +1,323 @@
+"""A scheduler's blocks as a backend: grown for ready tasks, given back when idle.
+
+One thread, the controller's, decides; the agent asks the scheduler. Each resource shape has workers of
+its own, in blocks of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
+from math import ceil
+
+from diel.attempt.bundle import Bundle
+from diel.blocks.adoption import adopt
+from diel.blocks.agent import Agent
+from diel.blocks.asking import Asking
+from diel.blocks.backend import Adopt, EngineLost, Outlook
+from diel.blocks.block import Block
+from diel.blocks.sizing import is_idle, wants_block
+from diel.blocks.watching import Watching
+from diel.errors import DielError
+from diel.plan import Plan
+from diel.scheduler.scheduler import Scheduler
+from diel.site import Shape
+from diel.tasks.ledger import Ledger
+
+COMING = 60.0
+"""Seconds that the nodes of a kept block have to come over, once none of its tasks runs any more."""
+STUCK = 120.0
+"""Seconds that a block may have bundles and no worker at a task, before it is given back."""
+END_PATIENCE = 45.0
+"""Seconds that the jobs of a run may take to end with it."""
+
+
+class Blocks:
+    """The blocks of one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        epoch: int,
+        scheduler: Scheduler,
+        lost: Callable[[Block], None],
+        busy: Callable[[], set[str]],
+    ) -> None:
+        """`lost` is told of each block that ended; `busy` tells in which blocks tasks are known to run."""
+        self._ledger = ledger
+        self._epoch = epoch
+        self._busy = busy
+        self._blocks: dict[str, Block] = {}
+        self._count = 0
+        self._out: dict[str, dict[int, float]] = {}
+        """Bundles that are out, by shape: when each was handed out (monotonic seconds)."""
+        self._where: dict[int, str] = {}
+        self._services: dict[int, Shape] = {}
+        """The shapes of services that are out, by bundle."""
+        self._refused_room: set[str] = set()
+        self._backlog: Mapping[str, float] = {}
+        self._needed: Mapping[str, float] = {}
+        self._asking = Asking(plan, ledger.paths, scheduler)
+        self._agent = Agent(scheduler, plan.site.poll, self._asking.loads)
+        self._watching = Watching(self._blocks, self._agent, self._asking, ledger, plan.site, lost)
+
+    # --- what the dispatcher asks -----------------------------------------------------------------
+
+    def line(self, shape: Shape) -> str:
+        return shape.label
+
+    def bundles(self, shape: Shape) -> bool:
+        return not shape.nodes
+
+    def width(self, shape: Shape) -> int:
+        return sum(block.slots for block in self._usable(shape)) or shape.slots(self._asking.pool(shape))
+
+    def has_room(self, shape: Shape, cores: int) -> bool:
+        """Twice what running workers can take, and once what those of waiting blocks will.
+
+        Without any block there is room for one: it is asked for once there is work for it.
+        """
+        room = sum(block.slots * (2 if block.connected else 1) for block in self._usable(shape))
+        fits = len(self._out.get(shape.label, ())) < (room or shape.slots(self._asking.pool(shape)))
+        if not fits:
+            self._refused_room.add(shape.label)
+        return fits
+
+    def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        """Counts the blocks that may still be asked for: what is handed out together waits for them.
+
+        Those of all shapes of a pool together: each shape has blocks of its own.
+        """
+        free: dict[str, int] = {}
+        for shape, count in Counter(shape for shape, _ in tasks).items():
+            pool = self._asking.pool(shape)
+            held = sum(block.live and block.shape.pool == shape.pool for block in self._blocks.values())
+            slots = sum(block.slots for block in self._usable(shape))
+            lacking = max(0, count + len(self._out.get(shape.label, ())) - slots)
+            free.setdefault(shape.pool, max(0, pool.blocks - held))
+            free[shape.pool] -= ceil(lacking / shape.slots(pool))
+        return min(free.values(), default=0) >= 0
+
+    def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        """Counts all blocks that a pool allows, but for the places that services hold in them."""
+        counts = Counter(shape for shape, _ in tasks)
+        return all(self._without_services(shape) >= count for shape, count in counts.items())
+
+    def _without_services(self, shape: Shape) -> int:
+        """Tasks of a shape that all blocks of its pool could run beside the services that are up."""
+        pool, own, blocks = self._asking.pool(shape), 0, 0
+        for other, count in Counter(self._services.values()).items():
+            if other == shape:
+                own = count
+            elif other.pool == shape.pool:
+                blocks += ceil(count / other.slots(pool))
+        return (pool.blocks - blocks) * shape.slots(pool) - own
+
+    def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
+        future = self._asking.submit(shape, cores, bundle)
+        self._out.setdefault(shape.label, {})[bundle.number] = time.monotonic()
+        self._where[bundle.number] = shape.label
+        if bundle.job.service is not None:
+            self._services[bundle.number] = shape
+        self._renew(shape)
+        if not self._usable(shape):
+            self._grow(shape)
+        return future
+
+    def ended(self, number: int) -> None:
+        self._services.pop(number, None)
+        label = self._where.pop(number, None)
+        if label is not None:
+            self._out[label].pop(number, None)
+
+    def knows(self, since: float) -> bool:
+        return self._watching.knows(since)
+
+    def tend(self, outlook: Outlook) -> None:
+        self._backlog, self._needed = outlook.backlog, outlook.needed
+        self._asking.excluded = outlook.excluded - self._watching.forgiven
+        if self._asking.is_broken:
+            raise EngineLost("Parsl's interchange is gone (out of memory on this host?); running tasks go on")
+        self._watching.take_news()
+        self._hold_tainted()
+        self._hold_short()
+        for shape in list(self._asking.shapes.values()):
+            if self._wants_block(shape):
+                self._grow(shape)
+        self._refused_room.clear()
+        self._note_busy()
+        self._end([block for block in self._blocks.values() if self._is_spare(block)])
+
+    def _note_busy(self) -> None:
+        busy, now = self._busy(), time.monotonic()
+        for block in self._blocks.values():
+            block.free_since = None if block.name in busy else block.free_since or now
+
+    # --- growing ----------------------------------------------------------------------------------
+
+    def _usable(self, shape: Shape) -> list[Block]:
+        """The blocks that tasks of a shape go to, now or once they have begun."""
+        now, drain = time.time(), self._asking.drain(shape)
+        return [b for b in self._blocks.values() if b.shape == shape and b.takes_tasks(now, drain)]
+
+    def _wants_block(self, shape: Shape) -> bool:
+        """Whether another block would be of use for tasks that are ready now."""
+        label = shape.label
+        return wants_block(
+            shape,
+            sorted(self._out.get(label, {}).values()),
+            self._usable(shape),
+            more=label in self._refused_room,
+            backlog=self._backlog.get(label, 0.0),
+            now=time.monotonic(),
+        )
+
+    def _grow(self, shape: Shape) -> None:
+        """Asks for one more block of a shape, where its pool allows it."""
+        label, pool = shape.label, self._asking.pool(shape)
+        held = [block for block in self._blocks.values() if block.shape.pool == shape.pool and block.live]
+        if len(held) >= pool.blocks or not self._watching.is_due(label):
+            return
+        if any(block.shape == shape and self._is_coming(block) for block in held):
+            return
+        if not self._asking.is_worth_it(shape, self._needed.get(label, 0.0)):
+            if not any(block.live for block in self._blocks.values()):
+                raise DielError(
+                    f"what is left of the allocation is too short for tasks of {label}; "
+                    f"`diel resume {self._ledger.paths.run_id}` asks for another one"
+                )
+            return
+        name = f"{self._epoch}-{self._count}"
+        self._count += 1
+        walltime = self._asking.walltime(shape)
+        block = Block(name, shape, shape.slots(pool), walltime, time.time(), self._epoch)
+        self._blocks[name] = block
+        self._asking.start()
+        self._agent.ask(name, partial(self._asking.ask, block))
+
+    # --- giving back ------------------------------------------------------------------------------
+
+    def _hold_short(self) -> None:
+        """Gives no more tasks to blocks that end sooner than the shortest in line were seen to."""
+        now = time.time()
+        for block in self._blocks.values():
+            seconds = self._needed.get(block.shape.label, 0.0)
+            if not seconds or block.began is None or not block.connected or block.held or block.adopted:
+                continue
+            if now > block.began + self._asking.drain(block.shape, seconds) and block.live:
+                block.held = True
+                self._agent.do(partial(self._asking.hold, block))
+
+    def _hold_tainted(self) -> None:
+        """Gives no more tasks to blocks with a node that is to be avoided."""
+        if not self._asking.excluded:
+            return
+        workers = self._ledger.history.workers.values()
+        tainted = {worker["block"] for worker in workers if worker["node"] in self._asking.excluded}
+        for block in self._blocks.values():
+            if block.name in tainted and block.live and not block.held:
+                block.held = True
+                if not block.adopted:
+                    self._agent.do(partial(self._asking.hold, block))
+
+    def _is_spare(self, block: Block) -> bool:
+        if block.free_since is None:
+            return False
+        if block.adopted or block.held:
+            return block.live and not block.bundles and not self._is_coming(block)
+        return self._is_idle(block) or self._is_stuck(block)
+
+    def _is_coming(self, block: Block) -> bool:
+        """Whether nodes of an earlier controller's block are about to work for this one."""
+        wanted = block.adopted and block.tried and block.live and not (block.ending or block.held)
+        return wanted and block.free_since is not None and time.monotonic() - block.free_since < COMING
+
+    def _is_idle(self, block: Block) -> bool:
+        """Whether a block is of no more use: nothing in it, nothing for it, and that for a while."""
+        if not block.live or block.ending or not block.job:
+            return False
+        others = sum(other.slots for other in self._usable(block.shape) if other is not block)
+        patience = 0.0 if self._is_wanted_elsewhere(block) else self._asking.pool(block.shape).idle
+        return is_idle(block, len(self._out.get(block.shape.label, ())), others, patience, time.time())
+
+    def _is_wanted_elsewhere(self, block: Block) -> bool:
+        """Whether tasks of another shape wait for this block's place in its pool."""
+        pool, shapes = block.shape.pool, self._asking.shapes.values()
+        rivals = (shape for shape in shapes if shape.pool == pool and shape != block.shape)
+        return any(self._out.get(shape.label) and not self._usable(shape) for shape in rivals)
+
+    def _is_stuck(self, block: Block) -> bool:
+        """Whether a block has bundles and does nothing: a killed worker can take its node's queue along."""
+        if not block.live or block.ending or not block.connected or not block.bundles:
+            block.stuck_since = None
+            return False
+        now = time.monotonic()
+        block.stuck_since = max(block.stuck_since or now, block.free_since or now)
+        return now - block.stuck_since > STUCK
+
+    def _end(self, blocks: Iterable[Block]) -> None:
+        """Gives blocks back."""
+        ending = [block for block in blocks if block.live and not block.ending]
+        for block in ending:
+            block.ending = True
+            if block.connected and not block.adopted:
+                self._agent.do(partial(self._asking.hold, block))
+        if jobs := [block.job for block in ending if block.job]:
+            self._agent.end(jobs)
+        for block in ending:  # last: a full disk must not keep jobs alive
+            self._watching.write(block)
+
+    # --- from one controller to the next, and the end ---------------------------------------------
+
+    def adopt(self, take: Adopt) -> None:
+        begun = {worker["block"] for worker in self._ledger.history.workers.values()}
+        for block in adopt(self._ledger, take):
+            self._blocks[block.name] = block
+            if not block.ending and self._asking.asks_the_same(block):
+                block.kept, block.epoch = time.time(), self._epoch
+                if block.name not in begun:
+                    block.adopted = False
+                    block.slots = block.shape.slots(self._asking.pool(block.shape))
+        self._note_busy()
+        self._end_unknown()
+
+    def _renew(self, shape: Shape) -> None:
+        """Has the nodes of kept blocks work for this controller, now that there is work for them."""
+        for block in self._blocks.values():
+            if block.shape == shape and block.live and block.kept is not None and not block.tried:
+                block.tried = True
+                self._agent.ask(block.name, partial(self._asking.renew, block))
+
+    def _end_unknown(self) -> None:
+        self._agent.do(partial(self._asking.end_unknown, self._blocks))
+
+    def detach(self) -> None:
+        """Lets go: what runs in blocks goes on, for the next controller to adopt."""
+        self._agent.stop(1.0)
+        self._asking.stop()
+
+    def stop(self) -> None:
+        """Ends all blocks, and waits until the scheduler says that they are gone."""
+        for name in self._agent.unask():
+            if not self._blocks[name].tried:  # else it may be queued all the same: `end_unknown` looks
+                del self._blocks[name]
+        self._end_unknown()
+        with contextlib.suppress(DielError):
+            self._end(list(self._blocks.values()))
+        end = time.monotonic() + END_PATIENCE
+        while self.left and time.monotonic() < end:
+            with contextlib.suppress(DielError):
+                self._watching.take_news()
+                self._end([block for block in self._blocks.values() if block.job])
+            self._agent.look_now()
+            time.sleep(0.2)
+        self.detach()
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        return tuple(block.job for block in self._blocks.values() if block.live and block.job)

@@ -1,0 +1,185 @@
+"""Handing out tasks in bundles, as many as the backend has room for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any
+
+from diel.attempt.bundle import Bundle, Job, Request
+from diel.blocks.backend import Backend
+from diel.journal.segment import Record
+from diel.plan import Plan
+from diel.site import Shape, shape_of
+from diel.spec import changed_resources
+from diel.states import TaskState
+from diel.tasks.ledger import Ledger
+from diel.tasks.recipe import Resolved
+from diel.tasks.stage_run import StageRun
+
+BUNDLE_SECONDS = 0.25
+"""Run time that a bundle of short tasks aims at."""
+LEAST_SECONDS = 0.2
+"""Run time below which no bundle of short tasks is made smaller so that all workers get a share."""
+MAX_BUNDLE = 2000
+FIRST_BUNDLE = 16
+"""Tasks in a stage's first bundles, before their run time is known."""
+DRAINED = 4
+"""Tasks in a bundle of which outputs are drained, however long they take: a worker copies those of one while
+it runs the next."""
+OVERHEAD = 2e-4
+"""Seconds that a task costs a worker besides its own run time."""
+
+
+@dataclass(slots=True)
+class InFlight:
+    """A task that was handed out."""
+
+    bundle: int
+    """0 where an earlier controller handed it out."""
+    attempt: int
+
+    @property
+    def adopted(self) -> bool:
+        return self.bundle == 0
+
+    def is_told_by(self, record: Record) -> bool:
+        """Whether a record of its worker's is of this attempt."""
+        return record["attempt"] == self.attempt and (self.adopted or record["bundle"] == self.bundle)
+
+
+@dataclass
+class Sent:
+    """A bundle that was handed to the backend."""
+
+    stage: StageRun
+    requests: tuple[Request, ...]
+    since: float
+
+    @property
+    def indices(self) -> list[int]:
+        """Its tasks."""
+        return [request.index for request in self.requests]
+
+
+class Dispatcher:
+    """Knows what is in flight, and whether more fits."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, epoch: int, backend: Backend) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._epoch = epoch
+        self._backend = backend
+        self.in_flight: dict[tuple[str, int], InFlight] = {}
+        self.sent: dict[int, Sent] = {}
+        self.finished: SimpleQueue[tuple[int, Future[bytes]]] = SimpleQueue()
+        """Bundles that ended, told by Parsl's threads."""
+
+    def shape(self, stage: StageRun, index: int | None = None) -> Shape:
+        """What a task needs; the stage's tasks as they begin where none is named."""
+        shape = self._plan.stages[stage.name].shape
+        if index is None or not stage.escalated:
+            return shape
+        return shape_of(shape.pool, stage.resources_of(index))
+
+    def has_room(self, stage: StageRun, shape: Shape) -> bool:
+        """Whether a task of a stage may be handed out."""
+        return self._backend.has_room(shape, self._plan.stages[stage.name].cores)
+
+    def has_room_for(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
+        """Whether all of these can run at the same time, beside what runs."""
+        return self._backend.has_room_for(self._with_cores(tasks))
+
+    def could_hold(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
+        """Whether all of these could run at the same time, beside the services that are up.
+
+        If not, they wait for a service to end: to keep others waiting for them, who may need that service,
+        would be for ever.
+        """
+        return self._backend.could_hold(self._with_cores(tasks))
+
+    def _with_cores(self, tasks: Sequence[tuple[StageRun, Shape]]) -> list[tuple[Shape, int]]:
+        return [(shape, self._plan.stages[stage.name].cores) for stage, shape in tasks]
+
+    def line(self, shape: Shape) -> str:
+        """The line that tasks of a shape stand in."""
+        return self._backend.line(shape)
+
+    def bundle_size(self, stage: StageRun, shape: Shape) -> int:
+        """How many tasks to hand out at once: a fraction of a second's work, and a fair share."""
+        if stage.spec.service is not None or not self._backend.bundles(shape):
+            return 1
+        at_once = stage.at_once
+        fair = max(1, min(stage.size - stage.ended, at_once) // (2 * self._backend.width(shape)))
+        if any(output.drain for output in stage.spec.outputs.values()):
+            return min(DRAINED, fair)
+        if stage.mean_seconds is None:
+            return min(FIRST_BUNDLE, fair)
+        each = stage.mean_seconds + OVERHEAD
+        # What comes bit by bit waits for results of what runs, which a bundle tells at its end.
+        most = fair if at_once < stage.size else max(fair, int(LEAST_SECONDS / each))
+        return max(1, min(int(BUNDLE_SECONDS / each), most, MAX_BUNDLE))
+
+    def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[tuple[int, Resolved]]) -> None:
+        """Hands out a bundle, written down first, each task as the attempt behind those that began."""
+        number = self._ledger.history.bundles + 1
+        before = stage.history.attempts
+        requests = tuple(resolved.request(i, before.get(i, 0) + 1) for i, resolved in tasks)
+        again = any(request.attempt > 1 for request in requests)
+        more: dict[str, Any] = {"attempts": [request.attempt for request in requests]} if again else {}
+        indices = [request.index for request in requests]
+        if stage.escalated:
+            resources = stage.resources_of(indices[0])  # all have the same: their shape tells
+            job = job.within(resources)
+            if changed := changed_resources(stage.spec, resources):
+                more["resources"] = changed
+        self._ledger.append("queued", stage=stage.name, bundle=number, tasks=indices, **more)
+        for request in requests:
+            self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
+        self.sent[number] = Sent(stage, requests, time.monotonic())
+        root = str(self._ledger.paths.root)
+        bundle = Bundle(number, root, self._epoch, job, requests, 2 * BUNDLE_SECONDS, stage.needed_seconds)
+        future = self._backend.submit(shape, self._plan.stages[stage.name].cores, bundle)
+        future.add_done_callback(lambda done: self.finished.put((number, done)))
+
+    def adopt(self, stage: str, index: int, attempt: int) -> None:
+        """Takes a task that an earlier controller handed out, and that still runs, for handed out."""
+        self.in_flight[(stage, index)] = InFlight(0, attempt)
+
+    def pop(self, number: int) -> Sent | None:
+        """A bundle ended: its room is free."""
+        sent = self.sent.pop(number, None)
+        if sent is not None:
+            self._backend.ended(number)
+        return sent
+
+    def is_out(self, stage: StageRun, index: int, bundle: int) -> bool:
+        """Whether a task of a bundle has yet to be settled, and went out in no other since."""
+        task = self.in_flight.get((stage.name, index))
+        return task is not None and task.bundle == bundle
+
+    def take_back(self, stage: StageRun, bundle: int, indices: Iterable[int]) -> None:
+        """Puts tasks that a worker did not begin back in line: what was written has been read before."""
+        back = []
+        for index in indices:
+            if self.is_out(stage, index, bundle):
+                del self.in_flight[(stage.name, index)]
+                reset(stage, index)
+                back.append(index)
+        if back:
+            stage.look_at(back)
+
+    def drop_settled(self) -> None:
+        """Forgets bundles whose tasks are all settled by what workers wrote, though no report came."""
+        out = {task.bundle for task in self.in_flight.values()}
+        for number in [number for number in self.sent if number not in out]:
+            self.pop(number)
+
+
+def reset(stage: StageRun, index: int) -> None:
+    """A task that was handed out has to be handed out again."""
+    stage.history.under_way.pop(index, None)
+    stage.history.set(index, TaskState.WAITING)

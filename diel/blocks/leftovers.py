@@ -1,0 +1,88 @@
+"""Ends the jobs of a run whose controller is gone, or has not come: its blocks, and controllers that wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from diel.journal.history import History
+from diel.paths import RunPaths
+from diel.project.submission import job_prefix, read_submissions
+from diel.scheduler import scheduler_named
+from diel.scheduler.installed import lacking
+from diel.scheduler.job import JobState
+from diel.scheduler.scheduler import SchedulerBusy
+from diel.site import Site
+
+PATIENCE = 90.0
+"""Seconds that the scheduler gets to answer, and jobs to end."""
+AGAIN = 15.0
+"""Seconds after which jobs that have not ended are cancelled once more."""
+PAUSE = 0.5
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What became of a run's jobs."""
+
+    ended: tuple[str, ...]
+    """Ids of the jobs that were there, and have ended."""
+    left: tuple[str, ...]
+    """Ids of those that may still be there."""
+    why: str = ""
+    """What the scheduler said last, where it does not answer."""
+
+
+def end_jobs(
+    paths: RunPaths,
+    site: Site,
+    history: History,
+    *,
+    patience: float = PATIENCE,
+    tend: Callable[[], None] = lambda: None,
+) -> Leftovers:
+    """Cancels every job of a run and waits until all have ended; `tend` is called again and again.
+
+    They are known by how their names begin, not by the ids in the journal: a job that was queued in the
+    moment in which its controller died is in no journal, and a scheduler that lost its state gives an
+    old id to somebody else's job. The ids are told where the scheduler does not answer.
+    """
+    if not site.scheduled:
+        return Leftovers((), ())
+    scheduler = scheduler_named(site.scheduler)
+    seen: set[str] = set()
+    left, why = noted_jobs(paths, history), ""
+    if absent := lacking(site.scheduler):  # to wait for an answer is of no use here
+        return Leftovers((), tuple(sorted(left)), f"no {', '.join(absent)} here")
+    end = time.monotonic() + patience
+    again, pause = 0.0, PAUSE
+    while True:
+        tend()
+        try:
+            left, why = set(scheduler.find(job_prefix(paths)).values()), ""
+            seen |= left
+            if not left:
+                return Leftovers(tuple(sorted(seen)), ())
+            if time.monotonic() >= again:
+                scheduler.cancel(sorted(left))
+                again = time.monotonic() + AGAIN
+            pause = PAUSE
+        except SchedulerBusy as error:
+            why, pause = str(error), min(2 * pause, 10.0)
+        if time.monotonic() + pause > end:
+            return Leftovers(tuple(sorted(seen - left)), tuple(sorted(left)), why)
+        time.sleep(pause)
+
+
+def noted_jobs(paths: RunPaths, history: History) -> set[str]:
+    """The jobs that have not ended as far as the run's files tell."""
+    controllers = [one.job for one in read_submissions(paths) if one.job is not None]
+    blocks = {
+        str(block["job"])
+        for block in history.blocks.values()
+        if block.get("job") and not JobState(block["state"]).ended
+    }
+    # Within an allocation blocks are no jobs of the scheduler's: they end with it.
+    within = {job for job in blocks if any(job.startswith(f"{one}.") for one in controllers)}
+    return (blocks - within) | set(controllers[-2:])

@@ -1,0 +1,139 @@
+"""This machine as a backend: cores are counted, and shared by all tasks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from concurrent.futures import Future
+from queue import Empty
+from typing import TYPE_CHECKING
+
+from diel.attempt.bundle import Bundle
+from diel.attempt.reaper import mark
+from diel.blocks.backend import Adopt, Outlook
+from diel.errors import DielError
+from diel.executors.light import load
+from diel.executors.pipes import Pipes
+from diel.plan import Plan
+from diel.site import Shape
+from diel.tasks.ledger import Ledger
+from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.executors.parsl import Engine
+
+LONG = 5.0
+"""Seconds without a worker after which it is said what the run waits for."""
+
+
+class Local:
+    """Worker processes of this machine."""
+
+    def __init__(self, plan: Plan, ledger: Ledger) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._engine: Engine | None = None
+        self._pipes: Pipes | None = None
+        self._out: dict[int, int] = {}
+        self._load = 0
+        self._services: dict[int, int] = {}
+        """The cores that services hold for as long as they are up, by bundle."""
+        self._waits = False
+        """Whether it was said that workers take long to start."""
+
+    def line(self, shape: Shape) -> str:
+        return ""  # all share the same cores: a task with many of them gets its turn
+
+    def has_room(self, shape: Shape, cores: int) -> bool:
+        """Bundles of one-core tasks wait in twos for each core, so that no worker idles between them.
+
+        Tasks with several cores are never started beside what would share these.
+        """
+        if not cores:
+            return True  # a service that shares the cores of those that ask it
+        capacity = self._left_by_services
+        small = cores == 1 and all(other <= 1 for other in self._out.values())
+        return self._load + cores <= (2 * capacity if small else capacity)
+
+    def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        return self._load + sum(cores for _, cores in tasks) <= self._left_by_services
+
+    def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
+        return sum(cores for _, cores in tasks) <= self._left_by_services
+
+    @property
+    def _left_by_services(self) -> int:
+        return self._plan.capacity - sum(self._services.values())
+
+    def width(self, shape: Shape) -> int:
+        return self._plan.capacity
+
+    def bundles(self, shape: Shape) -> bool:
+        return shape.cores == 1 and not shape.nodes
+
+    def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
+        if bundle.job.service is not None:
+            self._services[bundle.number] = cores
+        else:
+            self._out[bundle.number] = cores
+            self._load += cores
+        return self._start().submit(bundle)
+
+    def ended(self, number: int) -> None:
+        self._load -= self._out.pop(number, 0)
+        self._services.pop(number, None)
+
+    def _start(self) -> Engine:
+        if self._engine is None:
+            self._pipes = Pipes(mark(self._ledger.paths.root))
+            load()
+            from diel.executors.parsl import Engine  # slow: not where all is cached, and after the pipes
+
+            workers = self._plan.capacity + self._plan.extra_workers
+            self._engine = Engine(workers, self._ledger.paths.logs, self._pipes)
+        return self._engine
+
+    def tend(self, outlook: Outlook) -> None:
+        """Says what became of workers, and what the run waits for. Raises DielError where none ever came."""
+        if self._pipes is None:
+            return
+        self._tell(self._pipes)
+        waited, patience = self._pipes.starting, self._plan.site.startup
+        if waited > patience:
+            raise DielError(
+                f"no worker started within {format_duration(patience)}: this machine is busy, or Python "
+                f"loads slowly here; `diel doctor` checks it, and `startup` of the site says how long to wait"
+            )
+        if self._waits != (waited > LONG):
+            self._waits = not self._waits
+            longest = format_duration(patience)
+            told = f"no worker has started yet; they get up to {longest} (`startup` of the site)"
+            self._ledger.append("trouble", message=told if self._waits else "")
+
+    def _tell(self, pipes: Pipes) -> None:
+        with contextlib.suppress(Empty):
+            while True:
+                self._ledger.append("trouble", message=pipes.news.get_nowait())
+
+    def knows(self, since: float) -> bool:
+        return True
+
+    def adopt(self, take: Adopt) -> None:
+        """Nothing here outlives its controller but a task: who takes over ends that."""
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        return ()
+
+    def detach(self) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        if self._pipes is None:
+            return
+        with contextlib.suppress(DielError):  # the disk may be full
+            self._tell(self._pipes)
+        if self._engine is not None:
+            self._engine.stop()
+        else:
+            self._pipes.stop()

@@ -1,0 +1,209 @@
+"""What is heard of a run's blocks: from the scheduler, whether they run and how they ended; from Parsl, how
+busy they are. A site that gives no block that works is given up."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from functools import partial
+
+from diel.blocks.agent import Agent, Asked, Heard, Loads, Refused, Silent
+from diel.blocks.asking import Asking
+from diel.blocks.block import Block, tail_of
+from diel.blocks.tryout import NeverRuns, is_at_start, refusal
+from diel.errors import DielError
+from diel.scheduler.job import JobState, JobStatus
+from diel.site import Site
+from diel.tasks.ledger import Ledger
+
+BARREN = 3
+"""Blocks in a row that end before any of their nodes was heard of: then something is wrong."""
+REFUSALS = 3
+REFUSED_WAIT = 5.0
+"""Seconds before a refused block is asked for again; doubles."""
+LONGEST_REFUSED_WAIT = 300.0
+LIMBO = 30.0
+"""Seconds that a lost worker waits for the word of a scheduler that does not answer."""
+
+
+class Watching:
+    """Takes in the agent's news, and writes down what changed."""
+
+    def __init__(
+        self,
+        blocks: dict[str, Block],
+        agent: Agent,
+        asking: Asking,
+        ledger: Ledger,
+        site: Site,
+        lost: Callable[[Block], None],
+    ) -> None:
+        """`blocks` are the run's, by name: a refused one is taken out; `lost` is told of each that ended."""
+        self._blocks = blocks
+        self._agent = agent
+        self._asking = asking
+        self._ledger = ledger
+        self._site = site
+        self._lost = lost
+        self._barren: dict[str, int] = {}
+        """Blocks in a row that came to nothing, by pool."""
+        self._refusals: dict[str, int] = {}
+        """In a row, by shape."""
+        self._not_before: dict[str, float] = {}
+        self._silent = ""
+        self._heard = 0.0
+        self.forgiven: frozenset[str] = frozenset()
+        """Nodes to be avoided that blocks may have all the same: there may be no others."""
+
+    def is_due(self, label: str) -> bool:
+        """Whether a block of a shape may be asked for, or was refused a moment ago."""
+        return time.monotonic() >= self._not_before.get(label, 0.0)
+
+    def knows(self, since: float) -> bool:
+        """The scheduler has answered a question put since then, or does not answer at all."""
+        if self._heard > since or time.monotonic() - since > LIMBO:
+            return True
+        self._agent.look_now()
+        return False
+
+    def write(self, block: Block) -> None:
+        self._ledger.append("block", **block.record())
+
+    def take_news(self) -> None:
+        """Takes in what is new. Raises DielError where the site gives no block that works."""
+        for news in self._agent.drain():
+            if isinstance(news, Asked):
+                self._note_asked(news)
+            elif isinstance(news, Refused):
+                self._note_refused(news)
+            elif isinstance(news, Heard):
+                self._note_heard(news)
+            elif isinstance(news, Loads):
+                self._note_loads(news)
+            else:
+                self._note_silent(news)
+        self._agent.watch(frozenset(block.job for block in self._blocks.values() if block.live and block.job))
+
+    # --- what the scheduler says ------------------------------------------------------------------
+
+    def _note_asked(self, news: Asked) -> None:
+        block = self._blocks.get(news.block)
+        if block is None:
+            self._agent.end([news.job])
+            return
+        for other in self._blocks.values():
+            # A scheduler that lost its memory counts anew.
+            if other is not block and other.live and other.job == news.job:
+                other.state, other.reason = JobState.GONE, "the scheduler gave its id to another job"
+                self._note_end(other)
+        block.job = news.job
+        self._refusals.pop(block.shape.label, None)
+        if block.ending:
+            self._agent.end([block.job])
+        self.write(block)
+
+    def _note_refused(self, news: Refused) -> None:
+        """Asks again later, without excluded nodes. Raises DielError where the pool has no block at all."""
+        block = self._blocks.pop(news.block)
+        if is_at_start(self._ledger.history):
+            raise NeverRuns(refusal(self._site, block.shape.pool, news.message))
+        label, pool, excluded = block.shape.label, block.shape.pool, self._asking.excluded
+        count = self._refusals[label] = self._refusals.get(label, 0) + 1
+        if count >= REFUSALS and not self._has_working(pool) and not excluded:
+            raise DielError(
+                f"the scheduler refuses blocks of pool '{pool}': {news.message}\n"
+                "correct the site file, or choose another site; "
+                f"`diel doctor --site {self._site.name}` checks it"
+            )
+        without = " (asked again without the nodes to avoid)" if excluded else ""
+        self.forgiven |= excluded
+        wait = min(REFUSED_WAIT * 2 ** min(count - 1, 10), LONGEST_REFUSED_WAIT)
+        self._not_before[label] = time.monotonic() + wait
+        self._ledger.append("trouble", message=f"a block was refused: {news.message}{without}")
+
+    def _has_working(self, pool: str) -> bool:
+        """Whether a pool has a block whose nodes were heard of: then the site's description is right."""
+        return any(b.live and b.connected for b in self._blocks.values() if b.shape.pool == pool)
+
+    def _note_silent(self, news: Silent) -> None:
+        if news.message != self._silent:
+            self._silent = news.message
+            self._ledger.append("scheduler", message=news.message)
+
+    def _note_heard(self, news: Heard) -> None:
+        self._note_silent(Silent(""))
+        self._heard = news.since
+        by_job = {block.job: block for block in self._blocks.values() if block.live and block.job}
+        for job, status in news.jobs.items():
+            if job in by_job:
+                self._note_status(by_job[job], status)
+
+    def _note_status(self, block: Block, status: JobStatus) -> None:
+        before = (block.state, block.reason, block.nodes)
+        block.state = status.state
+        block.reason = status.reason
+        block.nodes = status.nodes or block.nodes
+        if status.state == JobState.RUNNING and block.began is None:
+            block.began = self._begin_of(block)
+        if status.state.ended:
+            block.ended = time.time()
+            block.stderr_tail = tail_of(self._ledger.paths.blocks / f"{block.name}.err")
+        if before != (block.state, block.reason, block.nodes):
+            self.write(block)
+        if is_at_start(self._ledger.history):
+            self._judge_first(block, status)
+        if status.state.ended:
+            self._note_end(block)
+
+    def _judge_first(self, block: Block, status: JobStatus) -> None:
+        """Raises NeverRuns where the first word on a block is that it can never run; asks soon for that."""
+        if status.hopeless:
+            why = f"job {block.job} would wait for ever: {status.reason}"
+            raise NeverRuns(refusal(self._site, block.shape.pool, why))
+        if status.state is JobState.PENDING and not status.reason:
+            self._agent.look_now()
+
+    def _begin_of(self, block: Block) -> float:
+        """When a block began that is now seen to run: one that was kept may have, while nobody looked."""
+        with contextlib.suppress(OSError, ValueError):
+            if block.kept is not None:
+                return float(self._ledger.paths.block_begin(block.name).read_text())
+        return time.time()
+
+    def _note_end(self, block: Block) -> None:
+        if block.connected and not block.held:
+            self._agent.do(partial(self._asking.hold, block))  # no task goes there
+        self._lost(block)
+        pool = block.shape.pool
+        if block.connected or block.ending or block.adopted or block.state == JobState.PREEMPTED:
+            self._barren[pool] = 0
+            return
+        if block.kept is not None:  # its end may be that of a node for which no controller came in time
+            return
+        self._barren[pool] = self._barren.get(pool, 0) + 1
+        if self._barren[pool] >= BARREN and not self._has_working(pool):
+            said = block.stderr_tail.strip() or "nothing"
+            raise DielError(
+                f"{BARREN} blocks of pool '{pool}' ended before any worker was heard of; the last was "
+                f"{block.state}{f' ({block.reason})' if block.reason else ''} and said: {said}\n"
+                f"see {self._ledger.paths.blocks}, and `diel doctor --site {self._site.name} --job`"
+            )
+
+    # --- what Parsl says --------------------------------------------------------------------------
+
+    def _note_loads(self, news: Loads) -> None:
+        for block in self._blocks.values():
+            load = news.blocks.get(block.shape.label, {}).get(block.number)
+            if not block.live:
+                continue
+            if load is not None:
+                if block.kept is not None:  # its nodes come over one by one, as their tasks end
+                    block.adopted, block.slots = False, self._asking.slots(block.shape, load.nodes)
+                if not block.connected:
+                    block.connected, block.connected_since = True, time.monotonic()
+                    block.began = block.began or time.time()
+                block.bundles, block.idle = load.bundles, load.idle
+            elif block.connected:  # Parsl has given all its nodes up: it will never hear of them again
+                block.bundles, block.idle = 0, float("inf")
+                block.held = True

@@ -1,0 +1,225 @@
+"""`diel cancel`: stops a run, a stage or a task."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from diel.cli.complete import complete_target
+from diel.cli.options import run_argument, runs_option
+from diel.errors import UsageError, counted
+from diel.journal.ranges import ranges
+from diel.journal.segment import SegmentWriter
+from diel.journal.snapshot import Reader
+from diel.paths import RunPaths, here, runs_dir
+from diel.project.lease import beat, take
+from diel.project.requests import ask_cancel
+from diel.project.runs import find_run
+from diel.scheduler.job import JobState
+from diel.states import RunState, TaskState
+from diel.status import Status, find_stage, find_task, fold_status, open_reader, read_status
+
+if TYPE_CHECKING:
+    from diel.blocks.leftovers import Leftovers
+
+WAIT = 60.0
+"""Seconds that a controller gets to stop what runs."""
+CLEAR = 20.0
+"""Seconds that the scheduler gets for what a run which is over may have left."""
+PAUSE = 0.1
+
+
+@click.command("cancel")
+@run_argument
+@click.argument("targets", nargs=-1, metavar="[STAGE|TASK]...", shell_complete=complete_target)
+@runs_option
+@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has stopped.")
+def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool) -> int:
+    """Stop a run, or some of its stages and tasks: `diel cancel melt-3 train simulate/17`.
+
+    What has a result keeps it; `diel resume` goes on with the rest.
+    """
+    paths = find_run(runs_dir(runs), run)
+    reader = open_reader(paths)
+    status = fold_status(paths, reader)
+    if status.state.ended:
+        return _clear(paths, reader, status)
+    wanted = _check(reader, targets)
+    if status.alive:
+        _ask(paths, reader, wanted, no_wait=no_wait)
+        return 0
+    if wanted:
+        word = "has not come yet" if status.awaited else "is gone"
+        raise UsageError(
+            f"the controller of {paths.run_id} {word}, so nothing of it runs; `diel cancel {paths.run_id}` "
+            f"cancels it as a whole, `diel resume {paths.run_id}` goes on with it"
+        )
+    return _close(paths, reader, status)
+
+
+def _check(reader: Reader, targets: Sequence[str]) -> list[str]:
+    """The targets, each a stage or a task that is there. Raises UsageError with the nearest name."""
+    wanted = []
+    for target in targets:
+        if "/" in target:
+            stage, index = find_task(reader, target)
+            wanted.append(f"{stage}/{index}")
+        else:
+            find_stage(reader, target)
+            wanted.append(target)
+    return wanted
+
+
+def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) -> None:
+    """Asks the controller, and waits until what was asked for has come about."""
+    what = ", ".join(targets) or paths.run_id
+    try:
+        ask_cancel(paths, targets)
+    except OSError as error:
+        raise UsageError(f"cannot ask {paths.run_id} to stop: {error.strerror}") from error
+    if no_wait:
+        click.echo(f"asked {paths.run_id} to cancel {what}")
+        return
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        status = read_status(paths, reader)
+        if not status.alive or (targets and _ended(reader, targets)):
+            _tell(paths, reader, status, targets)
+            return
+        time.sleep(PAUSE)
+    click.echo(
+        f"{paths.run_id} was asked to cancel {what}, and still works on it after {WAIT:.0f} s; "
+        f"`diel status {paths.run_id} --watch` shows when it is done"
+    )
+
+
+def _tell(paths: RunPaths, reader: Reader, status: Status, targets: list[str]) -> None:
+    if not targets:
+        click.echo(f"{paths.run_id} {status.state}")
+        return
+    for target in targets:
+        name, _, index = target.partition("/")
+        stage = reader.history.stage(name)
+        if index:
+            click.echo(f"{target} {stage.state(int(index)).label}")
+        else:
+            click.echo(
+                f"{target}: {stage.counts()['cancelled']:,} of {counted(stage.total, 'task')} cancelled"
+            )
+
+
+def _ended(reader: Reader, targets: list[str]) -> bool:
+    """Whether all tasks of all targets have ended."""
+    for target in targets:
+        name, _, index = target.partition("/")
+        stage = reader.history.stage(name)
+        if index and not stage.state(int(index)).ended:
+            return False
+        ended = sum(stage.states.count(state) for state in TaskState if state.ended)
+        if not index and ended < stage.total:
+            return False
+    return True
+
+
+def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
+    """Ends jobs that a run which is over left behind. Raises UsageError where there are none."""
+    over = f"{paths.run_id} has ended already ({status.state})"
+    found = _end_jobs(paths, reader, patience=CLEAR)
+    if found is None or not (found.ended or found.left):
+        raise UsageError(f"{over}; there is nothing to cancel")
+    if found.ended:
+        click.echo(f"{over}; ended jobs that it had left: {', '.join(found.ended)}")
+    return _tell_left(paths, found)
+
+
+def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
+    """Does what a controller would have done: ends what runs, and writes the verdicts.
+
+    The lease comes first: a controller that is only just coming then finds the run taken.
+    """
+    from diel.attempt.reaper import kill_marked  # needed only where a controller is gone
+
+    _, segment = take(paths)
+    found = None
+    try:
+        kill_marked("DIEL_RUN_DIR", str(paths.root))
+        found = _end_jobs(paths, reader, tend=lambda: beat(paths))
+        if status.lease is not None and status.lease.host != socket.gethostname():
+            click.echo(f"what may still run on {status.lease.host} itself ends by itself", err=True)
+        if found is not None:
+            _note_blocks(paths, found, segment)
+        _verdicts(paths, status, segment)
+    finally:
+        segment.close()
+    open_reader(paths).save()
+    coming = status.submission if status.awaited else None
+    word = (
+        "was gone" if coming is None else "had not come yet" + (f" (job {coming.job})" if coming.job else "")
+    )
+    click.echo(f"{paths.run_id} cancelled; its controller {word}")
+    return 0 if found is None else _tell_left(paths, found)
+
+
+def _end_jobs(
+    paths: RunPaths,
+    reader: Reader,
+    *,
+    patience: float | None = None,
+    tend: Callable[[], None] = lambda: None,
+) -> Leftovers | None:
+    """Ends the jobs of a run on a site with a scheduler; None where there is none."""
+    if not paths.site.exists():
+        return None
+    # Needed only where a controller is gone.
+    from diel.blocks.leftovers import PATIENCE, end_jobs
+    from diel.controller.start import read_kept_site
+
+    site = read_kept_site(paths)
+    if not site.scheduled:
+        return None
+    return end_jobs(paths, site, reader.history, patience=patience or PATIENCE, tend=tend)
+
+
+def _tell_left(paths: RunPaths, found: Leftovers) -> int:
+    """Says which jobs may still be there; returns the exit code."""
+    if not found.left and not found.why:
+        return 0
+    why = f"the scheduler does not answer ({found.why})" if found.why else "they have not ended yet"
+    jobs = f"jobs {', '.join(found.left)}" if found.left else "jobs that the run's files do not name"
+    again = f"`diel cancel {paths.run_id}{here(paths)}` tries again"
+    click.echo(f"{jobs} may still be there: {why}\n    {again}", err=True)
+    return 1
+
+
+def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> None:
+    """Writes how the run's blocks ended: those that were ended here, and those that were there no more.
+
+    Of a block whose job may still be there nothing is written.
+    """
+    now = time.time()
+    for block in open_reader(paths).history.blocks.values():
+        job = str(block.get("job") or "")
+        # Within an allocation a block's job is a part of the allocation's: `62.1` of `62`.
+        ended = any(job == one or job.startswith(f"{one}.") for one in found.ended)
+        left = bool(found.why) or job in found.left
+        if JobState(block["state"]).ended or (left and not ended):
+            continue
+        state = JobState.CANCELLED if ended else JobState.GONE
+        segment.append({**block, "event": "block", "state": state.value, "ended": now, "time": now})
+
+
+def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
+    """Tasks that failed stay failed, for a reader wants to know; the rest without a result is cancelled."""
+    now = time.time()
+    segment.append(*({**record, "time": now} for record in status.failures))
+    history = open_reader(paths).history
+    for name, stage in history.stages.items():
+        open_ = [i for i in range(stage.total) if not stage.state(i).ended]
+        if open_:
+            segment.append({"event": "cancelled", "stage": name, "tasks": ranges(open_), "time": now})
+    segment.append({"event": "end", "state": RunState.CANCELLED.value, "time": time.time()})

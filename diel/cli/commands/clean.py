@@ -1,0 +1,292 @@
+"""`diel clean`: removes runs, after telling what that frees."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from diel.cli.complete import complete_run
+from diel.cli.disk import size_of
+from diel.cli.intermediate import drop, find_unneeded, offer
+from diel.cli.options import runs_option
+from diel.errors import DielError, UsageError, counted
+from diel.paths import RunPaths, here, runs_dir
+from diel.project.lease import driver, refuse_driven
+from diel.project.runs import all_runs, find_run, stillborn
+from diel.results import Recorded
+from diel.scheduler.job import JobState
+from diel.states import RunState
+from diel.status import Status, read_status
+from diel.status.columns import columns, paint_state
+from diel.values import format_duration, format_size, parse_duration
+
+REMOVED = ".removed-"
+"""How the directory of a run is called while it is being removed: it is no run any more."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that may be removed."""
+
+    paths: RunPaths
+    status: Status | None
+    """None where its journal cannot be read."""
+
+    @property
+    def name(self) -> str:
+        return self.paths.run_id
+
+    @property
+    def state(self) -> RunState | None:
+        return None if self.status is None else self.status.state
+
+    @property
+    def live(self) -> bool:
+        if self.status is None:
+            return driver(self.paths) is not None
+        return self.status.alive or self.status.awaited
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """Jobs that may still run, though nobody drives the run; who ends a run sees to its jobs."""
+        if self.status is None or self.status.state.ended:
+            return ()
+        return tuple(
+            str(block["job"] or block["block"])
+            for block in self.status.blocks
+            if not JobState(block["state"]).ended
+        )
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        return () if self.status is None else self.status.uses
+
+    @property
+    def last(self) -> float:
+        """When something happened in it for the last time, in seconds since the epoch."""
+        if self.status is not None and self.status.ended is not None:
+            return self.status.ended
+        return self.paths.run_file.stat().st_mtime
+
+
+def _age(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    try:
+        return None if value is None else parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("clean")
+@click.argument("names", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
+@runs_option
+@click.option("--all", "everything", is_flag=True, help="All runs.")
+@click.option("--failed", is_flag=True, help="Runs that failed or were cancelled.")
+@click.option("--older-than", metavar="AGE", callback=_age, help="Runs that ended longer ago: 7d, 12h.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep each workflow's N newest runs.")
+@click.option(
+    "--intermediate", is_flag=True, help="Keep the run; delete files that no task of it needs any more."
+)
+@click.option("--force", is_flag=True, help="Remove runs whose results later runs use, too.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def command(
+    names: tuple[str, ...],
+    runs: Path | None,
+    everything: bool,
+    failed: bool,
+    older_than: float | None,
+    keep: int | None,
+    intermediate: bool,
+    force: bool,
+    yes: bool,
+) -> None:
+    """Remove runs: those named, or those that all the given options agree on.
+
+    Says what that frees, and asks first. A run that is running, or whose jobs may still run, is never
+    removed, and one whose results another run took from the cache only with --force.
+
+    With --intermediate the runs stay (the last one where none is named), with their values and with the
+    files that no stage reads; those that stages hand to each other go, where all that read them is done.
+    """
+    where = runs_dir(runs)
+    if intermediate:
+        if everything or failed or older_than is not None or keep is not None:
+            raise UsageError("--intermediate is for runs that are named, or the last one")
+        _trim(where, names or ("last",), force=force, yes=yes)
+        return
+    if not names and not (everything or failed or older_than is not None or keep is not None):
+        raise UsageError("say which runs: diel clean RUN…, or --all, --failed, --older-than AGE, --keep N")
+    if names and (everything or failed or older_than is not None or keep is not None):
+        raise UsageError("give the names of runs, or options that choose them, not both")
+    known = [_run(paths) for paths in all_runs(where)]
+    if names:
+        chosen = _named(where, names)
+        _refuse(chosen, known, force=force)
+    else:
+        chosen = _left(_choose(known, failed=failed, older_than=older_than, keep=keep), known, force=force)
+    leftovers = [path for path in where.glob(f"{REMOVED}*") if path.is_dir()]
+    leftovers += stillborn(where)
+    if not chosen and not leftovers:
+        click.echo(f"nothing to remove in {where}")
+        return
+    freed = _offer(chosen, leftovers, yes=yes)
+    _remove(chosen, leftovers)
+    count = len(chosen) + len(leftovers)
+    click.echo(f"removed {counted(count, 'run')}, freed {format_size(freed)}")
+
+
+def _run(paths: RunPaths) -> Run:
+    try:
+        return Run(paths, read_status(paths))
+    except UsageError:
+        return Run(paths, None)
+
+
+# --- choosing -------------------------------------------------------------------------------------
+
+
+def _named(where: Path, names: Sequence[str]) -> list[Run]:
+    half_made = {path.name for path in stillborn(where)}  # they go with any others
+    found = {
+        paths.root: paths for paths in (find_run(where, name) for name in names if name not in half_made)
+    }
+    return [_run(paths) for paths in found.values()]
+
+
+def _refuse(chosen: Sequence[Run], known: Sequence[Run], *, force: bool) -> None:
+    """Raises UsageError where a named run must not be removed: nothing is removed then."""
+    for run in chosen:
+        why = _protection(run, chosen, known, force=force)
+        if why:
+            raise UsageError(f"{run.name} {why}; nothing was removed")
+
+
+def _left(chosen: Iterable[Run], known: Sequence[Run], *, force: bool) -> list[Run]:
+    """The chosen runs that may be removed; says which ones may not, and why."""
+    left = list(chosen)
+    while True:  # keeping one run may protect another
+        reasons = {run.name: _protection(run, left, known, force=force) for run in left}
+        kept = [run for run in left if reasons[run.name]]
+        if not kept:
+            return left
+        for run in kept:
+            click.echo(f"keeping {run.name}: it {reasons[run.name]}", err=True)
+        left = [run for run in left if not reasons[run.name]]
+
+
+def _protection(run: Run, chosen: Sequence[Run], known: Sequence[Run], *, force: bool) -> str:
+    """Why a run must stay; nothing where it may go."""
+    if run.live:
+        return f"is running (`diel cancel {run.name}` stops it)"
+    if run.jobs:
+        what = f"job {run.jobs[0]}" if len(run.jobs) == 1 else f"jobs {', '.join(run.jobs)}"
+        return f"was interrupted, and {what} may still run: `diel cancel {run.name}{here(run.paths)}` first"
+    if force:
+        return ""
+    gone = {other.paths.root for other in chosen}
+    users = [
+        other.name
+        for other in known
+        if other.paths.root not in gone
+        and other.paths.root.parent == run.paths.root.parent
+        and run.name in other.uses
+    ]
+    return f"has results that {', '.join(users)} uses (--force removes it all the same)" if users else ""
+
+
+def _choose(known: Sequence[Run], *, failed: bool, older_than: float | None, keep: int | None) -> list[Run]:
+    """The runs that all the options agree on, oldest first."""
+    chosen = list(known)
+    if keep is not None:
+        chosen = [run for place, run in enumerate(known) if _newer(run, known[place + 1 :]) >= keep]
+    if failed:
+        chosen = [run for run in chosen if run.state in (RunState.FAILED, RunState.CANCELLED)]
+    if older_than is not None:
+        chosen = [run for run in chosen if time.time() - run.last > older_than]
+    return chosen
+
+
+def _newer(run: Run, later: Sequence[Run]) -> int:
+    """How many newer runs the run's workflow has."""
+    if run.status is None:
+        return 0
+    mine = run.status.workflow
+    return sum(other.status is not None and other.status.workflow == mine for other in later)
+
+
+# --- removing files that were handed on -----------------------------------------------------------
+
+
+def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
+    """Deletes what the tasks of some runs handed to each other, and need no more. Raises UsageError."""
+    chosen = _named(where, names)
+    known = [_run(paths) for paths in all_runs(where)] if not force else []
+    for run in chosen:
+        why = _protection(run, [], known, force=force)
+        if why:
+            raise UsageError(f"{run.name} {why}; nothing was deleted")
+    for run in chosen:
+        recorded = Recorded(run.paths)
+        found = find_unneeded(recorded)
+        if not found:
+            click.echo(f"{run.name}: nothing to delete; what tasks made is read by tasks to come, or by none")
+            continue
+        click.echo(offer(found))
+        _ask(f"Delete {format_size(sum(one.size for one in found))} of {run.name}?", "deleted", yes=yes)
+        refuse_driven(run.paths)  # the answer may have taken its time
+        click.echo(f"{run.name}: {drop(run.paths, recorded, found)}")
+
+
+# --- removing -------------------------------------------------------------------------------------
+
+
+def _offer(chosen: Sequence[Run], leftovers: Sequence[Path], *, yes: bool) -> int:
+    """Says what would be freed, and asks; returns its bytes. Raises UsageError where nobody can answer."""
+    rows: list[list[str]] = []
+    total = 0
+    for run in chosen:
+        size, files = size_of(run.paths.root)
+        total += size
+        state = "cannot be read" if run.state is None else paint_state(run.state)
+        age = f"{format_duration(max(0.0, time.time() - run.last))} ago"
+        rows.append([run.name, state, age, format_size(size), counted(files, "file")])
+    for path in leftovers:
+        size, files = size_of(path)
+        total += size
+        state = "half removed" if path.name.startswith(REMOVED) else "half made"
+        rows.append([path.name.removeprefix(REMOVED), state, "", format_size(size), counted(files, "file")])
+    click.echo("\n".join(columns(rows, right=(3, 4))))
+    _ask(f"Remove {counted(len(rows), 'run')}, {format_size(total)}?", "removed", yes=yes)
+    return total
+
+
+def _ask(question: str, done: str, *, yes: bool) -> None:
+    """Asks before anything goes. Raises UsageError where nobody can answer."""
+    try:
+        if not yes:
+            click.confirm(question, abort=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise UsageError(f"nothing was {done}; --yes does it without asking") from None
+
+
+def _remove(chosen: Sequence[Run], leftovers: Sequence[Path]) -> None:
+    """Renames a run first, so that none is ever seen half removed. Raises DielError."""
+    for run in chosen:
+        refuse_driven(run.paths)  # the answer may have taken its time
+        root = run.paths.root
+        aside = root.with_name(f"{REMOVED}{root.name}-{os.getpid()}")
+        try:
+            os.rename(root, aside)
+            shutil.rmtree(aside)
+        except OSError as error:
+            raise DielError(f"cannot remove {root}: {error.strerror or error}") from error
+    for path in leftovers:
+        shutil.rmtree(path, ignore_errors=True)

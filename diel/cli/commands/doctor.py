@@ -1,0 +1,155 @@
+"""`diel doctor`: checks that this machine, or a site, can run workflows."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from diel.cli.options import json_option, runs_option
+from diel.doctor import EXTRAS, PROGRAMS, Finding, examine, try_jobs
+from diel.errors import DielError, UsageError, did_you_mean
+from diel.paths import runs_dir
+from diel.site import Site, find_site, missing
+from diel.status.columns import paint, printable
+from diel.values import parse_duration
+
+WIDTH = 13
+EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | PROGRAMS)
+
+
+@click.command("doctor")
+@runs_option
+@json_option
+@click.option("--site", metavar="NAME", help="Check this site, too; `local` where it is not given.")
+@click.option("--deep", is_flag=True, help="Run a small workflow through Parsl, too: some seconds.")
+@click.option(
+    "--job",
+    is_flag=True,
+    help="Submit a tiny job to each pool of the site, which reports back, and a real run.",
+)
+@click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool alone.")
+@click.option("--wait", metavar="TIME", default="5m", help="How long to wait for the jobs: 5m.")
+def command(
+    runs: Path | None,
+    as_json: bool,
+    site: str | None,
+    deep: bool,
+    job: bool,
+    pools: tuple[str, ...],
+    wait: str,
+) -> int:
+    """Check that this machine, or a site, can run workflows, and tell what to do where it cannot.
+
+    Exits with 0 where all that is needed is there, with 1 otherwise; extras may be missing.
+    """
+    if pools and not job:
+        raise UsageError("--pool says where the trial job goes; add --job")
+    patience = _seconds(wait)
+    folder = runs_dir(runs)
+    findings: list[Finding] = []
+
+    def show(finding: Finding) -> None:
+        findings.append(finding)
+        if not as_json:
+            click.echo("\n".join(_lines(finding)))
+
+    tried = _trial_site(site, pools) if job else None
+    for finding in examine(folder, site, deep=deep):
+        show(finding)
+    if tried is not None:
+        with _ended_by_signals():
+            for finding in _tried(site, *tried, folder, patience, findings):
+                show(finding)
+    wrong = [finding.name for finding in findings if finding.required and not finding.ok]
+    if as_json:
+        document = {"ok": not wrong, "checks": [finding.document() for finding in findings]}
+        click.echo(json.dumps(document))
+    else:
+        click.echo(_verdict(wrong, findings))
+    return 1 if wrong else 0
+
+
+def _seconds(wait: str) -> float:
+    try:
+        return parse_duration(int(wait) if wait.isdigit() else wait)
+    except ValueError as error:
+        raise UsageError(f"--wait: {error}") from error
+
+
+def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[str]] | None:
+    """The site and the pools that get a job; None where the site file is wrong, which the checks tell.
+
+    Raises UsageError where there is nothing to submit to.
+    """
+    try:
+        site = find_site(name, Path())
+    except DielError:
+        return None
+    if not site.scheduled:
+        raise UsageError(f"site '{site.name}' has no scheduler to take a job; choose one with --site")
+    for pool in pools:
+        if pool not in site.pools:
+            hint = did_you_mean(pool, site.pools) or f"pools: {', '.join(site.pools)}"
+            raise UsageError(f"site '{site.name}' has no pool '{pool}'; {hint}")
+    return site, list(dict.fromkeys(pools)) or list(site.pools)
+
+
+def _tried(
+    name: str | None, site: Site, pools: list[str], folder: Path, patience: float, findings: list[Finding]
+) -> Iterator[Finding]:
+    """The trial jobs, where what was found so far lets them be submitted."""
+    needed = ("commands", "scheduler", "runs")
+    bad = [each.name for each in findings if each.name in needed and not each.ok]
+    lacking = ["account"] if missing(site) else []
+    if bad or lacking:
+        yield Finding("job", False, "not submitted", f"first correct: {', '.join([*bad, *lacking])}")
+        return
+    yield from try_jobs(site, name, pools, folder, patience, _tell)
+
+
+def _tell(text: str) -> None:
+    """What happens while one waits: beside the document, not in it."""
+    click.echo(f"… {printable(text)}", err=True)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end this as Ctrl-C does, so that no job is left behind."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _lines(finding: Finding) -> list[str]:
+    if finding.ok:
+        mark = paint("✓", fg="green")
+    else:
+        mark = paint("✗", fg="red", bold=True) if finding.required else paint("–", fg="yellow")
+    lines = [f"{mark} {finding.name:<{WIDTH}} {printable(finding.found)}"]
+    if finding.fix:
+        lines.append(f"  {'':<{WIDTH}} {paint(finding.fix, bold=finding.required)}")
+    return lines
+
+
+def _verdict(wrong: list[str], findings: list[Finding]) -> str:
+    lesser = [finding.name for finding in findings if not finding.ok and not finding.required]
+    extras = [name for name in lesser if name in EXTRA_NAMES]
+    advice = [name for name in lesser if name not in EXTRA_NAMES]
+    rest = f"; extras that are missing: {', '.join(extras)}" if extras else ""
+    rest += f"; to be looked at: {', '.join(advice)}" if advice else ""
+    if wrong:
+        return paint(f"\nnot ready: {', '.join(wrong)}", fg="red", bold=True) + rest
+    return paint("\nready", fg="green", bold=True) + rest

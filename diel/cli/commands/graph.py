@@ -1,0 +1,152 @@
+"""`diel graph`: draws the stage graph of a workflow or a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+
+import click
+
+from diel.axes.adaptive import may_end_early
+from diel.check import check
+from diel.cli.options import runs_option
+from diel.cli.output import output_option, put
+from diel.drawing import (
+    Drawing,
+    Node,
+    axis_text,
+    draw_dot,
+    draw_mermaid,
+    draw_svg,
+    draw_text,
+    make_drawing,
+)
+from diel.paths import runs_dir
+from diel.project.runs import find_run
+from diel.results import Recorded
+from diel.spec import Stage, Workflow
+
+COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yellow", "cancelled": "yellow"}
+
+
+@click.command("graph")
+@click.argument("target", default="last", metavar="[FILE|RUN]")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "mermaid", "dot", "svg"]),
+    help="How to draw; by the ending of -o where it is not given, else text.",
+)
+@output_option
+@runs_option
+def command(target: str, form: str | None, output: Path | None, runs: Path | None) -> int:
+    """Draw the stage graph of a workflow FILE, or of a RUN with how its stages stand.
+
+    An arrow says what a stage reads and by which rule: `match` reads the task at the same point,
+    `gather` all tasks along an axis, `broadcast` gives the same to every task, `pick` takes one.
+    """
+    path = Path(target)
+    is_file = target.endswith((".yaml", ".yml")) or path.is_file()
+    drawing = of_file(path, runs_dir(runs)) if is_file else of_run(Recorded(find_run(runs_dir(runs), target)))
+    text = _draw(drawing, form or _by_ending(output), output)
+    put(text, output)
+    return 0
+
+
+def _by_ending(output: Path | None) -> str:
+    endings = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
+    return endings.get(output.suffix, "text") if output is not None else "text"
+
+
+def _draw(drawing: Drawing, form: str, output: Path | None) -> str:
+    match form:
+        case "mermaid":
+            return draw_mermaid(drawing)
+        case "dot":
+            return draw_dot(drawing)
+        case "svg":
+            return draw_svg(drawing)
+    if output is not None:
+        return draw_text(drawing)
+    return draw_text(drawing, _painted, ascii_only=not _can_show("│─●✓"))
+
+
+def _painted(text: str, state: str) -> str:
+    return click.style(text, fg=COLOURS[state]) if state in COLOURS else text
+
+
+def _can_show(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def of_file(path: Path, runs: Path) -> Drawing:
+    """The drawing of a workflow file. Raises SpecError where it is wrong."""
+    checked = check(path, runs=runs)
+    nodes = {
+        name: Node(
+            name,
+            checked.kind(name),
+            _axes(checked.workflow, stage.over, checked.counts),
+            _tasks(checked.workflow, stage, checked.counts),
+        )
+        for name, stage in checked.workflow.stages.items()
+    }
+    return make_drawing(checked.graph, nodes)
+
+
+def _axes(workflow: Workflow, over: tuple[str, ...], counts: Mapping[str, int | None]) -> tuple[str, ...]:
+    return tuple(
+        axis_text(
+            label, workflow.axes[label], "…" if (count := counts[label]) is None else format(count, ",")
+        )
+        for label in over
+    )
+
+
+def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -> str:
+    over = stage.over
+    known = [counts[axis] for axis in over] + ([stage.service.replicas] if stage.service is not None else [])
+    if None in known:
+        return "… tasks"
+    total = prod(count or 0 for count in known)
+    bound = "up to " if any(may_end_early(workflow.axes[label]) for label in over) else ""
+    return "1 task" if total == 1 else f"{bound}{total:,} tasks"
+
+
+def of_run(run: Recorded) -> Drawing:
+    """The drawing of a run, with how each stage stands."""
+    nodes = {}
+    for name, stage in run.workflow.stages.items():
+        history = run.history.stage(name)
+        counts = history.counts()
+        axes = tuple(axis_text(label, run.workflow.axes[label]) for label in stage.over)
+        nodes[name] = Node(name, history.kind, axes, _standing(counts), _state(counts, history.expected))
+    return make_drawing(run.graph, nodes)
+
+
+def _standing(counts: Mapping[str, int]) -> str:
+    good = counts["done"] + counts["cached"]
+    total = sum(counts.values())
+    others = [
+        f"{counts[state]:,} {state}"
+        for state in ("failed", "skipped", "cancelled", "running")
+        if counts[state]
+    ]
+    return ", ".join([f"{good:,}/{total:,} done", *others])
+
+
+def _state(counts: Mapping[str, int], total: int) -> str:
+    if counts["failed"]:
+        return "failed"
+    if counts["running"] or counts["queued"]:
+        return "running"
+    good = counts["done"] + counts["cached"]
+    if total and good + counts["skipped"] + counts["cancelled"] == total:
+        return "done" if good else "skipped" if counts["skipped"] else "cancelled"
+    return "running" if good else "waiting"

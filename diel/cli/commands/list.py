@@ -1,0 +1,73 @@
+"""`diel list`: the runs of a project."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diel.cli.disk import size_of
+from diel.cli.options import json_option, runs_option
+from diel.errors import UsageError
+from diel.paths import runs_dir
+from diel.project.runs import all_runs
+from diel.states import TaskState
+from diel.status import Status, read_status
+from diel.status.columns import columns, paint, paint_state
+from diel.values import format_duration, format_size
+
+
+@click.command("list")
+@runs_option
+@json_option
+@click.option("--size", "with_size", is_flag=True, help="Add what each run takes on the disk.")
+def command(runs: Path | None, as_json: bool, with_size: bool) -> None:
+    """List the runs, the oldest first: `last` means the lowest one."""
+    where = runs_dir(runs)
+    rows = []
+    for paths in all_runs(where):
+        size = size_of(paths.root)[0] if with_size else None
+        try:
+            rows.append((paths.run_id, read_status(paths), size))
+        except UsageError as error:
+            click.echo(f"{paths.run_id}: {error}", err=True)
+    if as_json:
+        click.echo(json.dumps({"runs": [_document(*row[1:]) for row in rows]}))
+    elif not rows:
+        click.echo(f"no runs in {where}: start one with `diel run FILE`, or give --runs DIR")
+    else:
+        header = ["run", "state", "done", "failed", "started", "took", *(["size"] if with_size else [])]
+        table = [[paint(cell, dim=True) for cell in header]]
+        table += [_row(status, size) for _, status, size in rows]
+        click.echo("\n".join(columns(table, right=(2, 3, 5, 6))))
+
+
+def _row(status: Status, size: int | None) -> list[str]:
+    total = "?" if status.total is None else f"{status.total:,}"
+    failed = status.count(TaskState.FAILED)
+    return [
+        status.run,
+        paint_state(status.state),
+        f"{status.good:,}/{total}",
+        paint(f"{failed:,}", fg="red") if failed else "",
+        "" if status.began is None else f"{datetime.fromtimestamp(status.began).astimezone():%Y-%m-%d %H:%M}",
+        format_duration(status.elapsed),
+        *([] if size is None else [format_size(size)]),
+    ]
+
+
+def _document(status: Status, size: int | None) -> dict[str, Any]:
+    document = {
+        "run": status.run,
+        "workflow": status.workflow,
+        "state": status.state.value,
+        "total": status.total,
+        **{state.label: status.count(state) for state in TaskState},
+        "began": status.began,
+        "ended": status.ended,
+        "elapsed_s": round(status.elapsed, 3),
+    }
+    return document if size is None else {**document, "size": size}

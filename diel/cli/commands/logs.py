@@ -1,0 +1,268 @@
+"""`diel logs`: what a task printed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from diel.cli.complete import complete_task
+from diel.cli.named_run import run_and_rest
+from diel.cli.options import runs_option
+from diel.errors import JournalError, UsageError
+from diel.journal.segment import Record, decode, read_record, segments
+from diel.journal.snapshot import Reader
+from diel.paths import RunPaths, runs_dir
+from diel.states import RunState, TaskState
+from diel.status import find_task, fold_status, open_reader
+from diel.status.columns import paint, printable, shorten
+from diel.status.failure import failure_lines
+
+STREAMS = ("stdout", "stderr")
+METRICS = ".metrics.jsonl"
+PAUSE = 0.2
+"""Seconds between two looks at a task that is followed."""
+CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where the files of one attempt are."""
+
+    task: str
+    attempt: int
+    state: TaskState
+    folder: Path
+    """The attempt's directory; a silent task may have none."""
+    capture: Path | None = None
+    """Where its worker catches what it prints, while it runs: a path without its ending."""
+
+    def path(self, stream: str) -> Path:
+        """The file of a stream, wherever it is now."""
+        kept = self.folder / stream
+        if kept.exists() or self.capture is None or stream not in STREAMS:
+            return self.folder / METRICS if stream == "metrics" else kept
+        return self.capture.with_name(f"{self.capture.name}.{stream}")
+
+
+@click.command("logs")
+@click.argument("words", nargs=-1, required=True, metavar="[RUN] TASK", shell_complete=complete_task)
+@runs_option
+@click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last where not given.")
+@click.option("--stdout", "streams", flag_value="stdout", help="Standard output alone.")
+@click.option("--stderr", "streams", flag_value="stderr", help="Standard error alone.")
+@click.option("--metrics", "streams", flag_value="metrics", help="What it reported as it went: JSON lines.")
+@click.option("-f", "--follow", is_flag=True, help="Go on while the task runs.")
+def command(
+    words: tuple[str, ...], runs: Path | None, attempt: int | None, streams: str | None, follow: bool
+) -> int:
+    """Show what a task printed: `diel logs simulate/17`, `diel logs melt-3 simulate/17`.
+
+    A stage that has one task may be named alone.
+    """
+    paths, task = _run_and_task(words, runs_dir(runs))
+    wanted = STREAMS if streams is None else (streams,)
+    if follow:
+        return _follow(paths, task, attempt, wanted)
+    output = find_output(open_reader(paths), task, attempt)
+    if _show(output, wanted) == 0:
+        _tell(f"{output.task} {_nothing(output, wanted)}")
+    _tell_failure(paths, output)
+    return 0
+
+
+def _run_and_task(words: tuple[str, ...], runs: Path) -> tuple[RunPaths, str]:
+    paths, rest = run_and_rest(runs, words)
+    if len(rest) != 1:
+        found = "none" if not rest else f"{len(rest)} ({', '.join(rest)})"
+        raise UsageError(f"expected one task, found {found}: diel logs {paths.run_id} STAGE/INDEX")
+    return paths, rest[0]
+
+
+# --- where the output is --------------------------------------------------------------------------
+
+
+def find_output(reader: Reader, task: str, attempt: int | None = None) -> Output:
+    """The output of a task's attempt; a cached task's lies in the run that it was taken from.
+
+    Raises UsageError where there is no such task or attempt, or where it has not begun.
+    """
+    name, index = find_task(reader, task)
+    stage = reader.history.stage(name)
+    state = stage.state(index)
+    label = f"{name}/{index}"
+    if state is TaskState.CACHED:
+        return _cached_output(reader.paths, name, index, attempt)
+    last = stage.attempts.get(index, 1 if state is TaskState.DONE else 0)
+    if last == 0:
+        why = f"`diel explain {reader.paths.run_id} {label}` tells why"
+        raise UsageError(f"{label} is {state.label} and has not begun, so it has printed nothing; {why}")
+    number = attempt or last
+    if number > last:
+        raise UsageError(f"{label} has had {_attempts(last)}, no attempt {number}")
+    under_way = stage.under_way.get(index)
+    capture = None
+    if under_way is not None and under_way.number == number and under_way.state is TaskState.RUNNING:
+        capture = reader.paths.captures / under_way.worker.removesuffix(".jsonl")
+    return Output(label, number, state, reader.paths.task_dir(name, index, number), capture)
+
+
+def _records(paths: RunPaths, index: int, words: tuple[bytes, ...]) -> Iterator[Record]:
+    """The records of tasks with this index that hold one of these words, without decoding most others."""
+    for name in segments(paths.journal):
+        with open(paths.journal / name, "rb") as file:
+            for line in file:
+                if f'"index":{index},'.encode() not in line or not any(word in line for word in words):
+                    continue
+                record = decode(line)
+                if record is not None and record.get("index") == index:
+                    yield record
+
+
+def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None) -> Output:
+    """The output in the run that computed the result: found by the key that both records have."""
+    label = f"{stage}/{index}"
+    cached = _find_record(paths, stage, index, "cached")
+    origin = RunPaths(paths.root.parent / cached["run"])
+    made = _made(origin, cached["key"])
+    if made is None:
+        raise UsageError(f"{label} was taken from {cached['run']}, which is not there any more")
+    last = made["attempt"]
+    if attempt is not None and attempt > last:
+        raise UsageError(f"{label} comes from {cached['run']}, where it had {_attempts(last)}, not {attempt}")
+    number = attempt or last
+    folder = origin.task_dir(made["stage"], made["index"], number)
+    return Output(f"{origin.run_id} {made['stage']}/{made['index']}", number, TaskState.DONE, folder)
+
+
+def _attempts(count: int) -> str:
+    return "one attempt" if count == 1 else f"{count} attempts"
+
+
+def _made(origin: RunPaths, key: str) -> Record | None:
+    from diel.project.cache import open_keys  # needed for cached tasks alone
+
+    keys = open_keys(origin)
+    place = None if keys is None else keys.find(bytes.fromhex(key))
+    try:
+        return None if place is None else read_record(origin.journal / place[0], place[1])
+    except JournalError:
+        return None
+
+
+def _find_record(paths: RunPaths, stage: str, index: int, event: str) -> Record:
+    """A record of a task, found without decoding most others. Raises JournalError where it is not there."""
+    found: Record | None = None
+    for record in _records(paths, index, (f'"{event}"'.encode(),)):
+        if (record["event"], record["stage"]) == (event, stage):
+            found = record
+    if found is None:
+        raise JournalError(f"{paths.run_id} has no '{event}' record of {stage}/{index}")
+    return found
+
+
+# --- showing --------------------------------------------------------------------------------------
+
+
+def _show(output: Output, wanted: tuple[str, ...]) -> int:
+    """Copies the streams byte for byte, each to its own; returns how many bytes there were."""
+    size = 0
+    for stream in wanted:
+        try:
+            with open(output.path(stream), "rb") as file:
+                size += _copy(file, stream)
+        except OSError:
+            continue  # a silent task has no file
+    return size
+
+
+def _copy(file: BinaryIO, stream: str) -> int:
+    target = sys.stderr.buffer if stream == "stderr" else sys.stdout.buffer
+    size = 0
+    while data := file.read(CHUNK):
+        target.write(data)
+        size += len(data)
+    target.flush()
+    return size
+
+
+def _nothing(output: Output, wanted: tuple[str, ...]) -> str:
+    what = "reported no metrics" if wanted == ("metrics",) else f"printed nothing to {' or '.join(wanted)}"
+    so_far = " so far; --follow goes on" if output.state is TaskState.RUNNING else ""
+    return f"{what}{so_far}"
+
+
+def _tell_failure(paths: RunPaths, output: Output) -> None:
+    """Why a failed task failed: the first thing that a reader of its output wants to know."""
+    stage, _, index = output.task.partition("/")
+    if output.state is not TaskState.FAILED:
+        return
+    record = open_reader(paths).history.failures.get((stage, int(index)))
+    if record is not None:
+        _tell(shorten(failure_lines(record)[0], 400))
+
+
+def _tell(text: str) -> None:
+    """A word of diel's own: to stderr, so that a pipe gets what the task printed and no more."""
+    click.echo(paint(printable(click.unstyle(text)), dim=True), err=True)
+
+
+def _follow(paths: RunPaths, task: str, attempt: int | None, wanted: tuple[str, ...]) -> int:
+    """Copies what a task prints while it prints it, until it has ended.
+
+    A worker moves the file into the task's directory when the task ends; it stays open here.
+    """
+    reader = open_reader(paths)
+    name, index = find_task(reader, task)
+    files: dict[str, BinaryIO] = {}
+    followed = attempt
+    size = 0
+    try:
+        while True:
+            status = fold_status(paths, reader)
+            state = reader.history.stage(name).state(index)
+            live = status.state in (RunState.PENDING, RunState.RUNNING)
+            over = state.ended or not live
+            count = reader.history.stage(name).attempts.get(index, 1 if state.good else 0)
+            begun = 0 < (attempt or count) <= count
+            if begun:
+                output = find_output(reader, f"{name}/{index}", attempt)
+                if followed != output.attempt:
+                    size += sum(_copy(file, stream) for stream, file in files.items())
+                    _close(files)  # a new attempt begins with new files
+                    followed = output.attempt
+                size += _copy_news(output, wanted, files)
+            if over:
+                break
+            time.sleep(PAUSE)
+            reader.catch_up()
+    finally:
+        _close(files)
+    if size == 0:
+        _tell(f"{name}/{index} is {state.label}, and {'printed nothing' if begun else 'has not begun'}")
+    if begun:
+        _tell_failure(paths, output)
+    return 0
+
+
+def _copy_news(output: Output, wanted: tuple[str, ...], files: dict[str, BinaryIO]) -> int:
+    size = 0
+    for stream in wanted:
+        if stream not in files:
+            try:
+                files[stream] = open(output.path(stream), "rb")  # noqa: SIM115 - stays open
+            except OSError:
+                continue
+        size += _copy(files[stream], stream)
+    return size
+
+
+def _close(files: dict[str, BinaryIO]) -> None:
+    for file in files.values():
+        file.close()
+    files.clear()

@@ -1,0 +1,223 @@
+"""`diel modules`: the modules that workflows can use."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diel.cli.options import json_option
+from diel.errors import Problem, UsageError
+from diel.modules.catalogue import Module, ModuleNotFound, every, find, search_path
+from diel.modules.parameter import Parameter
+from diel.modules.source import read_source
+from diel.table import Table, render, short_path
+
+WIDTH = 96
+
+ORIGINS = {
+    "workflow": "modules/ here",
+    "project": "modules/ here",
+    "shipped": "diel",
+    "installed": "an installed package",
+}
+
+
+@click.command("modules")
+@click.argument("name", required=False)
+@click.option(
+    "--workflow",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also look into `modules/` beside this workflow file.",
+)
+@json_option
+def command(name: str | None, workflow: Path | None, as_json: bool) -> int:
+    """List the modules that workflows can use; with a NAME, tell what it takes and returns."""
+    here = Path.cwd()
+    folders = search_path(here if workflow is None else workflow.absolute().parent, here)
+    if name is None:
+        return _list(list(every(folders)), as_json)
+    try:
+        module = find(name, folders)
+    except ModuleNotFound as error:
+        raise UsageError(f"{error.message}\n    {error.hint}" if error.hint else error.message) from None
+    click.echo(json.dumps(_document(module)) if as_json else "\n".join(_lines(module)))
+    return 0
+
+
+def _list(found: list[Module | Problem], as_json: bool) -> int:
+    modules = [one for one in found if isinstance(one, Module)]
+    problems = [one for one in found if isinstance(one, Problem)]
+    if as_json:
+        click.echo(json.dumps({"modules": [_document(module) for module in modules]}))
+    elif modules:
+        columns = ("name", "kind", "from", "what it does")
+        rows = [
+            (m.reference, m.signature.kind or "", ORIGINS[m.origin], _first_sentence(m.signature.doc))
+            for m in modules
+        ]
+        click.echo("\n".join(render(Table(columns, rows, {}), width=100)))
+        click.echo(f"\n`diel modules {modules[0].reference}` tells what it takes and returns")
+    else:
+        click.echo("no modules found")
+    for problem in problems:
+        click.echo(str(problem), err=True)
+    return 0
+
+
+def _first_sentence(doc: str) -> str:
+    sentence, dot, _ = doc.partition(". ")
+    return sentence + (dot.strip() or "")
+
+
+# --- one module -----------------------------------------------------------------------------------
+
+_NAMED = re.compile(r"(\w+): (.*)")
+
+
+def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
+    """What the docstring says of each parameter (lines `name: text`), and its other paragraphs."""
+    function = read_source(module.path).functions[module.function]
+    names = {parameter.name for parameter in module.signature.parameters}
+    told: dict[str, str] = {}
+    rest: list[str] = []
+    for paragraph in (ast.get_docstring(function) or "").split("\n\n"):
+        current = ""
+        others: list[str] = []
+        for line in paragraph.splitlines():
+            named = _NAMED.fullmatch(line)
+            if named is not None and named[1] in names:
+                current = named[1]
+                told[current] = named[2]
+            elif current and line.startswith(" "):
+                told[current] += " " + line.strip()
+            else:
+                current = ""
+                others.append(line.strip())
+        if others:
+            rest.append(" ".join(others))
+    return told, rest
+
+
+def _type(annotation: str) -> str:
+    """A type as people read it: `float, > 0` for `Annotated[float, Field(gt=0)]`."""
+    try:
+        tree = ast.parse(annotation, mode="eval").body
+    except SyntaxError:
+        return annotation
+    if not isinstance(tree, ast.Subscript) or ast.unparse(tree.value).rpartition(".")[2] != "Annotated":
+        return " | ".join(_choices(tree)) or annotation
+    parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+    bounds = [text for part in parts[1:] if isinstance(part, ast.Call) for text in _bounds(part)]
+    return ", ".join([ast.unparse(parts[0]), *bounds])
+
+
+_SIGNS = {
+    "gt": "> {}",
+    "ge": "≥ {}",
+    "lt": "< {}",
+    "le": "≤ {}",
+    "min_length": "at least {} long",
+    "max_length": "at most {} long",
+}
+
+
+def _bounds(call: ast.Call) -> Iterator[str]:
+    for keyword in call.keywords:
+        if keyword.arg in _SIGNS:
+            yield _SIGNS[keyword.arg].format(ast.unparse(keyword.value))
+
+
+def _choices(tree: ast.expr) -> list[str]:
+    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value).rpartition(".")[2] == "Literal":
+        items = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
+        return [ast.unparse(item) for item in items]
+    return []
+
+
+def _document(module: Module) -> dict[str, Any]:
+    signature = module.signature
+    docs, _ = _docs(module)
+    return {
+        "name": module.reference,
+        "kind": signature.kind,
+        "doc": signature.doc,
+        "origin": module.origin,
+        "path": str(module.path),
+        "line": signature.line,
+        "function": module.function,
+        "parameters": [_parameter(one, docs) for one in signature.parameters if not one.injected],
+        "filled_in": [parameter.name for parameter in signature.parameters if parameter.injected],
+        "variadic": signature.variadic,
+        "returns": None if signature.returns is None else dict(signature.returns),
+        "artifacts": sorted(signature.artifacts),
+    }
+
+
+def _parameter(parameter: Parameter, docs: dict[str, str]) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "type": parameter.annotation,
+        "required": parameter.required,
+        "default": parameter.default,
+        "doc": docs.get(parameter.name, ""),
+    }
+
+
+def _lines(module: Module) -> Iterator[str]:
+    signature = module.signature
+    yield f"{module.reference}  ({signature.kind or 'no kind'}, from {ORIGINS[module.origin]})"
+    yield f"{short_path(str(module.path))}:{signature.line}"
+    docs, paragraphs = _docs(module)
+    for paragraph in paragraphs:
+        yield ""
+        yield from textwrap.wrap(paragraph, WIDTH)
+    given = [parameter for parameter in signature.parameters if not parameter.injected]
+    yield ""
+    yield "takes"
+    yield from _table((p.name, _type(p.annotation), _default(p), docs.get(p.name, "")) for p in given)
+    if signature.variadic:
+        yield "    and any others"
+    if not given and not signature.variadic:
+        yield "    nothing"
+    for parameter in signature.parameters:
+        if parameter.injected == "communicator":
+            need = "it needs" if parameter.required else "where the stage has"
+            yield f"    {parameter.name}: an MPI communicator, filled in; {need} `resources: {{ranks: N}}`"
+    yield ""
+    yield "returns"
+    if signature.returns is None:
+        yield "    what its annotation does not tell"
+    elif not signature.returns:
+        yield "    nothing"
+    else:
+        files = signature.artifacts
+        yield from _table(
+            (n, _type(t), "a file" if n in files else "", "") for n, t in signature.returns.items()
+        )
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.required:
+        return "required"
+    default = parameter.default
+    return f"default {json.dumps(default, ensure_ascii=False, default=str)}"
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """Rows in columns; the last cell, which is prose, below its row."""
+    known = list(rows)
+    if not known:
+        return
+    widths = [max(map(len, column)) for column in list(zip(*known, strict=True))[:-1]]
+    for *cells, doc in known:
+        line = "    " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        yield line.rstrip()
+        yield from textwrap.wrap(doc, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)

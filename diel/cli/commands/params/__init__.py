@@ -1,0 +1,32 @@
+"""`diel params`: the hyperparameters of a project: shown, set, followed over time, compared, promoted."""
+
+from __future__ import annotations
+
+import click
+
+from diel.cli.commands.params.diff import command as diff
+from diel.cli.commands.params.history import command as history
+from diel.cli.commands.params.promote import command as promote
+from diel.cli.commands.params.set import command as set_
+from diel.cli.commands.params.show import command as show
+
+
+class Params(click.Group):
+    """A group that takes `diel params WORKFLOW` for `diel params show WORKFLOW`."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in context.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(context, args)
+
+
+@click.group("params", cls=Params)
+def command() -> None:
+    """Show, set, follow and compare the hyperparameters of a project: of the runs in one directory.
+
+    `diel params FILE` and `diel params RUN` are short for `diel params show`.
+    """
+
+
+for one in (show, set_, history, diff, promote):
+    command.add_command(one)

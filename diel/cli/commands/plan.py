@@ -1,0 +1,222 @@
+"""`diel plan`: what would run where, and what it may cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diel.cli.commands.validate import tasks_text
+from diel.cli.options import json_option
+from diel.cli.wanted import SITE, Wanted, workflow_options
+from diel.errors import counted
+from diel.plan import Plan, StagePlan
+from diel.project.submission import Home
+from diel.site import Pool, Shape, cores_of, missing
+from diel.table import Table, render
+from diel.values import format_duration, format_size
+
+EXECUTORS = {
+    "threads": "warm worker processes behind Parsl's threads",
+    "blocks": "Parsl's high-throughput executor, in blocks of the scheduler",
+}
+HOMES = {
+    "login": "a process of its own on the host where `diel submit` is typed",
+    "job": "a small job of its own",
+    "inside": "one allocation, with all workers",
+}
+WIDTH = 72
+
+
+@click.command("plan")
+@workflow_options(SITE)
+@json_option
+@click.option(
+    "--scripts", "with_scripts", is_flag=True, help="Print the job scripts that a run there would submit."
+)
+@click.option(
+    "--home",
+    type=click.Choice(list(HOMES)),
+    help="Where `diel submit --home` would put the controller, in place of what the site says.",
+)
+def command(wanted: Wanted, as_json: bool, with_scripts: bool, home: Home | None) -> int:
+    """Show what would run where, and what it may cost. Nothing is run.
+
+    Core-hours are a bound: every task at its longest, by `walltime` or `timeout`.
+    """
+    plan = _at_home(wanted.plan(), home)
+    if as_json:
+        click.echo(json.dumps(_document(plan, wanted.runs, with_scripts=with_scripts)))
+    else:
+        click.echo("\n".join(_script_lines(plan, wanted.runs) if with_scripts else _lines(plan)))
+    return 0
+
+
+def _at_home(plan: Plan, home: Home | None) -> Plan:
+    """The plan with its controller elsewhere than its site says. Raises UsageError where it cannot be."""
+    if home is None:
+        return plan
+    from diel.controller.home import choose_home, refuse_homeless  # what submits runs: slow, and here seldom
+
+    choose_home(plan.site, home)
+    controller = plan.site.controller.model_copy(update={"home": home})
+    moved = replace(plan, site=plan.site.model_copy(update={"controller": controller}))
+    refuse_homeless(moved, home)
+    return moved
+
+
+def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
+    document = plan.document()
+    document["home"] = plan.site.controller.home if plan.site.scheduled else "login"
+    document["blocks"] = [block.document() for block in blocks_of(plan)]
+    if with_scripts:
+        from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
+
+        document["scripts"] = [script.document() for script in scripts_of(plan, runs)]
+    return document
+
+
+def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
+    """The scripts, each under its file's name."""
+    from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
+
+    scripts = scripts_of(plan, runs)
+    if not scripts:
+        yield f"site '{plan.site.name}' has no scheduler: runs there need no job scripts"
+        return
+    name = f"{plan.workflow.name}-N"
+    yield f"{name} stands for the run: its number, and the names of its jobs, are known when it is made."
+    for script in scripts:
+        yield ""
+        yield f"=== {script.file}: {script.about}"
+        yield script.text.rstrip("\n")
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    about = f": {plan.workflow.description}" if plan.workflow.description else ""
+    yield f"{plan.workflow.name}{about}"
+    yield ""
+    rows = [_row(plan, stage) for stage in plan.stages.values()]
+    columns = ("stage", "kind", "tasks", "axes", "pool", "each task", "at most", "core-hours")
+    yield from render(Table(columns, rows, {}), width=WIDTH)
+    yield ""
+    if plan.site.scheduled:
+        yield from _block_lines(plan)
+        yield ""
+    rest = "" if plan.tasks is not None else ": the run will tell the rest"
+    for label, adaptive in plan.adaptive.items():
+        yield f"{adaptive.kind:<14} {label}: {adaptive}"
+    yield f"tasks          {tasks_text(plan)}{rest}"
+    yield f"core-hours     {_cost(plan)}"
+    yield f"longest chain  {' → '.join(plan.critical_path)}"
+    cores = counted(plan.capacity, "core")
+    yield f"runs on        site '{plan.site.name}', {cores}, through {EXECUTORS[plan.executor]}"
+    if plan.site.scheduled:
+        home = plan.site.controller.home
+        yield f"controller     {home}: {HOMES[home]}"
+    for stage in plan.stages.values():
+        if stage.launcher:
+            yield f"launcher       {stage.name}: {' '.join(stage.launcher)}"
+    for lack in missing(plan.site):
+        yield f"still needed   {lack}"
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """The blocks of one resource shape."""
+
+    shape: Shape
+    pool: Pool
+    stages: tuple[str, ...]
+    walltime: float
+    """Seconds."""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape.label,
+            "pool": self.shape.pool,
+            "stages": list(self.stages),
+            "tasks": self.shape.slots(self.pool),
+            "nodes": self.shape.block_nodes(self.pool),
+            "cores": cores_of(self.pool),
+            "gpus": self.pool.gpus if self.shape.gpus else 0,
+            "walltime_s": self.walltime,
+            "most": self.pool.blocks,
+        }
+
+
+def blocks_of(plan: Plan) -> list[BlockPlan]:
+    """The blocks that a run may ask for, by shape; none without a scheduler."""
+    if not plan.site.scheduled:
+        return []
+    found = []
+    for shape in dict.fromkeys(stage.shape for stage in plan.stages.values()):
+        pool = plan.site.pools[shape.pool]
+        stages = tuple(name for name, stage in plan.stages.items() if stage.shape == shape)
+        found.append(BlockPlan(shape, pool, stages, shape.block_walltime(pool, plan.site.grace)))
+    return found
+
+
+def _block_lines(plan: Plan) -> Iterator[str]:
+    columns = ("shape", "pool", "stages", "tasks a block", "block", "walltime", "most blocks")
+    rows = []
+    for block in blocks_of(plan):
+        told = block.document()
+        size = f"{counted(told['nodes'], 'node')} × {counted(told['cores'], 'core')}"
+        size += f", {counted(told['gpus'], 'GPU')}" if told["gpus"] else ""
+        walltime = format_duration(block.walltime)
+        stages = ", ".join(block.stages)
+        rows.append((told["shape"], told["pool"], stages, told["tasks"], size, walltime, told["most"]))
+    yield from render(Table(columns, rows, {}), width=WIDTH)
+
+
+# --- stages ---------------------------------------------------------------------------------------
+
+
+def _row(plan: Plan, stage: StagePlan) -> tuple[object, ...]:
+    counts = plan.checked.counts
+    early = {label for label, axis in plan.adaptive.items() if axis.may_end_early}
+    axes = " × ".join(f"{axis} ({_points(counts[axis], axis in early)})" for axis in stage.axes)
+    tasks = "…" if stage.tasks is None else f"{'≤' if early & set(stage.axes) else ''}{stage.tasks:,}"
+    longest = "no limit" if stage.seconds is None else format_duration(stage.seconds)
+    hours = "" if stage.core_hours is None else _hours(stage.core_hours)
+    return stage.name, stage.kind, tasks, axes, stage.pool, _resources(plan, stage), longest, hours
+
+
+def _points(count: int | None, bound: bool) -> str:
+    return "…" if count is None else f"{'≤' if bound else ''}{count:,}"
+
+
+def _resources(plan: Plan, stage: StagePlan) -> str:
+    wanted = plan.workflow.stages[stage.name].resources
+    words = [counted(stage.cores, "core") if stage.cores else "no core of its own"]
+    if wanted.ranks is not None:
+        words.insert(0, counted(wanted.ranks, "rank"))
+    if wanted.nodes is not None:
+        words.insert(0, counted(wanted.nodes, "node"))
+    if stage.gpus:
+        words.append(counted(stage.gpus, "GPU"))
+    if wanted.memory is not None:
+        words.append(format_size(wanted.memory))
+    return ", ".join(words)
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
+
+
+def _cost(plan: Plan) -> str:
+    if plan.core_hours is not None:
+        return f"at most {_hours(plan.core_hours)}"
+    without = [stage.name for stage in plan.stages.values() if stage.seconds is None]
+    if without:
+        have = "has" if len(without) == 1 else "have"
+        return f"no bound: {', '.join(without)} {have} no `walltime` or `timeout`"
+    return "no bound: the number of tasks is not known before the run"

@@ -1,0 +1,154 @@
+"""`diel resume`: goes on with a run whose controller is gone, or that failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from diel.cli.commands.submit import HOMES, patience, tell
+from diel.cli.options import json_option, run_argument, runs_option
+from diel.controller.home import choose_home, persist, refuse_homeless, submit
+from diel.controller.missing import Again, find_missing, write_again
+from diel.controller.outdated import find_outdated
+from diel.controller.start import (
+    find_site_again,
+    keep_site,
+    plan_again,
+    read_kept_site,
+    refuse_unrunnable,
+    take_over,
+)
+from diel.errors import DielError, UsageError
+from diel.explain.view import View
+from diel.journal.ranges import ranges
+from diel.paths import RunPaths, runs_dir
+from diel.project.lease import refuse_driven
+from diel.project.run_file import read_kept_workflow
+from diel.project.runs import find_run, mend_run
+from diel.project.submission import Home, awaited, job_name, newest_submission, withdraw
+from diel.results import Recorded
+from diel.scheduler import scheduler_named
+from diel.states import RunState
+from diel.status import open_reader
+from diel.status.columns import tasks_text
+from diel.terminal.progress import drive
+
+
+@click.command("resume")
+@run_argument
+@runs_option
+@click.option(
+    "--here", "in_foreground", is_flag=True, help="In the foreground, though the run was submitted."
+)
+@click.option(
+    "--home",
+    type=click.Choice(HOMES),
+    help="Leave it to a controller of its own there, as `diel submit` does.",
+)
+@click.option(
+    "--site", metavar="NAME", help="Read this site's file anew, corrected or another; as it was otherwise."
+)
+@click.option("-q", "--quiet", is_flag=True, help="In the foreground: failures and the end alone.")
+@json_option
+def command(
+    run: str,
+    runs: Path | None,
+    in_foreground: bool,
+    home: Home | None,
+    site: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Go on with a run that was interrupted, cancelled or failed.
+
+    What has a result is not run again; what failed or was skipped is tried anew. For a run that succeeded
+    there is nothing to do, failures that it tolerates included: `diel run` tries those again. A run that was
+    submitted is submitted again, one that was run in the foreground goes on there. Its site is the one
+    that was kept when the run was made; --site reads a file anew.
+    """
+    if in_foreground and home is not None:
+        raise UsageError("--here is in the foreground, --home is not: give one of them")
+    paths = find_run(runs_dir(runs), run)
+    read_kept_workflow(paths)  # a run that was damaged is told as one, also where nothing is left to do
+    if open_reader(paths).history.state is RunState.SUCCEEDED:
+        click.echo(f"{paths.run_id} has succeeded: there is nothing to do", err=as_json)
+        return 0
+    last = newest_submission(paths)
+    foreground = in_foreground or (last is None and home is None)
+    if foreground and as_json:
+        raise UsageError("--json tells how a run was submitted: give --home, or leave --json out")
+    refuse_driven(paths)
+    mend_run(paths)
+    if foreground and site is None:
+        _take_back(paths, forced=in_foreground)
+        _make_again(paths)
+        return drive(take_over(paths), quiet=quiet)
+    anew = None if site is None else find_site_again(paths, site)
+    plan = plan_again(paths, anew)
+    refuse_unrunnable(plan)
+    wanted = None if foreground else choose_home(plan.site, home or (last.home if last is not None else None))
+    if wanted is not None:
+        refuse_homeless(plan, wanted)
+    _take_back(paths, forced=in_foreground)
+    _make_again(paths)
+    if anew is not None:
+        keep_site(paths, anew)
+    if wanted is None:
+        return drive(take_over(paths), quiet=quiet)
+    with patience(plan, as_json=as_json):
+        made = submit(paths, plan, wanted)
+    return tell(paths, plan, made, as_json=as_json)
+
+
+def _make_again(paths: RunPaths) -> None:
+    """Has results made again that lack what is tried again, or whose files are gone and needed.
+
+    Raises UsageError where the journal is in a form that this diel cannot read.
+    """
+    run = Recorded(paths)
+    epoch = run.history.epoch
+    try:
+        view = View(run)
+        outdated = find_outdated(view)
+        missing = find_missing(view)  # what is made again reads its inputs again
+    except DielError:
+        return  # whatever it is: the controller meets it as well, and tells of which task
+    if outdated:
+        said = "went on without tasks that are now tried again, and will run again as well"
+        click.echo(f"{paths.run_id}: {_names(outdated)} {said}", err=True)
+    if missing:
+        said = "are not there any more, and others have yet to read them: these tasks run again"
+        click.echo(f"{paths.run_id}: files of {_names(missing)} {said}", err=True)
+    if outdated or missing:
+        write_again(paths, epoch, (outdated, missing))
+
+
+def _take_back(paths: RunPaths, *, forced: bool) -> None:
+    """Takes back a controller that was asked for and has not come.
+
+    Raises UsageError where it is still to come and this is not `forced`.
+    """
+    coming = awaited(paths, open_reader(paths).history)
+    if coming is None:
+        return
+    if coming.home == "login":
+        raise UsageError(f"the controller of {paths.run_id} is just starting (process {coming.pid})")
+    scheduler = scheduler_named(read_kept_site(paths).scheduler)
+    name = job_name(paths, coming.number)
+    job = persist(lambda: scheduler.find(name)).get(name)  # by its name: ids are given out again
+    if job is not None and not forced:
+        status = persist(lambda: scheduler.query([job])).get(job)
+        told = "" if status is None else f" ({status.state}{f': {status.reason}' if status.reason else ''})"
+        raise UsageError(
+            f"{paths.run_id} waits for its controller, job {job}{told}, and goes on when that comes; "
+            f"`diel resume {paths.run_id} --here` goes on at once, in the foreground"
+        )
+    if job is not None:
+        persist(lambda: scheduler.cancel([job]))
+    withdraw(paths, coming)
+
+
+def _names(again: Again) -> str:
+    """The tasks, for people."""
+    return ", ".join(f"{stage}/{tasks_text(ranges(tasks))}" for stage, tasks in again.items())

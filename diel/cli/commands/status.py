@@ -1,0 +1,359 @@
+"""`diel status`: how a run stands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import click
+
+from diel.cli.complete import complete_stage
+from diel.cli.named_run import run_and_rest
+from diel.cli.options import json_option, runs_option
+from diel.errors import UsageError, counted
+from diel.journal.snapshot import Reader
+from diel.paths import here, runs_dir
+from diel.states import RunState, TaskState
+from diel.status import (
+    UNDER_WAY,
+    StageStatus,
+    Status,
+    failure_document,
+    find_stage,
+    never_came,
+    open_reader,
+    read_status,
+    task_of,
+    tasks_by_state,
+)
+from diel.status.axis_lines import ROWS, axis_lines
+from diel.status.blocks import WIDE, block_lines, never_lines
+from diel.status.columns import (
+    bar,
+    columns,
+    paint,
+    paint_state,
+    printable,
+    tasks_text,
+    width_of,
+)
+from diel.status.failure import failure_lines
+from diel.status.service import service_lines
+from diel.status.staging import staging_lines
+from diel.status.stream import stream_lines
+from diel.status.surrogate import surrogate_lines
+from diel.status.tasks import count_text
+from diel.values import format_duration, parse_duration
+
+EXIT_CODES = {
+    RunState.PENDING: 4,
+    RunState.RUNNING: 4,
+    RunState.SUCCEEDED: 0,
+    RunState.FAILED: 1,
+    RunState.CANCELLED: 3,
+    RunState.INTERRUPTED: 130,
+}
+SHOWN_FAILURES = 5
+_STATES = (
+    TaskState.CACHED,
+    TaskState.RUNNING,
+    TaskState.QUEUED,
+    TaskState.READY,
+    TaskState.WAITING,
+    TaskState.FAILED,
+    TaskState.SKIPPED,
+    TaskState.CANCELLED,
+)
+
+
+def _interval(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    try:
+        return max(0.1, parse_duration(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("status")
+@click.argument("words", nargs=-1, metavar="[RUN] [STAGE]", shell_complete=complete_stage)
+@runs_option
+@json_option
+@click.option(
+    "--state",
+    type=click.Choice([state.label for state in TaskState]),
+    help="With STAGE: only the tasks in this state.",
+)
+@click.option(
+    "--all", "show_all", is_flag=True, help="Show all blocks, trials and failures, not the first few."
+)
+@click.option("--watch", is_flag=True, help="Show it anew until the run ends.")
+@click.option("--interval", default="2s", callback=_interval, help="With --watch: how often (2s).")
+@click.option(
+    "--exit-code",
+    is_flag=True,
+    help="Exit with 0 succeeded, 1 failed, 3 cancelled, 4 still running, 130 interrupted.",
+)
+def command(
+    words: tuple[str, ...],
+    runs: Path | None,
+    as_json: bool,
+    state: str | None,
+    show_all: bool,
+    watch: bool,
+    interval: float,
+    exit_code: bool,
+) -> int:
+    """Show how a run stands: a row a stage, and what failed.
+
+    With STAGE, show which of its tasks are in which state.
+    """
+    paths, rest = run_and_rest(runs_dir(runs), words)
+    if len(rest) > 1:
+        raise UsageError(f"expected a run and a stage, found {len(words)} words: {' '.join(words)}")
+    stage = rest[0] if rest else None
+    if state is not None and stage is None:
+        raise UsageError(f"--state needs a stage: `diel status {paths.run_id} STAGE --state {state}`")
+    reader = open_reader(paths)
+
+    def view(status: Status, rows: int | None = None, *, brief: bool = False) -> str:
+        if stage is not None:
+            return _stage_view(status, reader, stage, state, as_json, show_all)
+        if as_json:
+            return json.dumps(status.document())
+        return _run_view(status, here(paths), show_all, rows, brief=brief)
+
+    def read() -> Status:
+        return read_status(paths, reader)
+
+    if watch:
+        status = _watch(read, view, interval, redraw=not as_json and sys.stdout.isatty())
+    else:
+        status = read()
+        click.echo(view(status))
+    return EXIT_CODES[status.state] if exit_code else 0
+
+
+class View(Protocol):
+    """A status as text, with so many rows of stages at most, and its blocks in one where `brief`."""
+
+    def __call__(self, status: Status, rows: int | None = None, *, brief: bool = False) -> str: ...
+
+
+def _watch(read: Callable[[], Status], view: View, interval: float, *, redraw: bool) -> Status:
+    """Shows a view until the run has ended: in place on a terminal, elsewhere each time a task moved on."""
+    shown: object = None
+    lines = 0
+    while True:
+        status = read()
+        blocks = [(block["block"], block["state"], block["reason"]) for block in status.blocks]
+        points = [(len(one.trials), one.done, one.state) for axis in status.axes for one in axis.courses]
+        counts = [stage.counts for stage in status.stages]
+        now = (status.state, counts, points, blocks, status.silent, status.trouble)
+        if redraw:
+            width, height = shutil.get_terminal_size()
+            text = _fit(view, status, height)
+            click.echo((f"\033[{lines}F\033[J" if lines else "") + text)
+            lines = sum(max(1, -(-width_of(line) // width)) for line in text.splitlines())
+        elif now != shown:
+            click.echo(view(status))
+        shown = now
+        if status.state not in (RunState.PENDING, RunState.RUNNING):
+            return status
+        time.sleep(interval)
+
+
+def _fit(view: View, status: Status, height: int) -> str:
+    """As many lines as the terminal has, for what scrolled out could not be drawn over."""
+    room = max(height - 2, 1)
+    over = 0
+    for brief in (False, True):
+        text = view(status, brief=brief)
+        over = text.count("\n") + 1 - room
+        if over <= 0:
+            return text
+    lines = view(status, max(len(status.stages) - over - 1, 1), brief=True).splitlines()
+    rest = len(lines) - room
+    return "\n".join(lines if rest <= 0 else [*lines[: room - 1], f"… {counted(rest + 1, 'line')} more"])
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, brief: bool = False) -> str:
+    lines = [*_head(status), "", *_table(status, rows)]
+    lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+    for section in _sections(status, width, brief=brief, show_all=show_all):
+        lines += ["", *section] if section else []
+    lines += _failures(status, where, show_all)
+    lines += _next_step(status, where)
+    return "\n".join(lines)
+
+
+def _sections(status: Status, width: int, *, brief: bool, show_all: bool) -> Iterator[list[str]]:
+    """What a run has besides stages, as lines: what it does not use, costs nothing."""
+    if status.axes:
+        yield axis_lines(status.axes, width, 1 if brief else sys.maxsize if show_all else ROWS)
+    if status.blocks or status.silent or status.trouble:
+        yield block_lines(status, width, brief=brief, show_all=show_all)
+    if status.services:
+        yield service_lines(status.services)
+    if status.streams:
+        yield stream_lines(status.streams)
+    if status.surrogates:
+        yield surrogate_lines(status.surrogates)
+    if status.staging:
+        yield staging_lines(status.staging, show_all=show_all)
+
+
+def _head(status: Status) -> list[str]:
+    total = "? tasks" if status.total is None else counted(status.total, "task")
+    stillborn = status.state is RunState.CANCELLED and all(stage.total is None for stage in status.stages)
+    parts = [
+        f"{paint(status.run, bold=True)} {paint_state(status.state)}",
+        "before it began" if stillborn else f"{status.good:,} of {total}",
+    ]
+    parts += [
+        paint(count_text(state, status.count(state), status.tolerated), fg=colour)
+        for state, colour in ((TaskState.FAILED, "red"), (TaskState.SKIPPED, "yellow"))
+        if status.count(state)
+    ]
+    parts.append(format_duration(status.elapsed))
+    lines = [" · ".join(parts)]
+    lease = status.lease
+    states = (RunState.PENDING, RunState.RUNNING, RunState.INTERRUPTED)
+    if lease is not None and status.state in states and not status.awaited:
+        age = format_duration(status.heartbeat_age or 0.0)
+        word = "alive" if status.alive else "gone"
+        lines.append(f"controller {word}: process {lease.pid} on {lease.host}, heartbeat {age} ago")
+    coming = status.submission
+    if status.awaited and coming is not None:
+        ago = format_duration(max(0.0, status.now - coming.made))
+        what = f"as job {coming.job}" if coming.job else f"on {coming.host}"
+        lines.append(f"waits for its controller, asked for {what} {ago} ago")
+    if status.uses:
+        lines.append(f"uses results of {', '.join(status.uses)}")
+    return lines
+
+
+def _table(status: Status, room: int | None) -> list[str]:
+    """A row a stage; where there is not room for all, the stages under way first."""
+    stages = list(status.stages)
+    if room is not None and len(stages) > room:
+        first = sorted(stages, key=_rank)[:room]
+        stages = [stage for stage in stages if stage in first]
+    states = [state for state in _STATES if any(stage[state] for stage in status.stages)]
+    header = ["stage", "kind", "", "done", *(state.label for state in states), "mean"]
+    rows = [[paint(cell, dim=True) for cell in header]]
+    rows += [_row(stage, states) for stage in stages]
+    hidden = len(status.stages) - len(stages)
+    more = [paint(f"… {counted(hidden, 'stage')} more", dim=True)] if hidden else []
+    return columns(rows, right=range(3, len(header))) + more
+
+
+def _rank(stage: StageStatus) -> int:
+    """What a reader with little room wants to see first: what runs, what is to come, what is done."""
+    open_ = sum(stage[state] for state in (TaskState.WAITING, *UNDER_WAY))
+    if open_ == 0:
+        return 2
+    return 0 if stage.good or any(stage[state] for state in UNDER_WAY) else 1
+
+
+def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
+    total = "?" if stage.total is None else f"{stage.total:,}"
+    done = f"{stage.good:,}/{total}"
+    mean = "" if stage.mean_seconds is None else _mean(stage.mean_seconds)
+    cells = [f"{stage[state]:,}" if stage[state] else "" for state in states]
+    coloured = [
+        paint(c, fg="red") if s == TaskState.FAILED else c for s, c in zip(states, cells, strict=True)
+    ]
+    return [stage.name, stage.kind, bar(stage.good, stage.total), done, *coloured, mean]
+
+
+def _mean(seconds: float) -> str:
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f}µs"
+    return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(seconds)
+
+
+def _failures(status: Status, where: str, show_all: bool) -> list[str]:
+    if not status.failures:
+        return []
+    shown = status.failures if show_all else status.failures[:SHOWN_FAILURES]
+    lines = [""]
+    for record in shown:
+        lines += failure_lines(record)
+    failed = status.count(TaskState.FAILED)
+    if failed > len(shown):
+        most = "all" if len(status.failures) == failed else f"the first {len(status.failures)}"
+        how = f"`diel status {status.run} --all{where}` shows {most}"
+        lines.append(f"{failed - len(shown)} more failed" + (f"; {how}" if not show_all else ""))
+    return lines
+
+
+def _next_step(status: Status, where: str) -> list[str]:
+    run = status.run
+    if status.state == RunState.FAILED and status.failures:
+        task = task_of(status.failures[0])
+        steps = (f"explain {run} {task}", f"logs {run} {task}", f"resume {run}")
+        return ["", "next: " + ", ".join(f"`diel {step}{where}`" for step in steps)]
+    if status.state == RunState.INTERRUPTED and "refuse" in status.trouble:
+        again = f"`diel resume {run} --site {status.site or 'NAME'}{where}` reads it anew and goes on"
+        return ["", f"next: correct the site file, then {again}"]
+    if status.state == RunState.FAILED:  # of a search or loop whose tasks are done
+        return ["", "next: correct the workflow and `diel run` it again: what is done is kept"]
+    if status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
+        return ["", f"next: `diel resume {run}{where}` goes on with it"]
+    return never_lines(status, where) if status.blocks else []
+
+
+# --- a stage --------------------------------------------------------------------------------------
+
+
+def _stage_view(
+    status: Status, reader: Reader, name: str, wanted: str | None, as_json: bool, show_all: bool
+) -> str:
+    """Which tasks of a stage are in which state."""
+    running = status.state in (RunState.PENDING, RunState.RUNNING)
+    stage = find_stage(reader, name)
+    tasks = tasks_by_state(stage, under_way=running)
+    omitted = [] if wanted is not None else never_came(stage)
+    if wanted is not None:
+        tasks = {state: pairs for state, pairs in tasks.items() if state.label == wanted}
+    failures = [r for r in status.failures if r["stage"] == name and wanted in (None, "failed")]
+    if as_json:
+        document = {
+            "run": status.run,
+            "stage": name,
+            "state": status.state.value,
+            "tasks": {state.label: pairs for state, pairs in tasks.items()},
+            "omitted": omitted,
+            "failures": [failure_document(record) for record in failures],
+        }
+        return json.dumps(document)
+    if not tasks and not omitted:
+        return f"{status.run} {name}: no tasks" + (f" {wanted}" if wanted else "")
+    rows = []
+    for state, pairs in tasks.items():
+        count = sum(last - first + 1 for first, last in pairs)
+        limit = len(pairs) if show_all or wanted else 12
+        rows.append([paint_state(state.label), f"{count:,}", tasks_text(pairs, limit)])
+    if omitted:
+        limit = len(omitted) if show_all else 12
+        rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
+    lines = [
+        f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}",
+        *columns(rows, right=(1,)),
+    ]
+    if failures:
+        shown = failures if show_all else failures[:SHOWN_FAILURES]
+        lines.append("")
+        for record in shown:
+            lines += failure_lines(record)
+        if len(shown) < len(failures):
+            lines.append(f"{len(failures) - len(shown)} more failed; --all shows them")
+    return "\n".join(lines)

@@ -1,0 +1,367 @@
+"""`diel stream`: streams and the tuple space for commands, in any language."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any, TextIO
+
+import click
+from click.core import ParameterSource
+
+from diel.cli.commands.shard import RANK, RANKS
+from diel.cli.piped import Piping, Program, program_of
+from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
+from diel.values import parse_duration
+
+if TYPE_CHECKING:
+    from diel.streams.client import Connection
+    from diel.streams.consumer import Consumer
+    from diel.streams.producer import Producer
+    from diel.streams.space import Space
+
+End = Mapping[str, Any]
+Find = Callable[[Any, float | None], tuple[tuple[Any, ...], Any]]
+
+
+@click.group("stream")
+def command() -> None:
+    """Inside a task: put items into a stream, get them, and share state.
+
+    \b
+        diel stream put samples -- ./simulate
+        diel stream get samples -- ./train
+        while item=$(diel stream get samples --count 1); do … ; done
+
+    One JSON value a line. docs/streams.md tells how to do without these commands.
+    """
+
+
+class _Duration(click.ParamType[float]):
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        try:
+            return parse_duration(value) if isinstance(value, str) else float(value)
+        except ValueError as error:
+            self.fail(str(error), param, context)
+
+
+timeout_option = click.option("--timeout", type=_Duration(), metavar="5s", help="How long to wait.")
+rank_option = click.option(
+    "--rank", type=click.IntRange(min=0), help="MPI rank; the launcher's word if absent."
+)
+
+
+# --- streams ---------------------------------------------------------------------------------------
+
+
+@command.command("put", cls=Piping)
+@click.argument("name")
+@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.option("--npy", type=click.Path(path_type=Path, exists=True), multiple=True, help="An array to put.")
+@rank_option
+@timeout_option
+@click.pass_context
+def put(
+    ctx: click.Context,
+    name: str,
+    file: TextIO,
+    npy: tuple[Path, ...],
+    rank: int | None,
+    timeout: float | None,
+) -> int:
+    """Put items into the stream NAME: the lines of FILE or of standard input, each a JSON value.
+
+    With a PROGRAM, what it prints; the exit code is the program's. A task whose `put` failed has no result.
+    Waits where the readers' buffer is full. Called again in the same task it goes on behind what it put
+    before; a new attempt of the task puts the same items once more, and those that are known are dropped.
+    """
+    words, end = program_of(ctx), _end(name, "put")
+    if words and (npy or ctx.get_parameter_source("file") is ParameterSource.COMMANDLINE):
+        raise UsageError("a PROGRAM's output is put, or FILE, or --npy: give one of them")
+    producer = _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
+    try:
+        if words is not None:
+            code = _put_output(producer, words, timeout)
+        else:
+            code = 0
+            _put_all(
+                producer, _arrays(npy) if npy else _lines(file, getattr(file, "name", "<stdin>")), timeout
+            )
+    except BaseException:
+        with contextlib.suppress(StreamError):
+            producer.give_up()
+        raise
+    if code:
+        producer.give_up()  # so that a script which overlooks the code is found out
+    else:
+        producer.close()
+    return code
+
+
+def _put_all(producer: Producer, items: Iterable[Any], timeout: float | None) -> None:
+    try:
+        for item in items:
+            producer.put(item, timeout)
+    except TimeoutError as error:
+        raise DielError(f"{error}: no reader made room") from error
+
+
+def _put_output(producer: Producer, words: tuple[str, ...], timeout: float | None) -> int:
+    """Puts what a program prints; returns its exit code."""
+    with Program(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as program:
+        _put_all(producer, _lines(program.stdout, words[0]), timeout)
+        return program.wait()
+
+
+def _lines(file: IO[str], name: str) -> Iterator[Any]:
+    """Raises UsageError where a line is no JSON, or no text; what stands before it was put."""
+    read = 0
+    try:
+        for line in file:
+            read += 1
+            if line.strip():
+                yield json.loads(line)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}: expected text in UTF-8 behind line {read}: {error}") from error
+    except ValueError as error:
+        raise UsageError(f"{name}:{read}: expected one JSON value a line: {error}") from error
+
+
+def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
+    from diel.streams.item import read_npy  # only where a stream is used
+
+    for path in files:
+        try:
+            yield read_npy(path)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{path}: no array in numpy's format: {error}") from error
+
+
+@command.command("get", cls=Piping)
+@click.argument("name")
+@click.option(
+    "--count", type=click.IntRange(min=1), help="So many items, then stop; exit code 1 if fewer come."
+)
+@click.option("--npy", type=click.Path(path_type=Path, file_okay=False), help="Write arrays to files there.")
+@rank_option
+@timeout_option
+@click.pass_context
+def get(
+    ctx: click.Context,
+    name: str,
+    count: int | None,
+    npy: Path | None,
+    rank: int | None,
+    timeout: float | None,
+) -> int:
+    """Print the items of the stream NAME as they come, one JSON value a line, until it ends.
+
+    With a PROGRAM, hands them to its standard input; the exit code is the program's. Exit code 4 where the
+    stream is broken: it lacks items, for a task that puts into it failed, and this task has no result.
+    Called again in the same task it goes on behind what it printed before. An array is printed as {"dtype",
+    "shape", "data"}, bytes as {"base64"}. With --npy an item that is an array goes to a file of its own, and
+    its path is printed.
+    """
+    words, end = program_of(ctx), _end(name, "get")
+    signal.signal(signal.SIGTERM, _leave)
+    consumer = _connect().consumer(
+        end["channel"], end["group"], _member(end, rank), end["attempt"], most=count or 4096, leaves=True
+    )
+    try:
+        if words is not None:
+            return _feed(consumer, words, count, npy, timeout)
+        return _print(consumer, sys.stdout, count, npy, timeout)
+    finally:
+        consumer.close()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ends the process in order, so that it is known how far it read."""
+    raise SystemExit(128 + number)
+
+
+def _feed(
+    consumer: Consumer, words: tuple[str, ...], count: int | None, npy: Path | None, timeout: float | None
+) -> int:
+    """Hands items to a program until it or the stream ends; returns its exit code."""
+    short = 0
+    with Program(words, stdin=subprocess.PIPE, stdout=None) as program:
+        program.tell_end(consumer.close)
+        try:
+            short = _print(consumer, program.stdin, count, npy, timeout)
+        except BrokenPipeError:
+            pass  # it wants no more
+        except StreamError as error:
+            if isinstance(error, StreamBroken) or not program.has_ended:
+                raise
+        return program.wait() or short
+
+
+def _print(
+    consumer: Consumer, out: IO[str], count: int | None, npy: Path | None, timeout: float | None
+) -> int:
+    printed = 0
+    while count is None or printed < count:
+        try:
+            number, item = consumer.number, consumer.get(timeout)
+        except StreamEnd:
+            return 0 if count is None else 1
+        except TimeoutError as error:
+            raise DielError(str(error)) from error
+        out.write(json.dumps(_shown(item, npy, number), ensure_ascii=False) + "\n")
+        out.flush()  # the next program waits for it
+        printed += 1
+    return 0
+
+
+def _shown(item: Any, npy: Path | None, number: int) -> Any:
+    if npy is not None and hasattr(item, "dtype"):
+        from diel.streams.item import write_npy  # only where a stream is used
+
+        npy.mkdir(parents=True, exist_ok=True)
+        path = npy / f"{number:08d}.npy"
+        write_npy(path, item)
+        return str(path)
+    return _as_json(item)
+
+
+def _as_json(item: Any) -> Any:
+    if isinstance(item, bytes):
+        return {"base64": base64.b64encode(item).decode()}
+    if isinstance(item, dict):
+        return {key: _as_json(one) for key, one in item.items()}
+    if isinstance(item, list):
+        return [_as_json(one) for one in item]
+    if hasattr(item, "dtype"):
+        return {"dtype": item.dtype.str, "shape": item.shape, "data": item.tolist()}
+    return item
+
+
+@command.command("commit")
+@click.argument("name")
+@rank_option
+def commit(name: str, rank: int | None) -> None:
+    """What was got from the stream NAME so far is done with: a new attempt goes on behind it."""
+    end = _end(name, "get")
+    consumer = _connect().consumer(end["channel"], end["group"], _member(end, rank), end["attempt"])
+    consumer.commit()
+
+
+# --- the tuple space -------------------------------------------------------------------------------
+
+
+@command.group("space")
+def space() -> None:
+    """Put, read and take tuples: a KEY is a JSON list, and null in it stands for anything."""
+
+
+@space.command("put")
+@click.argument("key")
+@click.argument("value")
+@rank_option
+def put_tuple(key: str, value: str, rank: int | None) -> None:
+    """Add a tuple with a KEY ('["edge", 3]') and a VALUE (JSON, `-` for standard input)."""
+    text = sys.stdin.read() if value == "-" else value
+    _space(rank).put(_json("KEY", key), _json("VALUE", text))
+
+
+@space.command("read")
+@click.argument("pattern")
+@rank_option
+@timeout_option
+def read_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
+    """Print the oldest tuple that fits, as {"key", "value"}; wait until there is one."""
+    _print_tuple(_space(rank).read, pattern, timeout)
+
+
+@space.command("take")
+@click.argument("pattern")
+@rank_option
+@timeout_option
+def take_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
+    """As read, and nobody else gets the tuple any more."""
+    _print_tuple(_space(rank).take, pattern, timeout)
+
+
+def _print_tuple(find: Find, pattern: str, timeout: float | None) -> None:
+    try:
+        key, value = find(_json("PATTERN", pattern), timeout)
+    except TimeoutError as error:
+        raise DielError(str(error)) from error
+    click.echo(json.dumps({"key": key, "value": _as_json(value)}, ensure_ascii=False))
+
+
+def _json(what: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{what}: expected JSON, found {text!r} ({error})") from error
+
+
+def _space(rank: int | None) -> Space:
+    task, attempt = os.environ.get("DIEL_TASK_ID"), os.environ.get("DIEL_ATTEMPT")
+    if not task or not attempt:
+        raise _outside("DIEL_TASK_ID")
+    ranks = next((int(told) for told in map(os.environ.get, RANKS) if told and told.isdecimal()), 1)
+    several = bool(os.environ.get("DIEL_RANKED")) and ranks > 1
+    return _connect().space(_ranked(task, rank, several), int(attempt))
+
+
+# --- the task --------------------------------------------------------------------------------------
+
+
+def _connect() -> Connection:
+    from diel.streams.client import connect  # it loads ZeroMQ: only where a stream is used
+
+    run_dir = os.environ.get("DIEL_RUN_DIR")
+    if not run_dir:
+        raise _outside("DIEL_RUN_DIR")
+    return connect(Path(run_dir))
+
+
+def _outside(name: str) -> UsageError:
+    return UsageError(f"`diel stream` works inside the command of a task: {name} is not set here")
+
+
+def _end(name: str, role: str) -> End:
+    """The task's end of a stream. Raises UsageError where it has none, or the other one."""
+    text = os.environ.get("DIEL_STREAMS")
+    if not text:
+        raise _outside("DIEL_STREAMS")
+    try:
+        ends: dict[str, End] = json.loads(text)
+        roles = {known: str(end["role"]) for known, end in ends.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"DIEL_STREAMS holds no streams: {error!r}") from error
+    if name not in ends:
+        hint = did_you_mean(name, ends) or f"the streams of this task: {', '.join(ends) or 'none'}"
+        raise UsageError(f"this task has no stream '{name}'; {hint}")
+    if roles[name] != role:
+        meant = "an input: `diel stream get`" if role == "put" else "an output: `diel stream put`"
+        raise UsageError(f"stream '{name}' of this task is {meant} it")
+    return ends[name]
+
+
+def _member(end: End, rank: int | None) -> str:
+    """Who this process is: the task, or one of its MPI ranks."""
+    return _ranked(str(end["member"]), rank, int(end.get("ranks", 1)) > 1)
+
+
+def _ranked(member: str, rank: int | None, several: bool) -> str:
+    """The member that a rank is. Raises UsageError where there are several, and nobody says which this is."""
+    if rank is None and several:
+        told = (os.environ[name] for name in RANK if os.environ.get(name, "").isdecimal())
+        rank = int(next(told, -1))
+        if rank < 0:
+            raise UsageError(f"no launcher tells the rank here ({', '.join(RANK)}): give --rank")
+    return member if rank is None else f"{member}.{rank}"

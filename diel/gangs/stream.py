@@ -1,0 +1,189 @@
+"""The streams of a run: its broker is started, channels are opened and closed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from diel.attempt.reaper import mark
+from diel.axes.domain import Group
+from diel.errors import StreamError
+from diel.executors.addresses import addresses
+from diel.files import put
+from diel.gangs.keeper import Keeper
+from diel.plan import Plan
+from diel.states import TaskState
+from diel.tasks.ledger import Ledger
+from diel.tasks.link import Link
+from diel.tasks.stage_run import StageRun
+from diel.tasks.stream import StreamLink, members_of
+
+if TYPE_CHECKING:
+    from diel.streams.client import Connection
+
+START_SECONDS = 30.0
+"""How long a call waits for the broker."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks at how the channels stand."""
+MOST_TOLD = 300
+"""Letters of a producer's failure that its readers are told."""
+
+
+class Streaming:
+    """Looks after the broker and the channels of a run; does nothing where no stage is in a gang."""
+
+    def __init__(self, plan: Plan, ledger: Ledger, links: Iterable[Link]) -> None:
+        self._plan = plan
+        self._ledger = ledger
+        self._out_of: dict[str, list[StreamLink]] = {}
+        self._into: dict[str, list[StreamLink]] = {}
+        for link in links:
+            if isinstance(link, StreamLink):
+                self._out_of.setdefault(link.up.name, []).append(link)
+                self._into.setdefault(link.down.name, []).append(link)
+        self._left: dict[tuple[str, str], int] = {}
+        """How many producers of a channel have not ended, by stage and channel."""
+        self._opened: set[str] = set()
+        self._keeper: Keeper | None = None
+        self._connection: Connection | None = None
+        self._looked = 0.0
+        self._asked = False
+        """Whether the broker was asked how the channels stand, and has not answered yet."""
+
+    def begin(self, stage: StageRun, index: int) -> None:
+        """A task is about to be handed out: the broker runs, and the task's channels are open.
+
+        Raises StreamError where the broker does not come.
+        """
+        self._start()
+        for link in self._out_of.get(stage.name, ()):
+            group = link.group_of_upstream(index)
+            if group is not None:
+                self._open(link, group)
+        for link in self._into.get(stage.name, ()):
+            self._open(link, link.group_of_downstream(index))
+
+    def _open(self, link: StreamLink, group: Group) -> None:
+        """Opens a channel for all who read it: before that, nobody puts or gets."""
+        channel = link.channel(group)
+        if channel in self._opened:
+            return
+        self._opened.add(channel)
+        alike = [other for other in self._out_of[link.up.name] if other.edge.output == link.edge.output]
+        groups = {name: members for other in alike for name, members in other.readers(group).items()}
+        given = link.up.spec.outputs[str(link.edge.output)].stream
+        assert given is not None
+        connection = self._connect()
+        # An earlier controller may have closed or broken it, where producers failed that run again now.
+        connection.open(channel, buffer=given.buffer, replay=given.replay, groups=groups)
+        for index in link.members(group):
+            self._break(alike, index)
+        left = sum(1 for index in link.members(group) if not link.up.history.state(index).ended)
+        if left:
+            self._left[(link.up.name, channel)] = left
+        else:
+            connection.close(channel)
+        for other in alike:
+            for index in other.dependents(group):
+                if other.down.history.state(index).ended:
+                    self._settle(other, index)
+
+    def note_end(self, stage: StageRun, index: int) -> None:
+        """A task ended for good: it puts no more, and what it got is settled."""
+        links = self._out_of.get(stage.name, ())
+        self._break(links, index)
+        for link in links:
+            self._count_end(link, index)
+        for link in self._into.get(stage.name, ()):
+            if link.up.domain is not None and link.channel(link.group_of_downstream(index)) in self._opened:
+                self._settle(link, index)
+
+    def _break(self, links: Iterable[StreamLink], index: int) -> None:
+        """Tells those who read what a task put, where it ended without a result, that it is not all."""
+        for link in links:
+            group = link.group_of_upstream(index)
+            if group is not None and link.is_cut(index) and link.channel(group) in self._opened:
+                broken = link.broken_by(group, index)
+                self._connect().break_off(link.channel(group), broken, self._why(link.up, index))
+
+    def _why(self, stage: StageRun, index: int) -> str:
+        state = stage.history.state(index)
+        if state != TaskState.FAILED:
+            return f"{stage.name}/{index} was {state.label}"
+        told = self._ledger.history.failures.get((stage.name, index), {}).get("message", "")
+        return f"{stage.name}/{index} failed" + (f": {told[:MOST_TOLD]}" if told else "")
+
+    def was_cancelled(self, stage: StageRun, index: int) -> bool:
+        """Whether a reader lacks items only because a user cancelled who puts them."""
+        found = [link.losses(index) for link in self._into.get(stage.name, ())]
+        return set().union(*found) == {TaskState.CANCELLED}
+
+    def _count_end(self, link: StreamLink, index: int) -> None:
+        group = link.group_of_upstream(index)
+        first = next(o for o in self._out_of[link.up.name] if o.edge.output == link.edge.output)
+        if group is None or link is not first:
+            return  # several may read one output
+        place = link.up.name, link.channel(group)
+        if place in self._left:
+            self._left[place] -= 1
+            if not self._left[place]:
+                del self._left[place]
+                self._connect().close(place[1])
+
+    def _settle(self, link: StreamLink, index: int) -> None:
+        channel, group = link.channel(link.group_of_downstream(index)), link.reading_group(index)
+        good = link.down.history.state(index).good
+        for member in members_of(link.down, index):
+            self._connect().settle(channel, group, member, good)
+
+    # --- the broker ---------------------------------------------------------------------------------
+
+    def _connect(self) -> Connection:
+        if self._connection is None:
+            from diel.streams.client import Connection  # only here: most runs have no streams
+
+            self._start()
+            self._connection = Connection(self._ledger.paths.root, START_SECONDS)
+        return self._connection
+
+    def _start(self) -> None:
+        if self._keeper is not None:
+            return
+        reached: tuple[str, ...] = ("127.0.0.1",)
+        words = [sys.executable, "-m", "diel.streams", str(self._ledger.paths.root)]
+        if self._plan.executor == "blocks":
+            reached = (*addresses(self._plan.site.address), *reached)
+        else:  # tasks in blocks go on without their controller; here they end with it
+            words += ["--parent", str(os.getpid())]
+        words += [word for address in dict.fromkeys(reached) for word in ("--address", address)]
+        self._ledger.paths.logs.mkdir(parents=True, exist_ok=True)
+        self._keeper = Keeper(tuple(words), self._ledger.paths.broker_log, mark(self._ledger.paths.root))
+
+    def tend(self) -> None:
+        """Has it written down how the channels stand, now and then; waits for nothing."""
+        now = time.monotonic()
+        if self._connection is not None and not self._asked and now - self._looked > LOOK_EVERY:
+            self._looked, self._asked = now, True
+            self._connection.tell_facts(self._write_facts)
+
+    def _write_facts(self, facts: dict[str, Any]) -> None:
+        """In the connection's thread, or when nothing else is asked any more."""
+        with contextlib.suppress(OSError):  # written again at the next look
+            put(self._ledger.paths.stream_facts, json.dumps(facts))
+        self._asked = False
+
+    def stop(self) -> None:
+        """Ends the broker; what was put stays on the disk."""
+        if self._keeper is None:
+            return
+        if self._connection is not None:
+            with contextlib.suppress(StreamError):
+                self._write_facts(self._connection.facts())
+            self._connection.disconnect()
+        self._keeper.stop()
+        self._keeper = None

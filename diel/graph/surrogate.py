@@ -1,0 +1,62 @@
+"""What a stage's surrogate answers, and which stages teach it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diel.graph.edge import Edge
+from diel.graph.stage_graph import StageGraph
+from diel.modules.signature import Signature
+from diel.spec import Stage
+
+
+def answered(stage: Stage, signature: Signature | None) -> tuple[str, ...]:
+    """The outputs that a stage's surrogate answers: those that it names, else the stage's only value.
+
+    `signature` is that of its module. Nothing where neither tells.
+    """
+    if stage.surrogate is None or stage.surrogate.outputs:
+        return () if stage.surrogate is None else stage.surrogate.outputs
+    values = values_of(stage, signature)
+    return tuple(values) if values is not None and len(values) == 1 else ()
+
+
+def values_of(stage: Stage, signature: Signature | None) -> dict[str, str] | None:
+    """The values that a stage makes, each with its type as written; None where that is written nowhere."""
+    if stage.module is None:
+        return {name: output.value for name, output in stage.outputs.items() if output.value is not None}
+    if signature is None or signature.returns is None:
+        return None
+    return {name: kind for name, kind in signature.returns.items() if name not in signature.artifacts}
+
+
+@dataclass(frozen=True)
+class Teachers:
+    """The stages whose results reach a surrogate's service without passing through its own stage."""
+
+    names: tuple[str, ...]
+    """In the order in which they run."""
+    simulations: tuple[str, ...]
+    """Those of them that simulate as the stage itself does: a first training set."""
+
+
+def teachers(graph: StageGraph, name: str) -> Teachers:
+    """Who teaches the surrogate of a stage."""
+    stage = graph.workflow.stages[name]
+    assert stage.surrogate is not None
+    found: set[str] = set()
+    waiting = [stage.surrogate.service]
+    while waiting:
+        for edge in graph.into(waiting.pop()):
+            if _brings_data(edge) and edge.upstream not in (*found, name):
+                found.add(edge.upstream)
+                waiting.append(edge.upstream)
+    names = tuple(other for other in graph.order if other in found)
+    what = stage.module, stage.command
+    stages = graph.workflow.stages
+    alike = tuple(other for other in names if (stages[other].module, stages[other].command) == what)
+    return Teachers(names, alike)
+
+
+def _brings_data(edge: Edge) -> bool:
+    return not edge.service and (edge.output is not None or edge.hyperparameter is not None)

@@ -1,0 +1,1 @@
+"""Modules: Python functions that stages name, found and read without importing them."""

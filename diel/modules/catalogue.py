@@ -1,0 +1,270 @@
+"""Finds modules by name, and loads them where they run.
+
+`simulation.ising` is a file in one of several folders; the first that has it wins. Finding reads
+text only: nothing is imported before a worker runs the module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any, Literal
+
+from diel.errors import Problem, UsageError, did_you_mean
+from diel.modules.importing import load
+from diel.modules.signature import Signature, read_signature
+from diel.modules.source import SignatureError, read_source
+from diel.shipped import shipped
+
+Origin = Literal["workflow", "project", "shipped", "installed"]
+
+ENTRY_POINTS = "diel.modules"
+"""The entry-point group in which an installed package names its modules."""
+_MAX_REFERENCE = 200
+
+
+class ModuleNotFound(UsageError):
+    """No module has this name, or the one that has cannot be used."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Module:
+    """A Python function that a stage may run."""
+
+    reference: str
+    """What a workflow writes for it."""
+    path: Path
+    function: str
+    signature: Signature
+    import_name: str | None
+    """What to import it by; None for a file in a `modules/` folder."""
+    origin: Origin
+    digest: str
+    """BLAKE2b of the file's bytes: a cached result holds for this version only."""
+
+
+def search_path(workflow_dir: Path, cwd: Path) -> tuple[Path, ...]:
+    """The `modules/` folders in the order in which they are searched, each once."""
+    folders = (workflow_dir / "modules", cwd / "modules", shipped("modules"))
+    unique: dict[Path, Path] = {}
+    for folder in folders:
+        unique.setdefault(folder.resolve(), folder.absolute())
+    return tuple(unique.values())
+
+
+def find(reference: str, folders: Sequence[Path]) -> Module:
+    """The module of that name. Raises ModuleNotFound."""
+    name, function = _split(reference)
+    for folder in folders:
+        path = folder.joinpath(*name.split(".")).with_suffix(".py")
+        if _is_file(path):
+            return _in_file(reference, path, function, _origin(folder, folders))
+    target = None if function else _entry_points().get(reference)
+    if target is not None:
+        return _installed(reference, *_split(target))
+    if function and _spec(name) is not None:
+        return _installed(reference, name, function)
+    raise _not_found(reference, name, function, folders)
+
+
+def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
+    """All modules that can be named without their package, in the order of the search.
+
+    A file that cannot be read gives a Problem in its place.
+    """
+    seen: set[str] = set()
+    for folder in folders:
+        for name, path in _files(folder):
+            if name not in seen:
+                seen.add(name)
+                yield from _all_in_file(name, path, _origin(folder, folders))
+    for name, target in sorted(_entry_points().items()):
+        if name not in seen:
+            try:
+                yield _installed(name, *_split(target))
+            except ModuleNotFound as error:
+                yield Problem(f"entry point {name}", 1, 1, "", error.message, error.hint)
+
+
+def load_function(module: Module) -> Callable[..., Any]:
+    """The function itself, imported where it runs. Raises ModuleError."""
+    return load(module.path, module.function, module.import_name, module.digest)
+
+
+def digest_of(path: Path) -> str:
+    """BLAKE2b of a file's bytes in hexadecimal, computed once for each version of the file."""
+    status = path.stat()
+    return _digest(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: Path, modified: int, size: int) -> str:
+    return blake2b(path.read_bytes(), digest_size=16).hexdigest()
+
+
+# ---------------------------------------------------------------- names
+
+
+def _split(reference: str) -> tuple[str, str | None]:
+    """The dotted name and the function of a reference. Raises ModuleNotFound where it is neither."""
+    name, colon, function = reference.partition(":")
+    parts = [*name.split("."), *([function] if colon else [])]
+    if len(reference) > _MAX_REFERENCE or not all(part.isidentifier() for part in parts):
+        shown = reference if len(reference) <= 80 else reference[:77] + "..."
+        hint = "write it as simulation.ising, simulation.ising:function or package.module:function"
+        raise ModuleNotFound(f"'{shown}' is not the name of a module", hint)
+    return name, function or None
+
+
+def _not_found(reference: str, name: str, function: str | None, folders: Sequence[Path]) -> ModuleNotFound:
+    known = [found for folder in folders for found, _ in _files(folder)] + list(_entry_points())
+    near = did_you_mean(name, known) or _same_ending(name, known)
+    places = ", ".join(str(folder) for folder in folders)
+    looked = f"looked in {places} and the entry points {ENTRY_POINTS}"
+    if function:
+        looked += f", and for a package '{name.partition('.')[0]}' (is it installed, or on PYTHONPATH?)"
+    return ModuleNotFound(f"no module '{reference}'", f"{near} {looked}".strip())
+
+
+def _same_ending(name: str, known: list[str]) -> str:
+    """A hint for `ising` where there is `simulation.ising`."""
+    last = name.rpartition(".")[2]
+    return next((f"did you mean '{other}'?" for other in known if other.rpartition(".")[2] == last), "")
+
+
+def _origin(folder: Path, folders: Sequence[Path]) -> Origin:
+    if folder.resolve() == shipped("modules").resolve():
+        return "shipped"
+    return "workflow" if folder == folders[0] else "project"
+
+
+# ---------------------------------------------------------------- files in a modules/ folder
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file of whatever sort; one that is no ordinary one is told when it is read."""
+    try:
+        return path.exists() and not path.is_dir()
+    except OSError:  # a folder that may not be read, a name that is too long
+        return False
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Names and paths of the Python files in a folder and below it, sorted by name."""
+    found: dict[str, Path] = {}
+    for parent, below, files in os.walk(folder):
+        below[:] = [name for name in below if name.isidentifier() and not name.startswith("_")]
+        place = Path(parent).relative_to(folder).parts
+        for file in files:
+            stem, suffix = os.path.splitext(file)
+            if suffix == ".py" and stem.isidentifier() and not stem.startswith("_"):
+                found[".".join((*place, stem))] = Path(parent, file)
+    yield from sorted(found.items())
+
+
+def _in_file(reference: str, path: Path, function: str | None, origin: Origin) -> Module:
+    try:
+        chosen = function or _only_function(reference, path)
+        return _module(reference, path, chosen, None, origin)
+    except SignatureError as error:
+        raise _unusable(reference, path, error) from None
+
+
+def _only_function(reference: str, path: Path) -> str:
+    """The function that a file's name means: the decorated one of that name, or the only one."""
+    names = read_source(path).decorated()
+    if path.stem in names:
+        return path.stem
+    if len(names) == 1:
+        return names[0]
+    if names:
+        listed = ", ".join(f"{reference}:{name}" for name in names)
+        raise SignatureError("the file has several modules", hint=f"name one: {listed}")
+    raise SignatureError(
+        "the file has no module", hint='decorate a function: @diel.module(kind="simulation")'
+    )
+
+
+def _all_in_file(name: str, path: Path, origin: Origin) -> Iterator[Module | Problem]:
+    try:
+        functions = read_source(path).decorated()
+    except SignatureError as error:
+        yield Problem(str(path), error.line, 1, "", error.message, error.hint)
+        return
+    for function in functions:
+        alone = len(functions) == 1 or function == path.stem
+        try:
+            yield _module(name if alone else f"{name}:{function}", path, function, None, origin)
+        except SignatureError as error:
+            yield Problem(str(path), error.line, 1, "", error.message, error.hint)
+
+
+def _module(reference: str, path: Path, function: str, import_name: str | None, origin: Origin) -> Module:
+    signature = read_signature(path, function, decorated=import_name is None)
+    return Module(reference, path, function, signature, import_name, origin, digest_of(path))
+
+
+def _unusable(reference: str, path: Path, error: SignatureError) -> ModuleNotFound:
+    return ModuleNotFound(f"module '{reference}' ({path}:{error.line}): {error.message}", error.hint)
+
+
+# ---------------------------------------------------------------- installed modules
+
+
+@lru_cache(maxsize=1)
+def _entry_points() -> dict[str, str]:
+    """What installed packages name, as `package.module:function` by name."""
+    from importlib.metadata import entry_points  # here: it takes 10 ms, and few names need it
+
+    return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _installed(reference: str, name: str, function: str | None) -> Module:
+    if function is None:
+        raise ModuleNotFound(f"module '{reference}': '{name}' names no function", f"write {name}:function")
+    spec = _spec(name)
+    if spec is None:
+        raise ModuleNotFound(f"module '{reference}': there is no '{name}'", "install the package that has it")
+    if not spec.origin or not spec.origin.endswith(".py"):
+        raise ModuleNotFound(
+            f"module '{reference}': '{name}' is not a Python file", "call it from a function in modules/"
+        )
+    path = Path(spec.origin)
+    try:
+        return _module(reference, path, function, name, "installed")
+    except SignatureError as error:
+        raise _unusable(reference, path, error) from None
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """Where an importable module lies, found without importing the packages that hold it."""
+    places: Sequence[str] | None = None
+    spec: ModuleSpec | None = None
+    full = ""
+    for part in name.split("."):
+        full = f"{full}.{part}" if full else part
+        spec = _find_spec(full, places)
+        if spec is None:
+            return None
+        places = spec.submodule_search_locations or []
+    return spec
+
+
+def _find_spec(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
+    for finder in sys.meta_path:  # all finders: an editable install may bring its own
+        look = getattr(finder, "find_spec", None)
+        spec = look(name, places) if look else None
+        if isinstance(spec, ModuleSpec):
+            return spec
+    return None

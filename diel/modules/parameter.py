@@ -1,0 +1,132 @@
+"""One parameter of a module, and whether a value of a workflow fits it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from diel.modules.annotations import Annotations
+
+Injected = Literal["context", "communicator"]
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+_TRUTHS = frozenset({"yes", "no", "on", "off", "true", "false"})
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a module's function."""
+
+    name: str
+    annotation: str
+    """Its type as written; empty where it has none."""
+    required: bool
+    default: Any
+    """The default; as text in angle brackets where it is not a literal; None where required."""
+    injected: Injected | None
+    """What diel fills in for it; None where the workflow gives its value."""
+    node: ast.expr | None = field(compare=False, repr=False)
+    names: Annotations = field(compare=False, repr=False)
+    takes: frozenset[str] = frozenset()
+    """What it accepts, as far as the annotation tells: `path`, `array`, `paths` and `arrays` for lists of
+    them, `int`, `float`, `str`, `bool`, `list`, `dict`, and `any` for what cannot be followed."""
+
+    @property
+    def takes_path(self) -> bool:
+        """Whether a file arrives as a Path, and several as Paths."""
+        return "path" in self.takes or "paths" in self.takes or "Path" in self.annotation
+
+    def check(self, value: Any) -> str | None:
+        """What is wrong with a JSON value for this parameter; None where it fits.
+
+        Types are strict (a truth value is no number, "1" is no number), but for what JSON cannot
+        say: a list serves as a tuple or a set, a text as a path, a whole number as a float.
+        """
+        try:
+            document = json.dumps(value)
+        except (TypeError, ValueError, RecursionError):
+            return f"expected a JSON value, found {type(value).__name__}"
+        adapter = self._adapter
+        if adapter is None:
+            return None
+        from pydantic import ValidationError  # here: workers read signatures too, but check nothing
+
+        try:
+            adapter.validate_json(document, strict=True)
+        except ValidationError as error:
+            return _explain(value, error.errors(include_url=False))
+        except Exception:  # a bound that does not fit its type says nothing of the value
+            return None
+        return None
+
+    @cached_property
+    def _adapter(self) -> Any:
+        """pydantic's validator for the annotation; None where anything goes."""
+        if self.node is None or self.injected:
+            return None
+        from pydantic import TypeAdapter  # here: see check
+
+        try:
+            return TypeAdapter(self.names.type_of(self.node))
+        except Exception:  # an annotation that makes no type checks nothing, like no annotation
+            return None
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "string_type": "a text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "frozen_set_type": "a list",
+    "iterable_type": "a list",
+    "dict_type": "a mapping",
+    "none_required": "null",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "multiple_of": "a multiple of {multiple_of}",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "string_pattern_mismatch": "a text that matches {pattern}",
+    "too_short": "at least {min_length} items",
+    "too_long": "at most {max_length} items",
+    "missing": "more items",
+    "literal_error": "{expected}",
+}
+
+
+def _explain(value: Any, errors: list[Any]) -> str:
+    """pydantic's errors as one sentence; those of a union's members are joined by `or`."""
+    deepest = max(errors, key=lambda error: error["input"] != value)
+    alike = [error for error in errors if error["input"] == deepest["input"]]
+    expected: dict[str, None] = {}
+    for error in alike:
+        text = _EXPECTED.get(error["type"], "")
+        expected[text.format(**error.get("ctx", {})) if text else error["msg"]] = None
+    within = f" in {_shown(value)}" if deepest["input"] != value else ""
+    return f"expected {' or '.join(expected)}, found {_shown(deepest['input'])}{within}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def hint(message: str, value: Any) -> str:
+    """What to change after such a message, for the usual mistakes of YAML."""
+    if "a whole number" in message and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return f"a whole number is written without a point or exponent: {int(value)}"
+    if "number" in message and isinstance(value, str) and _NUMBER.fullmatch(value):
+        return "a number is written without quotes"
+    if "true or false" in message and isinstance(value, str) and value.lower() in _TRUTHS:
+        return "write true or false, without quotes"
+    return ""

@@ -1,0 +1,192 @@
+"""The cache: results of earlier runs, found by their key.
+
+A run leaves a file of its keys behind, sorted, so that looking one up reads a few of its bytes and
+holds nothing in memory. A run that was killed has none; the next run that looks makes it from the
+journal. The file names the families of its keys (what the tasks of a stage share), so that runs
+which cannot have a key are not asked.
+
+    line of JSON: {"version": 1, "families": [...], "segments": [...]}
+    then, sorted: key (16 bytes), segment number (4 bytes), offset (6 bytes), big-endian
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts import files_of
+from diel.errors import UsageError
+from diel.files import replacing
+from diel.journal.segment import Record, decode, segments
+from diel.paths import RunPaths
+from diel.project.lease import driver
+from diel.project.runs import all_runs
+
+VERSION = 2
+MAX_RUNS = 100
+"""How many of the newest runs are asked: each costs an open file, and `cached` results carry keys on."""
+_KEY = 16
+_COMMITS = (b'{"event":"done"', b'{"event":"cached"')
+_KEY_IN_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')  # it stands before the values, in lines by us
+_ENTRY = _KEY + 4 + 6
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of one run, open for reading."""
+
+    paths: RunPaths
+    segments: tuple[str, ...]
+    families: frozenset[str]
+    data: bytes | mmap.mmap
+    start: int
+    count: int
+
+    def find(self, key: bytes) -> tuple[str, int] | None:
+        """Segment and offset of the result with this key."""
+        low, high = 0, self.count - 1
+        low_key, high_key, wanted = 0, (1 << 64) - 1, int.from_bytes(key[:8])
+        while low <= high:  # keys are evenly spread, so a guess by proportion is nearly right
+            span = max(high_key - low_key, 1)
+            middle = low + min(max((wanted - low_key) * (high - low) // span, 0), high - low)
+            at = self.start + middle * _ENTRY
+            found = self.data[at : at + _KEY]
+            if found == key:
+                entry = self.data[at + _KEY : at + _ENTRY]
+                return self.segments[int.from_bytes(entry[:4])], int.from_bytes(entry[4:])
+            if found < key:
+                low, low_key = middle + 1, int.from_bytes(found[:8])
+            else:
+                high, high_key = middle - 1, int.from_bytes(found[:8])
+        return None
+
+
+class Cache:
+    """The results of the earlier runs in a directory; the newest run that has a key is asked."""
+
+    def __init__(self, runs: Path, but: RunPaths) -> None:
+        others = [paths for paths in reversed(all_runs(runs)) if paths.root != but.root]
+        self._keys = [keys for paths in others[:MAX_RUNS] if (keys := open_keys(paths)) is not None]
+        self._by_family: dict[str, list[Keys]] = {}
+
+    def find(self, family: str, key: str) -> Record | None:
+        """The record of a result whose artifacts are all still there, with the `run` that made it."""
+        candidates = self._by_family.get(family)
+        if candidates is None:
+            candidates = [keys for keys in self._keys if family in keys.families]
+            self._by_family[family] = candidates
+        wanted = bytes.fromhex(key)
+        for keys in candidates:
+            place = keys.find(wanted)
+            record = None if place is None else _read(keys.paths, *place)
+            if record is not None and record.get("key") == key:
+                record.setdefault("run", keys.paths.run_id)
+                if _is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
+                    return record
+        return None
+
+
+def _read(paths: RunPaths, segment: str, offset: int) -> Record | None:
+    try:
+        with open(paths.journal / segment, "rb") as file:
+            file.seek(offset)
+            return decode(file.readline())
+    except OSError:
+        return None
+
+
+def _is_whole(record: Record, runs: Path) -> bool:
+    """Whether the artifacts are there, with their size."""
+    for artifact in (file for entry in record.get("artifacts", {}).values() for file in files_of(entry)):
+        path = runs / record["run"] / artifact["path"]
+        try:
+            if not path.is_dir() and path.stat().st_size != artifact["size"]:
+                return False
+        except OSError:
+            return False
+    return True
+
+
+def _may_go(record: Record, runs: Path) -> bool:
+    """Whether an artifact is one that need not be kept, of a run that goes on and will delete it."""
+    passing = any(entry.get("keep") is False for entry in record.get("artifacts", {}).values())
+    return passing and driver(RunPaths(runs / record["run"])) is not None
+
+
+def open_keys(paths: RunPaths) -> Keys | None:
+    """The keys of a run, made from its journal where there are none; None where that cannot be done."""
+    try:
+        return _open(paths) or _open_made(paths)
+    except (OSError, UsageError):  # what somebody did to another run is told where that one is looked at
+        return None
+
+
+def _open_made(paths: RunPaths) -> Keys | None:
+    if not paths.lease.exists():
+        return None
+    write_keys(paths)
+    return _open(paths)
+
+
+def _open(paths: RunPaths) -> Keys | None:
+    try:
+        with open(paths.cache_keys, "rb") as file:
+            line = file.readline()
+            header: dict[str, Any] = json.loads(line)
+            size = os.fstat(file.fileno()).st_size - len(line)
+            newest = max((p.stat().st_mtime_ns for p in _journal_files(paths)), default=0)
+            if header["version"] != VERSION or header["journal"] != newest:
+                return None
+            names, families = tuple(header["segments"]), frozenset(header["families"])
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return Keys(paths, names, families, data, len(line), size // _ENTRY)
+
+
+def _journal_files(paths: RunPaths) -> Iterator[Path]:
+    return (paths.journal / name for name in segments(paths.journal))
+
+
+def write_keys(paths: RunPaths) -> None:
+    """Makes the file of a run's keys from its journal, in one step."""
+    newest = max((p.stat().st_mtime_ns for p in _journal_files(paths)), default=0)
+    names = segments(paths.journal)
+    families: set[str] = set()
+    entries: list[bytes] = []
+    for number, name in enumerate(names):
+        offset = 0
+        with open(paths.journal / name, "rb") as file:
+            for line in file:
+                if line.startswith(_COMMITS):
+                    key = _KEY_IN_LINE.search(line)
+                    if key is not None and line.endswith(b"\n"):
+                        entries.append(_entry(key[1], number, offset))
+                elif line.startswith(b'{"event":"stage"'):
+                    families.add((decode(line) or {}).get("family", ""))
+                offset += len(line)
+    _write(paths, names, families, entries, newest)
+
+
+def _entry(key: bytes, segment: int, offset: int) -> bytes:
+    return bytes.fromhex(key.decode()) + segment.to_bytes(4) + offset.to_bytes(6)
+
+
+def _write(
+    paths: RunPaths, names: list[str], families: Iterable[str], entries: list[bytes], newest: int
+) -> None:
+    header = {
+        "version": VERSION,
+        "families": sorted(families),
+        "segments": names,
+        "journal": newest,
+    }
+    with replacing(paths.cache_keys) as file:
+        file.write(json.dumps(header).encode() + b"\n")
+        file.writelines(sorted(entries))

@@ -1,0 +1,281 @@
+"""The lease: which controller drives a run, and whether it lives.
+
+Taking a run over is making the next controller segment: the file system lets one succeed. Its first
+record says who that was, and so does the lease file, whose modification time is the heartbeat.
+
+Hosts that share a file system need not agree on the time. A heartbeat is stamped by the file system,
+so its age is measured by the file system's clock too. A file is looked at through an open descriptor:
+NFS may answer for a path from what it remembers, but asks its server when a file is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from diel.errors import JournalError, UsageError
+from diel.files import LONGEST, put, sweep
+from diel.form import COUNT, NUMBER, TEXT, flaw_in
+from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
+from diel.paths import RunPaths
+from diel.project.birth import birth_of, lives
+
+HEARTBEAT = 2.0
+"""Seconds between heartbeats."""
+SILENCE = 60.0
+"""Seconds without a heartbeat after which a controller that cannot be looked at counts as gone."""
+DOUBT = 3600.0
+"""Seconds of silence that a step of the clock may pretend."""
+TAKING = 5.0
+"""Seconds that a controller may need from making its segment to its first record."""
+TAIL = 2**16
+"""Bytes at the end of a segment in which its last line begins."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The controller of a run: its epoch, and which process it is."""
+
+    epoch: int
+    host: str
+    pid: int
+    started: float
+    """When the process began, in seconds since the epoch, as this host's clock said then."""
+    birth: str = ""
+    """Its birth (`diel.project.birth`): tells it from a later one with its pid. Empty in leases of old."""
+
+
+_FORM = {"epoch": COUNT, "host": TEXT, "pid": COUNT, "started": NUMBER}
+
+
+def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
+    """The lease and the age of its heartbeat in seconds; None where none was ever taken.
+
+    A controller that took the run and has not written the lease yet is told by its segment.
+    """
+    held = _read(paths)
+    after = paths.controller_segment(1 if held is None else held[0].epoch + 1)
+    if after.exists():
+        held = _newest(paths) or held
+    if held is None:
+        return None
+    lease, beaten = held
+    now = time.time() if lease.host == socket.gethostname() else time_at(paths.root)
+    return lease, max(0.0, now - beaten)
+
+
+def _read(paths: RunPaths) -> tuple[Lease, float] | None:
+    """The lease, and when its heartbeat was last stamped."""
+    try:
+        with open(paths.lease, encoding="utf-8") as file:
+            lease = _lease(json.load(file))
+            return None if lease is None else (lease, os.fstat(file.fileno()).st_mtime)
+    except (OSError, ValueError):
+        return None
+
+
+def _lease(document: Any) -> Lease | None:
+    """A lease as it was written; None where it is none."""
+    if not isinstance(document, dict) or flaw_in(document, _FORM, {"birth": TEXT}):
+        return None
+    return Lease(**{name: document[name] for name in (*_FORM, "birth") if name in document})
+
+
+def time_at(folder: Path) -> float:
+    """The time by the clock that stamps files in a folder; this host's where nothing can be made there."""
+    probe = folder / f".clock-{socket.gethostname()}-{os.getpid()}.part"
+    now = time.time()
+    with contextlib.suppress(OSError):
+        number = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            os.utime(number)
+            now = os.fstat(number).st_mtime
+        finally:
+            os.close(number)
+            os.unlink(probe)
+    return now
+
+
+def is_alive(lease: Lease, age: float) -> bool:
+    """Whether a controller lives: by its process where that can be looked at, else by its heartbeat.
+
+    A process that is gone is gone at once, however young its heartbeat; one on another host, in another
+    container or of an earlier boot is believed to live until it was silent for long.
+    """
+    seen = _seen(lease)
+    return age < SILENCE if seen is None else seen
+
+
+def _seen(lease: Lease) -> bool | None:
+    """Whether a controller's process lives; None where it cannot be looked at from here."""
+    if lease.birth or lease.host != socket.gethostname():
+        return lives(lease.pid, lease.birth)
+    try:  # a lease of old has the time alone, which a step of the clock changes
+        process = psutil.Process(lease.pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return True if abs(process.create_time() - lease.started) < 2 else None
+    except psutil.Error:
+        return False
+
+
+def _beats(paths: RunPaths, lease: Lease, age: float) -> bool:
+    """Whether a controller lives that its heartbeat's age calls gone: the clock may have made a step.
+
+    Waits for the next heartbeat, where it cannot be looked at and was not silent for very long.
+    """
+    before = _read(paths)
+    if before is None or not SILENCE <= age < DOUBT or _seen(lease) is not None:
+        return False
+    end = time.monotonic() + 2 * HEARTBEAT
+    while (now := _read(paths)) == before:
+        if time.monotonic() > end:
+            return False
+        time.sleep(HEARTBEAT / 10)
+    return now is not None
+
+
+def last_word(paths: RunPaths, epoch: int) -> str:
+    """The record by which a controller let go of the run: `end`, `handover`, or empty where it did not.
+
+    After that it drives the run no more, alive or not.
+    """
+    try:
+        with open(paths.controller_segment(epoch), "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            lines = file.read().splitlines(keepends=True)
+    except OSError:
+        return ""
+    record = decode(lines[-1]) if lines and lines[-1].endswith(b"\n") else None
+    event = "" if record is None else str(record["event"])
+    return event if event in ("end", "handover") else ""
+
+
+def driver(paths: RunPaths) -> tuple[Lease, float] | None:
+    """The controller that drives the run, and the age of its heartbeat; None where none does."""
+    held = read_lease(paths)
+    return held if held is not None and is_alive(*held) and not last_word(paths, held[0].epoch) else None
+
+
+def newest_epoch(paths: RunPaths) -> int:
+    """Epoch of the newest controller; 0 where there was none."""
+    return max((epoch_of(n) for n in segments(paths.journal) if n.startswith("controller")), default=0)
+
+
+def is_being_taken(paths: RunPaths) -> bool:
+    """Whether a controller has made its segment, and had no time yet to say who it is."""
+    newest = newest_epoch(paths)
+    if not newest or _first_record(paths, newest) is not None:
+        return False
+    return abs(time_at(paths.root) - paths.controller_segment(newest).stat().st_mtime) < TAKING
+
+
+def refuse_driven(paths: RunPaths) -> int:
+    """Raises UsageError where a controller drives the run, or is taking it in this moment.
+
+    Returns the newest epoch: whoever takes the next one knows that nobody else did.
+    """
+    newest = newest_epoch(paths)
+    if is_being_taken(paths):
+        raise _just_taken(paths)
+    held = read_lease(paths)
+    if held is None or last_word(paths, held[0].epoch):
+        return newest
+    if is_alive(*held) or _beats(paths, *held):
+        raise UsageError(
+            f"{paths.run_id} is driven by process {held[0].pid} on {held[0].host} "
+            f"(heartbeat {held[1]:.0f} s ago); `diel cancel {paths.run_id}` stops it"
+        )
+    return newest
+
+
+def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
+    """Makes this process the run's controller. Raises UsageError where another one drives it."""
+    epoch = refuse_driven(paths) + 1
+    try:
+        segment = SegmentWriter(paths.controller_segment(epoch))
+    except FileExistsError as error:
+        raise _just_taken(paths) from error
+    except OSError as error:
+        raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
+    process = psutil.Process()
+    birth = birth_of(process.pid)
+    lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time(), birth)
+    try:
+        segment.append({"event": "controller", **asdict(lease), "time": time.time()})
+    except JournalError:
+        segment.path.unlink()  # nobody took the run: who tries again is not kept waiting
+        raise
+    put(paths.lease, json.dumps(asdict(lease)))
+    _clear(paths, [*paths.own(), *paths.shared()])
+    return lease, segment
+
+
+def clear_up(paths: RunPaths) -> None:
+    """Removes what killed processes left half written, as the controller may once all others have ended.
+
+    The run is still this controller's: the next one would write in the same folders.
+    """
+    sweep(paths.own(), math.inf)
+    _clear(paths, paths.shared())
+
+
+def _clear(paths: RunPaths, folders: Iterable[Path]) -> None:
+    with contextlib.suppress(OSError):
+        sweep(folders, paths.lease.stat().st_mtime - LONGEST)
+
+
+def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
+    """The newest controller as its segment tells it, and when that was last written.
+
+    None where it ended before it could say who it was.
+    """
+    epoch = newest_epoch(paths)
+    record = _first_record(paths, epoch)
+    if record is None:
+        return None
+    told = {name: record.get(name) for name in ("host", "pid", "started")}
+    lease = _lease({"epoch": epoch, **told, "birth": record.get("birth", "")})
+    return None if lease is None else (lease, paths.controller_segment(epoch).stat().st_mtime)
+
+
+def _first_record(paths: RunPaths, epoch: int) -> Record | None:
+    """What a controller wrote when it took the run."""
+    for _, _, record in read_segment(paths.controller_segment(epoch)):
+        if record is not None and record["event"] == "controller":
+            return record
+    return None
+
+
+def _just_taken(paths: RunPaths) -> UsageError:
+    return UsageError(
+        f"{paths.run_id}: another controller took over in this moment; "
+        f"`diel status {paths.run_id}` says in a few seconds whether it lives"
+    )
+
+
+def still_mine(paths: RunPaths, lease: Lease) -> bool:
+    """Whether no later controller has taken the run.
+
+    One whose host slept through its heartbeats must ask before it writes anything: another may have
+    taken its place. A lease that cannot be read in this moment says nothing.
+    """
+    if paths.controller_segment(lease.epoch + 1).exists():
+        return False
+    held = _read(paths)
+    return held is None or held[0].epoch <= lease.epoch
+
+
+def beat(paths: RunPaths) -> None:
+    """Shows that the controller lives."""
+    os.utime(paths.lease)

@@ -1,0 +1,177 @@
+"""Submissions: where controllers of a run were asked to live, and which of them is still awaited.
+
+A run that was submitted has a file for each controller that was asked for: by `diel submit`, by
+`diel resume`, or by the controller before it, whose job's walltime was to end. Files are numbered,
+and making one lets one succeed. A controller that nobody watches takes a run only as long as its
+own submission is the newest and no other controller came since.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import socket
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+import psutil
+
+from diel.errors import UsageError
+from diel.files import put
+from diel.journal.history import History
+from diel.paths import RunPaths
+from diel.project.birth import birth_of
+from diel.project.lease import Lease, is_alive, newest_epoch, time_at
+
+Home = Literal["login", "job", "inside"]
+_FILE = re.compile(r"([0-9]{4,})\.json")
+STARTING = 10.0
+"""Seconds that a process gets from being asked for to being known."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A controller that was asked for."""
+
+    number: int
+    home: Home
+    epoch: int
+    """Epoch of the newest controller when this one was asked for; 0 where there was none."""
+    made: float
+    """When it was asked for, in seconds since the epoch, by the clock of the run's file system."""
+    host: str
+    """Where it was asked for."""
+    job: str | None = None
+    """Id of its job; None until it is queued, and for one without a job."""
+    pid: int | None = None
+    """Its process, where it has no job."""
+    started: float | None = None
+    """When that process began, by this host's clock."""
+    birth: str = ""
+    """Its birth (`diel.project.birth`)."""
+    successor: bool = False
+    """Whether the controller before it asked for it."""
+
+    def starts(self, now: float) -> bool:
+        """Whether its process, which has not taken the run yet, may still do so."""
+        if self.pid is None:
+            return abs(now - self.made) < STARTING
+        lease = Lease(self.epoch, self.host, self.pid, self.started or 0.0, self.birth)
+        return is_alive(lease, now - self.made)
+
+
+def job_prefix(paths: RunPaths) -> str:
+    """How the names of all jobs of a run begin: a letter first, and short enough for every scheduler."""
+    digest = hashlib.sha256(os.fsencode(paths.root)).digest()
+    return "diel" + base64.b32encode(digest).decode()[:6].lower()
+
+
+def job_name(paths: RunPaths, number: int) -> str:
+    """The name of a controller's job."""
+    return f"{job_prefix(paths)}-c{number}"
+
+
+def make_submission(paths: RunPaths, home: Home, *, successor: bool = False) -> Submission:
+    """Writes down that a controller is wanted, before anything is queued. Raises UsageError."""
+    made = Submission(
+        number=max(_numbers(paths), default=0) + 1,
+        home=home,
+        epoch=newest_epoch(paths),
+        made=time_at(paths.root),
+        host=socket.gethostname(),
+        successor=successor,
+    )
+    try:
+        paths.submissions.mkdir(exist_ok=True)
+        os.close(os.open(paths.submission(made.number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        return _write(paths, made)
+    except FileExistsError as error:
+        raise UsageError(f"{paths.run_id} was submitted by somebody else in this moment") from error
+    except OSError as error:
+        raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
+
+
+def queued(paths: RunPaths, submission: Submission, job: str) -> Submission:
+    """Notes the job of a submission."""
+    return _write(paths, replace(submission, job=job))
+
+
+def begun(paths: RunPaths, submission: Submission, pid: int) -> Submission:
+    """Notes the process of a submission."""
+    try:
+        started: float | None = psutil.Process(pid).create_time()
+    except psutil.Error:  # it has ended already
+        started = 0.0
+    return _write(paths, replace(submission, pid=pid, started=started, birth=birth_of(pid)))
+
+
+def withdraw(paths: RunPaths, submission: Submission) -> None:
+    """Forgets a submission whose controller cannot be had."""
+    paths.submission(submission.number).unlink(missing_ok=True)
+
+
+def _write(paths: RunPaths, submission: Submission) -> Submission:
+    put(paths.submission(submission.number), json.dumps(asdict(submission)))
+    return submission
+
+
+def _numbers(paths: RunPaths) -> list[int]:
+    try:
+        names = os.listdir(paths.submissions)
+    except OSError:
+        return []
+    return sorted(int(match[1]) for name in names if (match := _FILE.fullmatch(name)))
+
+
+def read_submissions(paths: RunPaths) -> list[Submission]:
+    """All submissions of a run, the oldest first; one that is being written is left out."""
+    found = []
+    for number in _numbers(paths):
+        try:
+            document = json.loads(paths.submission(number).read_text(encoding="utf-8"))
+            found.append(Submission(**document))
+        except (OSError, ValueError, TypeError):
+            continue
+    return found
+
+
+def newest_submission(paths: RunPaths) -> Submission | None:
+    """The last controller that was asked for; None where a run was never submitted."""
+    found = read_submissions(paths)
+    return found[-1] if found else None
+
+
+def submission_of(paths: RunPaths, epoch: int) -> Submission | None:
+    """The submission that this controller came from; None where it was started in the foreground."""
+    return next((one for one in read_submissions(paths) if one.epoch == epoch - 1), None)
+
+
+def awaited(paths: RunPaths, history: History) -> Submission | None:
+    """The submission whose controller is still to come, as far as the run's files tell.
+
+    Whether its job still waits, only the scheduler knows.
+    """
+    last = newest_submission(paths)
+    if last is None or newest_epoch(paths) > last.epoch:
+        return None
+    if last.successor and history.state.ended:
+        return None  # asked for by a controller that then came to the run's end after all
+    return last if last.home != "login" or last.starts(time_at(paths.root)) else None
+
+
+def refuse_unwanted(paths: RunPaths, number: int, history: History) -> Submission:
+    """The submission of this number, where its controller may take the run.
+
+    Raises UsageError where it was withdrawn, another one was asked for, or another controller came.
+    """
+    last = newest_submission(paths)
+    if last is None or last.number != number:
+        raise UsageError(f"{paths.run_id}: submission {number} was taken back or replaced")
+    if newest_epoch(paths) > last.epoch:
+        raise UsageError(f"{paths.run_id}: another controller came before that of submission {number}")
+    if last.successor and history.state.ended:
+        raise UsageError(f"{paths.run_id} has ended already ({history.state})")
+    return last

@@ -1,0 +1,1 @@
+"""What makes the points of a search or a loop while its run goes on, and what proposes trials."""

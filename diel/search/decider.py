@@ -1,0 +1,210 @@
+"""What makes the points of a search or loop while a run goes on."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diel.axes.adaptive import Adaptive, Standing
+from diel.errors import DielError
+from diel.expressions import parse_expression
+from diel.journal.axis_history import Context, Course
+from diel.project.requests import read_cancels
+from diel.spec import Workflow
+from diel.states import TaskState
+from diel.tasks.ledger import Ledger
+from diel.tasks.results import output_of, outputs_of
+from diel.tasks.stage_run import StageRun
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """What all searches and loops of a run share."""
+
+    stages: Mapping[str, StageRun]
+    ledger: Ledger
+    workflow: Workflow
+    hyperparameters: Mapping[str, Any]
+    wake: Callable[[str, Mapping[str, int]], None]
+    """Looks again at the tasks of all stages over an axis that agree with some coordinates."""
+    note_end: Callable[[StageRun, int], None]
+    """Is told of a task that a search takes for failed."""
+    is_used: Callable[[str, Mapping[str, int]], bool]
+    """Whether a task that picks among the points of an axis has a result, at some coordinates."""
+
+
+class Unjudged(DielError):
+    """A point cannot be judged: a value is missing, or is not what it should be."""
+
+
+class Decider(ABC):
+    """Makes the points of one axis: in each of its contexts, when tasks that judge a point have ended."""
+
+    def __init__(self, axis: Adaptive, outer: Iterable[Adaptive], run: Deciding) -> None:
+        """`outer` has the searches and loops among the axes of its context."""
+        self.axis = axis
+        self._run = run
+        self._outer = tuple(outer)
+        self._stages = run.stages
+        self._ledger = run.ledger
+        until = (axis.axis.search or axis.axis.loop).until if axis.judged else None  # type: ignore[union-attr]
+        self._until = None if until is None else parse_expression(until)
+        self._begun: set[Context] = set()
+
+    @property
+    def label(self) -> str:
+        return self.axis.label
+
+    # --- contexts -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begins in every context that is there and has not begun, or goes on where a run is resumed."""
+        for context in self._contexts():
+            if context not in self._begun and self._is_there(context):
+                self._begun.add(context)
+                self._begin(context)
+
+    def _contexts(self) -> Iterator[Context]:
+        """All contexts, in the order of their tasks, once the stages that judge are open."""
+        judges = [self._stages[name] for name in self.axis.judge.stages]
+        if not judges or any(judge.domain is None for judge in judges):
+            return
+        domain = judges[0].domain
+        assert domain is not None
+        for index in domain.matching({self.label: 0}):
+            yield self.axis.context(domain.coordinates(index))
+
+    def _is_there(self, context: Context) -> bool:
+        coordinates = self._coordinates(context)
+        return all(axis.standing(coordinates) is Standing.OPEN for axis in self._outer)
+
+    def _coordinates(self, context: Context, point: int | None = None) -> dict[str, int]:
+        found = dict(zip(self.axis.judge.context, context, strict=True))
+        return found if point is None else {**found, self.label: point}
+
+    def _tasks(self, context: Context, point: int | None = None) -> Iterator[tuple[StageRun, int]]:
+        """The tasks of all stages over the axis, at one point or at all points of a context."""
+        coordinates = self._coordinates(context, point)
+        for stage in self._stages.values():
+            if self.label in stage.spec.over and stage.domain is not None:
+                for index in stage.domain.matching(coordinates):
+                    yield stage, index
+
+    def _at(self, context: Context) -> dict[str, Any]:
+        """The parameters of the points of a context, for those who read of it."""
+        found: dict[str, Any] = {}
+        for label, place in self._coordinates(context).items():
+            points = self._stages[self.axis.judge.stages[0]].points[label]
+            found.update(zip(points.parameters, points.values(place), strict=True))
+        return found
+
+    def _course(self, context: Context) -> Course:
+        return self.axis.history.courses[context]
+
+    @abstractmethod
+    def _begin(self, context: Context) -> None:
+        """Begins, or goes on where the history has a part of it."""
+
+    # --- judging ------------------------------------------------------------------------------------
+
+    def note_end(self, stage: StageRun, index: int) -> None:
+        """A task of a stage over the axis has ended."""
+        assert stage.domain is not None
+        coordinates = stage.domain.coordinates(index)
+        context, point = self.axis.context(coordinates), coordinates[self.label]
+        if context in self._begun:
+            self._note(context, point, stage, index)
+
+    @abstractmethod
+    def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None: ...
+
+    def tend(self) -> None:  # noqa: B027 (most have nothing to do)
+        """What has to be done now and then."""
+
+    def _judges(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
+        """The tasks that judge a point."""
+        coordinates = self._coordinates(context, point)
+        found = []
+        for name in self.axis.judge.stages:
+            domain = self._stages[name].domain
+            assert domain is not None
+            index = domain.index(coordinates)
+            assert index is not None
+            found.append((self._stages[name], index))
+        return found
+
+    def _is_judged(self, context: Context, point: int) -> bool:
+        """Whether its judges have ended; what a cancelled run has stopped is left to whoever resumes it."""
+        states = [stage.history.state(index) for stage, index in self._judges(context, point)]
+        if not all(state.ended for state in states):
+            return False
+        return all(state.good for state in states) or not self._is_being_cancelled()
+
+    def _is_being_cancelled(self) -> bool:
+        return any(cancel.everything for cancel in read_cancels(self._ledger.paths))
+
+    def _bad(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
+        """The judging tasks that have no result."""
+        judges = self._judges(context, point)
+        return [(stage, index) for stage, index in judges if not stage.history.state(index).good]
+
+    def _value(self, context: Context, point: int, reference: tuple[str, ...]) -> Any:
+        """What a STAGE.VALUE is at a point. Raises Unjudged."""
+        stage, name = reference
+        (index,) = [index for judge, index in self._judges(context, point) if judge.name == stage]
+        record = self._ledger.results.record(stage, index)
+        try:
+            return output_of(record, name, self._ledger.paths.root)
+        except KeyError:
+            made = ", ".join(outputs_of(record)) or "nothing"
+            raise Unjudged(f"{stage}.{name} is missing: {stage}/{index} made {made}") from None
+
+    def _read_by_until(self, context: Context, point: int) -> dict[str, Any]:
+        """The values that `until` reads at a point, by STAGE.VALUE. Raises Unjudged."""
+        assert self._until is not None
+        names = sorted(name for name in self._until.references if name[0] in self.axis.judge.stages)
+        found = {".".join(name): self._value(context, point, name[:2]) for name in names}
+        for name, value in found.items():
+            if isinstance(value, float) and math.isnan(value):
+                raise Unjudged(f"{name} is NaN")
+        return found
+
+    def _holds(self, context: Context, point: int, values: Mapping[str, Any]) -> bool:
+        """Whether `until` holds. Raises ExpressionError."""
+        assert self._until is not None
+        judge, index = self._judges(context, point)[0]
+        paths = self._ledger.paths
+        scope: dict[str, Any] = {
+            **judge.point(index),
+            "hp": {**self._run.hyperparameters, **judge.searched(index)},
+            "run": {"id": paths.run_id, "dir": str(paths.root)},
+        }
+        for name, value in values.items():
+            stage, _, output = name.partition(".")
+            scope.setdefault(stage, {})[output] = value
+        return bool(self._until.value(scope))
+
+    # --- points -------------------------------------------------------------------------------------
+
+    def _open(self, context: Context, point: int) -> None:
+        """A new point is there: its tasks may go on."""
+        self._run.wake(self.label, self._coordinates(context, point))
+
+    def _close(self, context: Context, points: int, reason: str, *, failed: bool = False) -> None:
+        """There will be no more points: tasks beyond them never run, and what waited for the end goes on."""
+        self._write("closed", context, points=points, reason=reason, failed=failed)
+        self._run.wake(self.label, self._coordinates(context))
+
+    def _write(self, event: str, context: Context, **content: Any) -> None:
+        self._ledger.append(event, axis=self.label, context=list(context), **content)
+
+    def _lost(self, context: Context, point: int) -> list[list[Any]]:
+        """The tasks at a point that failed or were cancelled, as [stage, index]."""
+        return [
+            [stage.name, index]
+            for stage, index in self._tasks(context, point)
+            if stage.history.state(index) in (TaskState.FAILED, TaskState.CANCELLED)
+        ]

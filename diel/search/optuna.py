@@ -1,0 +1,213 @@
+"""Optuna as a searcher, by its ask and tell: the only file that imports it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
+from optuna.samplers import (
+    BaseSampler,
+    CmaEsSampler,
+    GPSampler,
+    NSGAIISampler,
+    QMCSampler,
+    RandomSampler,
+    TPESampler,
+)
+
+from diel.journal.axis_history import Course, Trial, TrialState
+from diel.search.grid import grid_points
+from diel.search.space import Space, place_of, within
+from diel.spec import Hyperparameter, Search
+
+_STATES = {
+    TrialState.RUNNING: optuna.trial.TrialState.RUNNING,
+    TrialState.COMPLETE: optuna.trial.TrialState.COMPLETE,
+    TrialState.PRUNED: optuna.trial.TrialState.PRUNED,
+    TrialState.FAILED: optuna.trial.TrialState.FAIL,
+}
+END = -1
+"""In a course's `told`: the end of a trial."""
+_PLACED = ("cmaes", "nsga2", "qmc")
+"""Samplers that draw all of a trial at once, and note beside it where in their sequence it stands."""
+
+
+class OptunaSearcher:
+    """Trials from one of Optuna's samplers, in a study that lives in memory.
+
+    The journal is what survives: a searcher comes back to its random state by being asked and told the same.
+    """
+
+    def __init__(self, search: Search, space: Space, seed: int) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._search = search
+        self._space = space
+        self._seed = seed
+        self._lists = {name: self._list(given) for name, given in space.parameters.items()}
+        self._grid = grid_points(space, seed) if search.sampler == "grid" else None
+        self._study = self._new_study(seed)
+        self._running: dict[int, optuna.Trial] = {}
+        self._given_up: set[int] = set()
+
+    def _new_study(self, seed: int) -> optuna.Study:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # which samplers Optuna calls experimental is in its manual
+            return optuna.create_study(
+                study_name=f"diel-{self._seed}",  # Hyperband draws a trial's bracket from it
+                sampler=_sampler(self._search, seed),
+                pruner=_pruner(self._search),
+                directions=["minimize" if small else "maximize" for _, small in self._search.objectives],
+            )
+
+    def ask(self) -> dict[str, Any] | None:
+        if self._grid is None:
+            return self._draw(self._ask())
+        point = next(self._grid, None)
+        return None if point is None else self._repeat(point)
+
+    def _ask(self) -> optuna.Trial:
+        trial = self._study.ask()
+        self._running[trial.number] = trial
+        return trial
+
+    def _repeat(self, hp: dict[str, Any]) -> dict[str, Any]:
+        """A trial whose hyperparameters are known."""
+        self._study.enqueue_trial({name: self._place(name, value) for name, value in hp.items()})
+        return self._draw(self._ask())
+
+    def _draw(self, trial: optuna.Trial) -> dict[str, Any]:
+        """The hyperparameters of a trial, drawn in the order of the space."""
+        drawn: dict[str, Any] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if self._search.sampler in _PLACED:
+                _ = trial.relative_params  # its place is noted, even where nothing of it is used
+            for name in self._space.parameters:
+                if self._space.is_drawn(name, drawn):
+                    drawn[name] = self._draw_one(trial, name)
+        return drawn
+
+    def _draw_one(self, trial: optuna.Trial, name: str) -> Any:
+        given, listed = self._space.parameters[name], self._lists[name]
+        if listed is not None and self._grid is not None:  # whose places are told to the study, not drawn
+            return listed[trial._suggest(name, IntDistribution(0, len(listed) - 1))]
+        if listed is not None:
+            return listed[trial._suggest(name, CategoricalDistribution(range(len(listed))))]
+        return within(given, trial._suggest(name, _distribution(given)))
+
+    def _list(self, given: Hyperparameter) -> tuple[Any, ...] | None:
+        """The values of a hyperparameter of which the place in a list is drawn."""
+        listed = self._search.sampler == "grid" or given.type in ("choice", "bool")
+        return given.listed if listed else None
+
+    def _place(self, name: str, value: Any) -> Any:
+        """A value as the study knows it."""
+        listed = self._lists[name]
+        return value if listed is None else place_of(value, listed)
+
+    def report(self, number: int, step: int, value: float) -> bool:
+        trial = self._running[number]
+        trial.report(value, step)
+        given_up = trial.should_prune()
+        if given_up:
+            self._given_up.add(number)
+        return given_up
+
+    def is_given_up(self, number: int) -> bool:
+        return number in self._given_up
+
+    def tell(self, number: int, state: TrialState, values: list[float]) -> None:
+        self._running.pop(number, None)
+        self._given_up.discard(number)
+        self._study.tell(number, values or None, _STATES[state])
+
+    def replay(self, course: Course) -> None:
+        for number, *rest in course.told:
+            trial = course.trials[number]
+            if rest:
+                self._hear(trial, rest[0])
+            elif self.ask() != trial.hp:
+                self._rebuild(course)
+                return
+
+    def _hear(self, trial: Trial, step: int) -> None:
+        """What a course says of a trial once it was asked for."""
+        if step == END:
+            self.tell(trial.number, trial.state, trial.values)
+        else:
+            self.report(trial.number, step, trial.reported[step])
+
+    def _rebuild(self, course: Course) -> None:
+        """Goes through a course with its trials as they are, where Optuna would have proposed others.
+
+        So does another version of it, and a course in which a trial's end is no longer true.
+        """
+        known = [trial.hp for trial in course.trials]
+        if self._grid is not None:
+            self._grid = (point for point in grid_points(self._space, self._seed) if point not in known)
+        # Known values are not drawn, so that the same seed would draw them again for the trials to come;
+        # what keeps its place in a sequence needs the same sequence.
+        placed = self._search.sampler in ("cmaes", "qmc")
+        self._study = self._new_study(self._seed if placed else (self._seed + len(known)) % 2**32)
+        self._running.clear()
+        self._given_up.clear()
+        for number, *rest in course.told:
+            if rest:
+                self._hear(course.trials[number], rest[0])
+            else:
+                self._repeat(known[number])
+
+
+def _distribution(given: Hyperparameter) -> BaseDistribution:
+    """What a number is drawn from."""
+    assert given.low is not None
+    assert given.high is not None
+    low, high = given.low, given.high
+    if given.step is not None:
+        high = low + math.floor((high - low) / given.step + 1e-9) * given.step
+    if given.type == "int":
+        return IntDistribution(int(low), int(high), log=given.log, step=int(given.step or 1))
+    return FloatDistribution(low, high, log=given.log, step=given.step)
+
+
+def _sampler(search: Search, seed: int) -> BaseSampler:
+    startup = _some(n_startup_trials=search.startup)
+    match search.sampler:
+        case "random" | "grid":  # a grid's points are told to the study
+            return RandomSampler(seed=seed)
+        case "tpe":
+            return TPESampler(seed=seed, **startup)
+        case "cmaes":
+            return CmaEsSampler(
+                seed=seed, popsize=search.population, warn_independent_sampling=False, **startup
+            )
+        case "nsga2":
+            return NSGAIISampler(seed=seed, **_some(population_size=search.population))
+        case "gp":
+            return GPSampler(seed=seed, **startup)
+        case "qmc":
+            return QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+
+
+def _some(**given: Any) -> dict[str, Any]:
+    """What is there of some arguments, so that Optuna's own defaults hold for the others."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _pruner(search: Search) -> BasePruner:
+    match search.pruner:
+        case "median":
+            return MedianPruner()
+        case "hyperband":
+            return HyperbandPruner()
+        case "none":
+            return NopPruner()

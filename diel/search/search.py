@@ -1,0 +1,342 @@
+"""A search while its run goes on: new trials, what is told of them, and when it is over."""
+
+from __future__ import annotations
+
+import math
+import random
+import reprlib
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from diel.axes.adaptive import Adaptive
+from diel.errors import counted
+from diel.expressions import ExpressionError
+from diel.journal.axis_history import Context, Course, Trial, TrialState
+from diel.paths import RunPaths
+from diel.project.requests import ask_stop
+from diel.search.decider import Decider, Deciding, Unjudged
+from diel.search.metrics import Metrics
+from diel.search.searcher import Searcher
+from diel.search.space import space_of
+from diel.spec import Search
+from diel.states import FailureClass, TaskState
+from diel.tasks.stage_run import StageRun
+from diel.values import as_float
+
+HOUR = 3600.0
+FIRST = 10
+"""Trials at the beginning of a search after which it ends if they all failed, whatever it tolerates."""
+
+
+class Searching(Decider):
+    """Asks for trials while there is room, and tells what became of them."""
+
+    def __init__(self, axis: Adaptive, outer: Iterable[Adaptive], run: Deciding) -> None:
+        super().__init__(axis, outer, run)
+        assert axis.axis.search is not None
+        self.search: Search = axis.axis.search
+        known = run.workflow.hyperparameters
+        self._space = space_of(self.search.parameters, known, run.hyperparameters)
+        self._searchers: dict[Context, Searcher] = {}
+        self._live: dict[Context, set[int]] = {}
+        """The trials that have not ended, by number."""
+        self._failed: dict[Context, int] = {}
+        """How many trials have failed."""
+        self._stopping: dict[Context, dict[int, Path]] = {}
+        """Pruned trials of which something may still run, and what asks workers to stop that."""
+        self._metrics: dict[tuple[Context, int], dict[Path, Metrics]] = {}
+        """The files of each running trial."""
+        self._core_seconds: dict[Context, float] = {}
+        self._epoch = time.time() - time.monotonic()
+        """What to add to time.monotonic for seconds since the epoch: a step of the clock ends no search."""
+
+    # --- beginning ----------------------------------------------------------------------------------
+
+    def _begin(self, context: Context) -> None:
+        if context not in self.axis.history.courses:
+            seed = self._seed(len(self.axis.history.courses))
+            self._write("begin", context, seed=seed, at=self._at(context))
+        course = self._course(context)
+        again = [trial.number for trial in course.trials if self._is_to_be_tried(trial)]
+        if again and course.over and not self._run.is_used(self.label, self._coordinates(context)):
+            self._write("reopened", context, trials=again)
+        live = {trial.number for trial in course.trials if trial.state is TrialState.RUNNING}
+        self._live[context], self._stopping[context] = live, {}
+        self._failed[context] = sum(trial.state is TrialState.FAILED for trial in course.trials)
+        for trial in course.trials:
+            self._open(context, trial.number)
+        for trial in course.trials:
+            if trial.state is TrialState.RUNNING:
+                self._judge(context, trial)
+            elif trial.state is TrialState.PRUNED:
+                self._stop(context, trial)
+            elif trial.state is TrialState.COMPLETE:
+                self._look_at_until(context, trial)  # a controller may have been killed before it did
+        self._fail_lost(course)
+        self._fill(context)
+
+    def _is_to_be_tried(self, trial: Trial) -> bool:
+        """Whether a trial lost tasks that a new controller tries again, for a user had stopped them."""
+        return any(not self._stages[name].history.state(index).ended for name, index in trial.lost)
+
+    def _fail_lost(self, course: Course) -> None:
+        """What has no result stays so in this run where others went on without it."""
+        for trial in course.trials:
+            for name, index in trial.lost:
+                stage = self._stages[name]
+                if not stage.history.state(index).ended:
+                    message = (
+                        "it had no result when others went on with what the search found, which holds for "
+                        "the whole run; `diel run` tries it again, and takes what is done from the cache"
+                    )
+                    self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": message})
+                    self._run.note_end(stage, index)
+
+    def _seed(self, place: int) -> int:
+        """The file's seed for the first context; others draw from other random numbers."""
+        if self.search.seed is None:
+            return random.SystemRandom().randrange(2**32)
+        return (self.search.seed + place) % 2**32
+
+    def _searcher(self, context: Context) -> Searcher:
+        """The searcher of a course, made where one is needed: the library behind it is slow to load."""
+        if context not in self._searchers:
+            from diel.search.optuna import OptunaSearcher  # slow: only where trials are asked for
+
+            course = self._course(context)
+            searcher = OptunaSearcher(self.search, self._space, course.seed)
+            searcher.replay(course)
+            self._searchers[context] = searcher
+        return self._searchers[context]
+
+    # --- trials -------------------------------------------------------------------------------------
+
+    def _fill(self, context: Context) -> None:
+        """Asks for trials while there is room for them; closes the search after its last one."""
+        course = self._course(context)
+        if course.over:
+            return
+        live, stopping = self._live[context], self._stopping[context]
+        for number in [number for number in stopping if not self._under_way(context, number)]:
+            stopping.pop(number).unlink(missing_ok=True)
+        reason = self._reason_to_stop(context, course)
+        while not reason and len(live) + len(stopping) < self.search.parallel:
+            drawn = self._searcher(context).ask()
+            if drawn is None:
+                reason = "all"
+                break
+            number = len(course.trials)
+            self._write("trial", context, number=number, hp=drawn)
+            live.add(number)
+            self._open(context, number)
+            reason = self._reason_to_stop(context, course)
+        if reason and not live and not stopping:
+            failed = self._why_failed(context)
+            self._close(context, len(course.trials), failed or reason, failed=bool(failed))
+
+    def _reason_to_stop(self, context: Context, course: Course) -> str:
+        """Why there will be no further trial; empty where there will."""
+        search = self.search
+        if self._is_hopeless(context):
+            return "failures"
+        if course.stopped:
+            return course.stopped
+        if len(course.trials) >= self.axis.size:
+            return "trials"
+        if search.timeout is not None and self._now() - course.began > search.timeout:
+            return "timeout"
+        if search.core_hours is not None and self._spent(context) >= search.core_hours:
+            return "core_hours"
+        return ""
+
+    def _now(self) -> float:
+        return self._epoch + time.monotonic()
+
+    def _is_hopeless(self, context: Context) -> bool:
+        """Whether more trials have failed than may, or the first ones all did."""
+        failed = self._failed[context]
+        if not self.search.tolerates(failed, self.axis.size):
+            return True
+        bad = (TrialState.FAILED, TrialState.RUNNING)
+        return failed >= FIRST and all(trial.state in bad for trial in self._course(context).trials)
+
+    def _why_failed(self, context: Context) -> str:
+        """Why a search has nothing to hand on; empty where it has."""
+        trials, failed, hopeless = (
+            self._course(context).trials,
+            self._failed[context],
+            self._is_hopeless(context),
+        )
+        last = next((trial.message for trial in reversed(trials) if trial.message), "")
+        last = f"; the last: {last}" if last else ""
+        if hopeless and failed < len(trials):
+            allowed = f"`failures: {self.search.failures}` allows"
+            return f"{failed} of {counted(len(trials), 'trial')} failed, more than {allowed}{last}"
+        if not any(trial.state is TrialState.COMPLETE for trial in trials):
+            first = f": the first {failed} all failed" if hopeless else ""
+            return f"no trial has a score{first}{last}"
+        return ""
+
+    def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None:
+        course = self._course(context)
+        if context in self._core_seconds:
+            self._core_seconds[context] += self._core_seconds_of(stage, index)
+        if course.over:
+            return
+        judges = stage.name in self.axis.judge.stages
+        if judges:
+            self._judge(context, course.trials[point])
+        if judges or self._stopping[context]:
+            self._fill(context)
+
+    def _judge(self, context: Context, trial: Trial) -> None:
+        """Tells what became of a trial, once the tasks that judge it have ended."""
+        if trial.state is not TrialState.RUNNING or not self._is_judged(context, trial.number):
+            return
+        if self._take_reports(context, trial):
+            # However soon its end came: which trials are pruned must not hang on when somebody looked.
+            self._prune(context, trial)
+            return
+        try:
+            values = self._scores(context, trial)
+        except Unjudged as error:
+            lost = self._lost(context, trial.number)
+            self._tell(context, trial, TrialState.FAILED, message=str(error), lost=lost)
+            return
+        self._tell(context, trial, TrialState.COMPLETE, values=values)
+        self._look_at_until(context, trial)
+
+    def _scores(self, context: Context, trial: Trial) -> list[float]:
+        """One an objective. Raises Unjudged."""
+        bad = self._bad(context, trial.number)
+        if bad:
+            told = ", ".join(f"{stage.name}/{index}" for stage, index in bad)
+            raise Unjudged(f"{told} has no result")
+        found = []
+        for reference, _ in self.search.objectives:
+            value = self._value(context, trial.number, tuple(reference.split(".")))
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a number")
+            score = as_float(value)
+            if not math.isfinite(score):
+                raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a finite number")
+            found.append(score)
+        return found
+
+    def _tell(self, context: Context, trial: Trial, state: TrialState, **content: Any) -> None:
+        searcher = self._searcher(context)  # first: it replays what has been told so far
+        searcher.tell(trial.number, state, content.get("values", []))
+        self._write("judged", context, number=trial.number, state=state, **content)
+        self._live[context].discard(trial.number)
+        self._failed[context] += state is TrialState.FAILED
+        self._metrics.pop((context, trial.number), None)
+
+    def _look_at_until(self, context: Context, trial: Trial) -> None:
+        course = self._course(context)
+        if self._until is None or course.stopped or course.over:
+            return
+        try:
+            holds = self._holds(context, trial.number, self._read_by_until(context, trial.number))
+        except (Unjudged, ExpressionError) as error:
+            self._write("stopped", context, number=trial.number, message=f"`until`: {error}")
+            return
+        if holds:
+            self._write("stopped", context, number=trial.number, message="")
+
+    def _spent(self, context: Context) -> float:
+        """Core-hours of the committed tasks of a search, and of what ran of its pruned trials."""
+        if context not in self._core_seconds:
+            tasks = self._tasks(context)
+            self._core_seconds[context] = sum(self._core_seconds_of(stage, index) for stage, index in tasks)
+        pruned = sum(trial.core_seconds for trial in self._course(context).trials)
+        return (self._core_seconds[context] + pruned) / HOUR
+
+    def _core_seconds_of(self, stage: StageRun, index: int) -> float:
+        """What a task took; nothing where it has no result, or one of an earlier run."""
+        if stage.history.state(index) != TaskState.DONE:
+            return 0.0
+        seconds: float = self._ledger.results.record(stage.name, index).get("seconds", 0.0)
+        return seconds * stage.spec.resources.cores
+
+    # --- pruning ------------------------------------------------------------------------------------
+
+    def tend(self) -> None:
+        """Reads what running tasks have reported, and stops the trials that the pruner gives up."""
+        for context in self._begun:
+            course = self._course(context)
+            if course.over:
+                continue
+            if self.search.pruner != "none":
+                for number in sorted(self._live[context]):
+                    trial = course.trials[number]
+                    if self._take_reports(context, trial):
+                        self._prune(context, trial)
+            self._fill(context)
+
+    def _take_reports(self, context: Context, trial: Trial) -> bool:
+        """Tells the searcher what is new; says whether the trial should be pruned."""
+        if self.search.pruner == "none":
+            return False
+        if trial.reported and self._searcher(context).is_given_up(trial.number):
+            return True
+        for step, value in self._reports(context, trial):
+            if step in trial.reported:
+                continue
+            given_up = self._searcher(context).report(trial.number, step, value)
+            self._write("reported", context, number=trial.number, step=step, value=value)
+            if given_up:
+                return True
+        return False
+
+    def _reports(self, context: Context, trial: Trial) -> Iterator[tuple[int, float]]:
+        """What is new in the metrics of a trial, attempt by attempt: each may go on where one ended."""
+        name, _, metric = self.search.watched.partition(".")
+        stage = self._stages[name]
+        index = None if stage.domain is None else stage.domain.index(self._coordinates(context, trial.number))
+        if index is None:
+            return
+        files = self._metrics.setdefault((context, trial.number), {})
+        for folder in self._folders(stage, index):
+            path = folder / ".metrics.jsonl"
+            yield from files.setdefault(path, Metrics(path)).read(metric)
+
+    def _folders(self, stage: StageRun, index: int) -> Iterator[Path]:
+        """The directories of a task's attempts, oldest first; from the cache, the one that made it."""
+        paths, state = self._ledger.paths, stage.history.state(index)
+        if state == TaskState.CACHED:
+            record = self._ledger.results.record(stage.name, index)
+            if "origin" in record:
+                yield RunPaths(paths.root.parent / record["run"]).task_dir(stage.name, *record["origin"])
+            return
+        for number in range(1, stage.history.latest(index) + 1):
+            yield paths.task_dir(stage.name, index, number)
+
+    def _prune(self, context: Context, trial: Trial) -> None:
+        """Ends a trial: what runs of it is stopped, the rest never begins."""
+        last = max(trial.reported)
+        said = f"{self.search.watched} was {trial.reported[last]:g} at step {last}"
+        spent = sum(
+            max(0.0, self._now() - stage.history.under_way[index].time) * stage.spec.resources.cores
+            for stage, index in self._under_way(context, trial.number)
+            if stage.history.state(index) == TaskState.RUNNING
+        )
+        self._tell(context, trial, TrialState.PRUNED, message=said, core_seconds=round(spent, 3))
+        self._stop(context, trial)
+        self._open(context, trial.number)
+
+    def _stop(self, context: Context, trial: Trial) -> None:
+        """Stops what runs of a trial."""
+        running = self._under_way(context, trial.number)
+        if running:
+            targets = [f"{stage.name}/{index}" for stage, index in running]
+            self._stopping[context][trial.number] = ask_stop(self._ledger.paths, targets)
+
+    def _under_way(self, context: Context, number: int) -> list[tuple[StageRun, int]]:
+        """The tasks of a trial that are handed out."""
+        return [
+            (stage, index)
+            for stage, index in self._tasks(context, number)
+            if stage.history.state(index) in (TaskState.QUEUED, TaskState.RUNNING)
+        ]

@@ -1,1 +1,0 @@
-"""What proposes the trials of a search."""

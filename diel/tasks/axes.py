@@ -1,0 +1,116 @@
+"""Making the axes of a run known: static ones at its start, derived ones when their stage is done."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts import Artifact
+from diel.axes.adaptive import Adaptive, Counted
+from diel.axes.domain import Origins
+from diel.axes.points import Points, Rows, keep, kept, read_points, rows_to_points, static_points
+from diel.errors import UsageError
+from diel.paths import RunPaths
+from diel.spec import Axis, Workflow
+from diel.tasks.results import Results, output_of, outputs_of
+from diel.tasks.stage_run import StageRun
+
+
+class Axes:
+    """The points of a run's axes, and where those of derived axes were made."""
+
+    def __init__(
+        self, workflow: Workflow, folder: Path, paths: RunPaths, opened: Collection[str] = ()
+    ) -> None:
+        """`opened` names the stages of which an earlier controller knew the tasks."""
+        self._workflow = workflow
+        self._folder = folder
+        self._paths = paths
+        self._opened = opened
+        self.points: dict[str, Points] = {}
+        self.origins: dict[str, Origins] = {}
+
+    def open_static(self, adaptive: Mapping[str, Adaptive]) -> None:
+        """Reads or computes every static axis that a stage runs over; counts searches and loops.
+
+        Raises UsageError.
+        """
+        used = {label for stage in self._workflow.stages.values() for label in stage.over}
+        for label in self._workflow.axes:
+            if label in adaptive:
+                self.points[label] = Counted(label, adaptive[label].size)
+            elif label in used and maker_of(self._workflow.axes[label]) is None:
+                self.points[label] = self._static(label, self._workflow.axes[label])
+
+    def _static(self, label: str, axis: Axis) -> Points:
+        if axis.file is None and axis.sample is None:
+            return static_points(label, axis, self._workflow, self._folder)
+        path = self._paths.axis(label)
+        points = kept(path)
+        if points is None:
+            if any(label in self._workflow.stages[name].over for name in self._opened):
+                raise UsageError(
+                    f"axis '{label}': the points that this run was made with are gone ({path}); put the file "
+                    "back, or start anew with `diel run`, which takes from the cache what has not changed"
+                )
+            keep(static_points(label, axis, self._workflow, self._folder), path)
+            points = kept(path)
+        assert points is not None
+        return points
+
+    def was_made_by(self, maker: str) -> bool:
+        """Whether an earlier controller of the run took an axis from a stage's results."""
+        labels = (label for label, axis in self._workflow.axes.items() if maker_of(axis) == maker)
+        return any(self._paths.axis(label).exists() for label in labels)
+
+    def open_derived(self, label: str, maker: StageRun, results: Results) -> None:
+        """Takes a derived axis from the results of the stage that makes it.
+
+        Raises UsageError where they are no points.
+        """
+        axis = self._workflow.axes[label]
+        assert axis.source is not None
+        assert maker.domain is not None
+        output = axis.source.partition(".")[2]
+        rows: list[tuple[Any, ...]] = []
+        origins: list[tuple[int, ...]] = []
+        names: tuple[str, ...] | None = None
+        for index in range(maker.size):
+            if not maker.history.state(index).good:
+                continue
+            record = results.record(maker.name, index)
+            made = self._made(label, axis, f"{maker.name}/{index}", record, output)
+            if len(made) and names is not None and made.parameters != names:
+                raise UsageError(
+                    f"axis '{label}': {maker.name}/{index} gives {', '.join(made.parameters)}, "
+                    f"other tasks gave {', '.join(names)}"
+                )
+            names = made.parameters if len(made) or names is None else names
+            rows += made.rows
+            origins += [tuple(maker.domain.coordinates(index).values())] * len(made)
+        points = Rows(names or axis.columns or (label,), rows)
+        keep(points, self._paths.axis(label))
+        self.points[label] = points
+        axes = tuple(maker.domain.coordinates(0)) if maker.size else maker.domain.axes
+        if maker.domain.axes:
+            self.origins[label] = Origins(axes, origins)
+
+    def _made(self, label: str, axis: Axis, task: str, record: Mapping[str, Any], output: str) -> Rows:
+        try:
+            value = output_of(dict(record), output, self._paths.root)
+        except KeyError:
+            made = ", ".join(outputs_of(dict(record))) or "nothing"
+            raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {made}") from None
+        if isinstance(value, Artifact):
+            return read_points(Path(value), label, axis.columns)
+        if not isinstance(value, list):
+            raise UsageError(
+                f"axis '{label}': {task}.{output} is {value!r}; expected a list, or a CSV or JSONL file"
+            )
+        return rows_to_points(value, label, axis.columns, f"{task}.{output}")
+
+
+def maker_of(axis: Axis) -> str | None:
+    """The stage that makes a derived axis; None for another axis."""
+    return None if axis.source is None else axis.source.partition(".")[0]

@@ -1,0 +1,238 @@
+"""An edge that picks points of searches and loops: `best`, `pareto`, `top`, `last`, `previous`.
+
+What it picks is known once the search or loop is over; `previous`, and `last` within the loop itself,
+depend on the round that reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from diel.axes.adaptive import Adaptive, Standing
+from diel.axes.domain import Group
+from diel.graph import Edge
+from diel.tasks.link import Link, Verdict
+from diel.tasks.service import ServiceLink
+from diel.tasks.stage_run import StageRun
+from diel.tasks.stream import StreamLink
+
+
+class NotYet(Exception):
+    """A search or loop is not over, or a task of its last round has not ended."""
+
+
+class Lost(Exception):
+    """What is picked failed, or there is nothing to pick from."""
+
+
+@dataclass
+class ChoosingLink(Link):
+    """An edge with a choice. Its groups are the coordinates on the axes that both stages run over."""
+
+    axes: Mapping[str, Adaptive] = field(default_factory=dict)
+    """The axes that it chooses on, by label."""
+
+    @property
+    def _within(self) -> tuple[str, ...]:
+        """The loops that the reading stage runs over too."""
+        return tuple(label for label in self.edge.chosen if label in self.down.spec.over)
+
+    @property
+    def _shared(self) -> tuple[str, ...]:
+        return (*self.edge.matched, *self._within)
+
+    def group_of_downstream(self, index: int) -> Group:
+        if not self._shared:
+            return ()
+        assert self.down.domain is not None
+        found = self.down.domain.coordinates(index)
+        return tuple(found[axis] for axis in self._shared)
+
+    def woken_by(self, index: int) -> Iterable[int]:
+        """Those that may read this task, or look past it where it was left out."""
+        assert self.up.domain is not None
+        assert self.down.domain is not None
+        found = self.up.domain.coordinates(index)
+        outside = (axis for label, axis in self.axes.items() if label not in self._within)
+        if not self.edge.renewed and not all(axis.is_over(found) for axis in outside):
+            return ()  # its end will wake them
+        fixed = {axis: found[axis] for axis in self.edge.matched}
+        for label in self._within:
+            if self.edge.chosen[label].word == "previous" and index not in self.up.omitted:
+                fixed[label] = found[label] + 1
+        return self.down.domain.matching(fixed)
+
+    def count(self, index: int) -> None:
+        """Nothing to count: what is picked is looked up."""
+
+    def members(self, group: Group) -> Iterable[int]:
+        """The tasks that are read; none where there was no round before, or nothing is picked yet."""
+        try:
+            return [index for index in self._members(group)[0] if index is not None]
+        except (NotYet, Lost):
+            return []
+
+    def lacking(self, group: Group) -> int:
+        try:
+            return self._members(group)[1]
+        except (NotYet, Lost):
+            return 0
+
+    def good_members(self, group: Group) -> Iterator[int]:
+        return (index for index in self.members(group) if self.verdict_of(index) is Verdict.READY)
+
+    def has_failed(self, index: int) -> bool:
+        """Whether a search or loop that it picks from failed, of which an upstream task is a part."""
+        assert self.up.domain is not None
+        found = self.up.domain.coordinates(index)
+        return any(axis.has_failed(found) for label, axis in self.axes.items() if label not in self._within)
+
+    def verdict(self, group: Group) -> Verdict:
+        if self.up.void or self.missing:
+            return Verdict.FAILED
+        if self.up.domain is None:
+            return Verdict.WAITING
+        try:
+            members, lost = self._members(group)
+        except NotYet:
+            return Verdict.WAITING
+        except Lost:
+            return Verdict.FAILED
+        found = [Verdict.READY if one is None else self.verdict_of(one) for one in members]
+        return self._judge(found + [Verdict.FAILED] * lost)
+
+    def _judge(self, verdicts: list[Verdict]) -> Verdict:
+        if Verdict.WAITING in verdicts:
+            return Verdict.WAITING
+        if not self.edge.gathered:
+            return verdicts[0] if verdicts else Verdict.FAILED
+        wanted = [verdict for verdict in verdicts if verdict is not Verdict.OMITTED]
+        if not wanted:
+            return Verdict.OMITTED if verdicts else Verdict.FAILED
+        good = sum(verdict is Verdict.READY for verdict in wanted)
+        enough = good >= math.ceil(self.edge.min_success * len(wanted) - 1e-9)
+        return Verdict.READY if enough else Verdict.FAILED
+
+    def _members(self, group: Group) -> tuple[list[int | None], int]:
+        """The tasks that a group picks; None for one that there is not, before the first round.
+
+        And how many it lacks, for their search or loop failed and `min_success` allows for that. Raises
+        NotYet, and Lost where nothing allows for it.
+        """
+        assert self.up.domain is not None
+        fixed = self._fixed_here(group)
+        rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
+        shared = dict(zip(self._shared, group, strict=True))
+        chosen: list[int | None] = []
+        lost = 0
+        first = {**fixed, **dict.fromkeys(self.edge.chosen, 0)}
+        # One choice for each combination of the other axes: tasks at the first points stand for them.
+        for index in self.up.domain.matching(first):
+            found = self.up.domain.coordinates(index)
+            if self._is_closed(found):
+                continue
+            try:
+                chosen += self._choose({axis: found[axis] for axis in rest}, shared)
+            except Lost:
+                if self.edge.min_success == 1:
+                    raise
+                lost += math.prod(choice.count for choice in self.edge.chosen.values())
+        if self.edge.renewed and self.edge.gathered:
+            chosen = self._of_one_round(chosen)
+        return chosen, lost
+
+    def _of_one_round(self, chosen: list[int | None]) -> list[int | None]:
+        """The tasks of the latest round of which all have a result: what is gathered belongs together."""
+        assert self.up.domain is not None
+        found = [self.up.domain.coordinates(index) for index in chosen if index is not None]
+        if len(found) < len(chosen):
+            return [None]
+        loops = [label for label in self.edge.chosen if self.axes[label].axis.loop is not None]
+        oldest = {label: min(one[label] for one in found) for label in loops}
+        return [self.up.domain.index({**one, **oldest}) for one in found]
+
+    def _is_closed(self, coordinates: Mapping[str, int]) -> bool:
+        """Whether a search or loop that nothing chooses on ended before this point."""
+        others = (axis for axis in self.up.adaptive if axis.label not in self.edge.chosen)
+        return any(axis.standing(coordinates) is Standing.CLOSED for axis in others)
+
+    def _fixed_here(self, group: Group) -> dict[str, int]:
+        shared = dict(zip(self._shared, group, strict=True))
+        return {axis: shared[axis] for axis in self.edge.matched} | (self.picked or {})
+
+    def _choose(self, here: dict[str, int], shared: Mapping[str, int]) -> list[int | None]:
+        """The tasks picked at one combination of the axes that nothing chooses on."""
+        places: list[dict[str, int]] = [here]
+        for label in sorted(self.edge.chosen, key=lambda label: self._rank(label)):
+            places = [
+                {**place, label: point} for place in places for point in self._points(label, place, shared)
+            ]
+        return [self._find(place) for place in places]
+
+    def _rank(self, label: str) -> int:
+        """Axes that are the context of another one choose first."""
+        return sum(other in self.axes[label].judge.context for other in self.edge.chosen)
+
+    def _points(self, label: str, place: Mapping[str, int], shared: Mapping[str, int]) -> list[int]:
+        axis, choice = self.axes[label], self.edge.chosen[label]
+        if self.edge.renewed and axis.axis.loop is not None:
+            return self._latest(label, place, axis)
+        if label in shared:
+            return [shared[label] - (choice.word == "previous")]
+        if not axis.is_over(place):
+            raise NotYet
+        if axis.has_failed(place):
+            raise Lost
+        if axis.axis.loop is not None:
+            return [axis.rounds(place) - 1]
+        picked = axis.chosen(place, choice)
+        if not picked:
+            raise Lost
+        return list(picked)
+
+    def _latest(self, label: str, place: Mapping[str, int], axis: Adaptive) -> list[int]:
+        """The latest round with a result; -1, before the first, where there is something to begin with.
+
+        Raises NotYet while there may still be one, Lost where there will be none.
+        """
+        assert self.up.domain is not None
+        for number in reversed(range(axis.size)):
+            index = self.up.domain.index({**place, label: number})
+            if index is not None and self.verdict_of(index) is Verdict.READY:
+                return [number]
+        if self.edge.begun:
+            return [-1]
+        raise Lost if axis.is_over(place) else NotYet
+
+    def _find(self, place: dict[str, int]) -> int | None:
+        """The task at a place; of a loop's rounds the last one that was not left out."""
+        assert self.up.domain is not None
+        loops = [label for label in self.edge.chosen if self.axes[label].axis.loop is not None]
+        found = None
+        while all(place[label] >= 0 for label in loops):
+            found = self.up.domain.index(place)
+            if found is None:
+                raise Lost
+            verdict = self.verdict_of(found)
+            if verdict is Verdict.WAITING:
+                raise NotYet
+            if verdict is not Verdict.OMITTED or not loops:
+                return found
+            place = {**place, loops[-1]: place[loops[-1]] - 1}
+        before = any(self.edge.chosen[label].word == "previous" for label in loops) or self.edge.begun
+        return None if before else found
+
+
+def link_of(
+    edge: Edge, up: StageRun, down: StageRun, axes: Mapping[str, Adaptive], makers: tuple[StageRun, ...] = ()
+) -> Link:
+    """The link of an edge. `axes` has the run's searches and loops."""
+    if edge.service:
+        return ServiceLink(edge, up, down, makers=makers)
+    if edge.stream:
+        return StreamLink(edge, up, down, makers=makers)
+    if not edge.chosen:
+        return Link(edge, up, down, makers=makers)
+    return ChoosingLink(edge, up, down, makers=makers, axes={label: axes[label] for label in edge.chosen})

@@ -1,0 +1,260 @@
+"""What need not be kept: artifacts whose readers have all ended well.
+
+With `keep: false` the controller deletes them as the run goes; `diel clean --intermediate` deletes
+those of any output that other stages read, afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from diel.artifacts import files_of
+from diel.axes.domain import Group
+from diel.errors import DielError
+from diel.journal.ranges import ranges
+from diel.journal.segment import Record, epoch_of
+from diel.journal.snapshot import read_run
+from diel.paths import RunPaths
+from diel.project.runs import all_runs
+from diel.tasks.ledger import Ledger
+from diel.tasks.link import Link
+from diel.tasks.stage_run import StageRun
+
+Place = tuple[str, str]
+"""A stage and one of its outputs."""
+
+
+class Readers:
+    """Who reads the outputs of some stages, and how many of them have ended well.
+
+    A task has ended well if it has a result, or was left out by `when`. One that failed may be tried
+    again, and then needs what it reads.
+    """
+
+    def __init__(self, links: Iterable[Link]) -> None:
+        self.links: dict[Place, list[Link]] = {}
+        """By what they read."""
+        self._into: dict[str, list[tuple[int, Link]]] = {}
+        self._counts: dict[tuple[int, Group], int] = {}
+        for number, link in enumerate(links):
+            assert link.edge.output is not None
+            self.links.setdefault((link.edge.upstream, link.edge.output), []).append(link)
+            self._into.setdefault(link.edge.downstream, []).append((number, link))
+        self._numbers = {id(link): number for into in self._into.values() for number, link in into}
+
+    def reads(self, stage: str) -> bool:
+        """Whether a stage is one of the readers."""
+        return stage in self._into
+
+    def count(self, stage: StageRun, index: int) -> list[tuple[Link, Group | None]]:
+        """Takes in that a task ended well; gives the links by which nothing more is read, each with the
+        group of which that holds, None for all upstream tasks."""
+        over: list[tuple[Link, Group | None]] = []
+        for number, link in self._into.get(stage.name, ()):
+            if link.edge.chosen:
+                if stage.complete and _all_well(stage):
+                    over.append((link, None))
+                continue
+            group = link.group_of_downstream(index)
+            waiting = _waiting(link, group)
+            if waiting > 1:  # of one reader its own state tells
+                count = self._counts[(number, group)] = self._counts.get((number, group), 0) + 1
+                waiting -= count - 1
+            if waiting == 1:
+                over.append((link, group))
+        return over
+
+    def done_with(self, place: Place, index: int) -> bool:
+        """Whether nobody needs an output of a task any more."""
+        return all(self._is_over(link, index) for link in self.links[place])
+
+    def _is_over(self, link: Link, index: int) -> bool:
+        if link.down.domain is None or link.picked is None:
+            return False
+        if link.edge.chosen:
+            return _all_well(link.down)
+        group = link.group_of_upstream(index)
+        if group is None:
+            return True  # it reads others
+        waiting = _waiting(link, group)
+        if waiting == 1:
+            return all(ended_well(link.down, index) for index in link.dependents(group))
+        return self._counts.get((self._numbers[id(link)], group), 0) == waiting
+
+
+def _waiting(link: Link, group: Group) -> int:
+    """How many tasks read a group."""
+    assert link.down.domain is not None
+    return link.down.domain.count(dict(zip(link.edge.matched, group, strict=True)))
+
+
+def ended_well(stage: StageRun, index: int) -> bool:
+    """Whether a task has a result, or was left out by its `when`."""
+    return stage.history.state(index).good or index in stage.omitted
+
+
+def _all_well(stage: StageRun) -> bool:
+    return stage.domain is not None and all(ended_well(stage, index) for index in range(stage.size))
+
+
+def reading(links: Iterable[Link]) -> Iterator[Link]:
+    """The links along which files may go whose maker can do without them afterwards.
+
+    What an axis is made of is read again, whenever its points are, and a service may start again.
+    """
+    found = [link for link in links if link.edge.output is not None and link.edge.published is None]
+    again = {
+        (link.edge.upstream, link.edge.output)
+        for link in found
+        if link.edge.axis is not None or link.edge.stream or link.down.spec.service is not None
+    }
+    return (link for link in found if (link.edge.upstream, link.edge.output) not in again)
+
+
+def lent(paths: RunPaths) -> bool:
+    """Whether another run has taken results of this one from the cache: it may read their files yet."""
+    others = (other for other in all_runs(paths.root.parent) if other.root != paths.root)
+    return any(_uses(other, paths.run_id) for other in others)
+
+
+def _uses(other: RunPaths, run: str) -> bool:
+    try:
+        return run in read_run(other).history.uses
+    except DielError:
+        return True  # nobody can tell
+
+
+class Keeping:
+    """Deletes the artifacts of outputs with `keep: false` once their readers have ended well.
+
+    While a run goes on, other runs do not take such results from the cache. What they took before it was
+    resumed stays.
+    """
+
+    def __init__(self, runs: Mapping[str, StageRun], links: Iterable[Link], ledger: Ledger) -> None:
+        self._runs = runs
+        self._ledger = ledger
+        loose = {
+            (name, label)
+            for name, run in runs.items()
+            for label, output in run.spec.outputs.items()
+            if not output.keep
+        }
+        wanted = (link for link in reading(links) if (link.edge.upstream, link.edge.output) in loose)
+        self._readers = Readers(wanted if loose else ())
+        self._epoch = epoch_of(ledger.segment.name)
+        self._is_lent = bool(loose) and self._epoch > 1 and lent(ledger.paths)
+
+    def note_end(self, stage: StageRun, index: int) -> None:
+        """A task ended: what only it still needed can go."""
+        if not self._readers.reads(stage.name) or not ended_well(stage, index):
+            return
+        for link, group in self._readers.count(stage, index):
+            members = range(link.up.size) if group is None else link.members(group)
+            self._drop((link.edge.upstream, str(link.edge.output)), members)
+
+    def count_end(self, stage: StageRun, index: int) -> None:
+        """A task had ended before this controller took over."""
+        if self._readers.reads(stage.name) and ended_well(stage, index):
+            self._readers.count(stage, index)
+
+    def catch_up(self) -> None:
+        """Deletes what the controller before did not come to."""
+        for place in self._readers.links:
+            if any(link.down.ended for link in self._readers.links[place]):
+                self._drop(place, range(self._runs[place[0]].size))
+
+    def _drop(self, place: Place, indices: Iterable[int]) -> None:
+        """Deletes, then says so: who is killed in between will find the same to do."""
+        name, output = place
+        stage = self._runs[name]
+        dropped = stage.history.dropped.get(output, ())
+        gone: list[int] = []
+        freed = 0
+        for index in indices:
+            if index in dropped or not stage.history.state(index).good:
+                continue
+            if self._readers.done_with(place, index) and not self._may_be_lent(name, index):
+                size = delete(self._ledger.results.record(name, index), name, output, self._ledger.paths.root)
+                if size is not None:
+                    gone.append(index)
+                    freed += size
+        if gone:
+            self._ledger.append("dropped", **told(place, gone, freed))
+
+    def _may_be_lent(self, stage: str, index: int) -> bool:
+        """Whether another run may use a result: one that an earlier controller's workers made."""
+        return self._is_lent and epoch_of(self._ledger.results.place(stage, index)[0]) < self._epoch
+
+
+def told(place: Place, tasks: Iterable[int], freed: int) -> dict[str, Any]:
+    """What a `dropped` record says: of which tasks the output is gone, and the bytes that freed."""
+    return {"stage": place[0], "output": place[1], "tasks": ranges(sorted(tasks)), "bytes": freed}
+
+
+def own_files(record: Record, stage: str, output: str, root: Path) -> dict[str, str] | None:
+    """The files of an artifact that a task of this run made, each with the place that it leads to.
+
+    None where they must stay: it is a value, it lies in another run, or another output of the task is in
+    the same place.
+    """
+    artifacts = record.get("artifacts", {})
+    if "run" in record or output not in artifacts:
+        return None
+    home = os.path.realpath(root / "tasks" / stage)
+    places = {name: [f"{root}/{file['path']}" for file in files_of(made)] for name, made in artifacts.items()}
+    found = {name: {path: os.path.realpath(path) for path in paths} for name, paths in places.items()}
+    own = found.pop(output)
+    others = {real for files in found.values() for real in files.values()}
+    above = {folder for other in others for folder in _above(other, home)}
+    for real in own.values():
+        if not real.startswith(f"{home}/") or real in above or not others.isdisjoint(_above(real, home)):
+            return None
+    return own
+
+
+def _above(path: str, home: str) -> Iterator[str]:
+    """A path and the directories that it lies in, below another."""
+    while path.startswith(f"{home}/"):
+        yield path
+        path = os.path.dirname(path)
+
+
+def delete(record: Record, stage: str, output: str, root: Path) -> int | None:
+    """Deletes an artifact; says how many bytes that freed, or None where it must stay (see `own_files`)."""
+    files = own_files(record, stage, output, root)
+    if files is None:
+        return None
+    freed = 0
+    for path, real in files.items():
+        freed += _remove(real)
+        if os.path.islink(path):
+            os.unlink(path)
+    return freed
+
+
+def _remove(path: str) -> int:
+    """Removes a file or directory; says how many bytes that freed: what has another name stays there."""
+    freed = 0
+    if os.path.isdir(path):
+        for folder, _, names in os.walk(path):
+            freed += sum(_size(f"{folder}/{name}") for name in names)
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        freed = _size(path)
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    return freed
+
+
+def _size(path: str) -> int:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return 0
+    return status.st_size if status.st_nlink == 1 else 0

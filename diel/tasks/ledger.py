@@ -1,0 +1,110 @@
+"""What a controller knows and writes down: its own segment, and the history folded from all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from diel.journal.segment import Record, SegmentWriter, read_segment
+from diel.journal.snapshot import Reader
+from diel.paths import RunPaths
+from diel.project.cache import write_keys
+from diel.states import RunState
+from diel.tasks.results import Results
+from diel.tasks.stage_run import StageRun
+
+Seen = Callable[[str, int, Record], None]
+
+
+class Ledger:
+    """The journal of one run as its controller sees it."""
+
+    def __init__(self, paths: RunPaths, segment: SegmentWriter) -> None:
+        self.paths = paths
+        self.segment = segment
+        self.reader = Reader(paths)
+        self.history = self.reader.history
+        self.results = Results(paths)
+
+    def read_all(self) -> None:
+        """Folds what earlier controllers and their workers left."""
+        self.reader.catch_up(self._remember)
+
+    def _remember(self, segment: str, offset: int, record: Record) -> None:
+        if record["event"] in ("done", "cached") and self.counts(record):
+            self.results.put(record["stage"], record["index"], segment, offset, record)
+
+    def counts(self, record: Record) -> bool:
+        """Whether a result is its task's: not where its attempt was given up for lost, or lost its files."""
+        stage = self.history.stage(record["stage"])
+        return stage.counts_result(record["index"], record.get("attempt", 0))
+
+    def read_news(self) -> list[tuple[str, int, Record, bool]]:
+        """Folds what workers wrote and did not report yet.
+
+        Returns it, each with its place, and whether its task had ended before.
+        """
+        news: list[tuple[str, int, Record, bool]] = []
+
+        def note(segment: str, offset: int, record: Record) -> None:
+            index = record.get("index")
+            ended = index is None or self.history.stage(record["stage"]).state(index).ended
+            news.append((segment, offset, record, ended))
+
+        self.reader.catch_up(note)
+        return news
+
+    def append(self, event: str, **content: Any) -> tuple[int, Record]:
+        """Writes a record of this controller's and folds it in; returns its place and itself.
+
+        A result is written only: `commit` folds it in, as it does for those of workers.
+        """
+        record: Record = {"event": event, "time": time.time(), **content}
+        offset = self.segment.append(record)
+        self.reader.offsets[self.segment.name] = self.segment.size
+        if event != "cached":
+            self.history.apply(record)
+        return offset, record
+
+    def verdict(self, event: str, stage: StageRun, tasks: list[list[int]], **more: Any) -> None:
+        """Writes what became of tasks that have no result: ranges of indices."""
+        if tasks:
+            self.append(event, stage=stage.name, tasks=tasks, **more)
+
+    def fail(self, stage: StageRun, index: int, record: Mapping[str, Any]) -> None:
+        """Writes that a task failed for good, with what its last attempt said."""
+        kept = ("class", "message", "exit_code", "stderr_tail", "attempt")
+        self.verdict("failed", stage, [[index, index]], **{k: record[k] for k in kept if k in record})
+
+    def commit(self, stage: StageRun, index: int, segment: str, offset: int, record: Record) -> None:
+        """Takes in a committed result."""
+        self.history.apply(record, segment)
+        self.results.put(stage.name, index, segment, offset, record)
+
+    def read_until(self, segment: str, end: int) -> None:
+        """A worker's segment is known up to this byte: what it reported, and who it is, in its first line."""
+        if segment not in self.reader.offsets:
+            first = next(read_segment(self.paths.journal / segment), (0, 0, None))[-1]
+            if first is not None and first["event"] == "worker":
+                self.history.apply(first, segment)
+        self.reader.offsets[segment] = max(self.reader.offsets.get(segment, 0), end)
+
+    def save(self) -> None:
+        """Writes a snapshot."""
+        self.reader.save()
+
+    def hand_over(self) -> None:
+        """Leaves the run to the next controller: tasks that run in blocks stay as they are."""
+        self.append("handover")
+        self.reader.catch_up()
+        self.reader.save()
+        self.segment.close()
+
+    def close(self, state: RunState) -> None:
+        """Leaves the run so that others read it fast."""
+        self.append("end", state=state)
+        self.reader.catch_up()
+        self.reader.save()
+        self.segment.close()
+        write_keys(self.paths)

@@ -1,0 +1,177 @@
+"""An edge while its stages run: which tasks wait for which, and whether they may go on.
+
+Tasks of the upstream stage that agree on the matched axes form a group; all tasks of the downstream
+stage with these coordinates wait for that group. A group costs memory only if it has several tasks
+and some of them have ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from diel.axes.domain import Group
+from diel.graph import Edge
+from diel.states import TaskState
+from diel.tasks.stage_run import StageRun
+
+
+class Verdict(Enum):
+    """What a group means for the tasks that wait for it."""
+
+    WAITING = "waiting"
+    READY = "ready"
+    FAILED = "failed"
+    OMITTED = "omitted"
+
+
+@dataclass
+class _Count:
+    ended: int = 0
+    bad: int = 0
+    omitted: int = 0
+
+
+@dataclass
+class Link:
+    """One edge between two running stages."""
+
+    edge: Edge
+    up: StageRun
+    down: StageRun
+    picked: dict[str, int] | None = None
+    """Point index by picked axis; None while the upstream axes are not known."""
+    makers: tuple[StageRun, ...] = ()
+    """The stages that made derived axes of the upstream one."""
+    missing: bool = False
+    """Whether `at` names a point that does not exist."""
+    _counts: dict[Group, _Count] = field(default_factory=dict)
+
+    def resolve(self) -> None:
+        """Finds the picked points, once the upstream stage's axes are known."""
+        self.picked = {}
+        for axis, wanted in self.edge.picked.items():
+            place = self.up.points[axis].find(wanted)
+            if place is None:
+                self.missing = True
+            else:
+                self.picked[axis] = place
+
+    def group_of_upstream(self, index: int) -> Group | None:
+        """The group that an upstream task is in; None where `at` picks others."""
+        assert self.up.domain is not None
+        assert self.picked is not None
+        if not self.picked:
+            return self.up.domain.group(index, self.edge.matched)
+        coordinates = self.up.domain.coordinates(index)
+        if any(coordinates[axis] != place for axis, place in self.picked.items()):
+            return None
+        return tuple(coordinates[axis] for axis in self.edge.matched)
+
+    def group_of_downstream(self, index: int) -> Group:
+        """The group that a downstream task waits for."""
+        if not self.edge.matched:
+            return ()
+        assert self.down.domain is not None
+        return self.down.domain.group(index, self.edge.matched)
+
+    def members(self, group: Group) -> Iterable[int]:
+        """The upstream tasks of a group, in axis order."""
+        assert self.up.domain is not None
+        return self.up.domain.matching(self._fixed(group))
+
+    def good_members(self, group: Group) -> Iterator[int]:
+        """Those of them that have a result."""
+        state = self.up.history.state
+        return (index for index in self.members(group) if state(index).good)
+
+    def lacking(self, group: Group) -> int:
+        """How many more tasks a group would have, had no search or loop failed."""
+        return 0
+
+    def dependents(self, group: Group) -> Iterable[int]:
+        """The downstream tasks that wait for a group."""
+        assert self.down.domain is not None
+        if (
+            self.edge.matched == self.down.domain.axes
+            and len(self.down.domain.factors) == 1
+            and self.down.domain.factors[0].rows is None
+        ):
+            return group if group[0] < self.down.domain.size else ()
+        return self.down.domain.matching(dict(zip(self.edge.matched, group, strict=True)))
+
+    def count(self, index: int) -> None:
+        """Counts an upstream task that ended."""
+        if not self.edge.gathered:
+            return
+        group = self.group_of_upstream(index)
+        if group is None:
+            return
+        count = self._counts.setdefault(group, _Count())
+        count.ended += 1
+        if not self.up.history.state(index).good:
+            if index in self.up.omitted:
+                count.omitted += 1
+            else:
+                count.bad += 1
+
+    def woken_by(self, index: int) -> Iterable[int]:
+        """The downstream tasks to look at once an upstream task has ended, and was counted."""
+        group = self.group_of_upstream(index)
+        if group is None or self.verdict(group) is Verdict.WAITING:
+            return ()
+        return self.dependents(group)
+
+    def verdict(self, group: Group) -> Verdict:
+        """Whether the tasks that wait for a group may go on."""
+        if self.up.void or self.missing:
+            return Verdict.FAILED
+        if self.up.domain is None:
+            return Verdict.WAITING
+        if self.edge.gathered:
+            return self._gathered(group)
+        index = next(iter(self.members(group)), None)
+        if index is None:
+            return Verdict.FAILED
+        return self.verdict_of(index)
+
+    def verdict_of(self, index: int) -> Verdict:
+        """What one upstream task means for those that read it."""
+        state = self.up.history.state(index)
+        if state.good:
+            return Verdict.READY
+        if not state.ended:
+            return Verdict.WAITING
+        return Verdict.OMITTED if state == TaskState.SKIPPED and index in self.up.omitted else Verdict.FAILED
+
+    def _gathered(self, group: Group) -> Verdict:
+        assert self.up.domain is not None
+        size = self.up.domain.count(self._fixed(group))
+        count = self._counts.get(group, _Count())
+        wanted = size - count.omitted
+        if wanted - count.bad < math.ceil(self.edge.min_success * wanted - 1e-9):
+            return Verdict.FAILED
+        if count.ended < size:
+            return Verdict.WAITING
+        if (size == 0 or self.edge.min_success == 1) and self._never_made(group):
+            return Verdict.FAILED
+        if size and count.bad + count.omitted == size:
+            return Verdict.OMITTED if count.omitted == size else Verdict.FAILED
+        return Verdict.READY
+
+    def _never_made(self, group: Group) -> bool:
+        """Whether a group lacks tasks because some of those that make its points failed."""
+        fixed = self._fixed(group)
+        for maker in self.makers:
+            assert maker.domain is not None
+            here = {axis: place for axis, place in fixed.items() if axis in maker.domain.axes}
+            if any(maker.has_lost(index) for index in maker.domain.matching(here)):
+                return True
+        return False
+
+    def _fixed(self, group: Group) -> dict[str, int]:
+        fixed = dict(zip(self.edge.matched, group, strict=True))
+        fixed.update(self.picked or {})
+        return fixed

@@ -1,0 +1,97 @@
+"""What stages publish: values of hyperparameters that become the project's when their task is committed."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from diel.errors import DielError
+from diel.graph import Published
+from diel.journal.segment import Record
+from diel.project.run_file import RunFile
+from diel.registry import Change, append_change, read_changes
+from diel.spec import Workflow
+from diel.tasks.ledger import Ledger
+from diel.tasks.recipe import MissingInput, accepted
+from diel.tasks.results import output_of
+from diel.tasks.stage_run import StageRun
+
+
+class Publishing:
+    """Adds what a run publishes to its project, each result once, however often the run is resumed.
+
+    A stage over a sweep or a search has a value a task, and so none that could be the project's: what it
+    publishes stays within the run. Of the rounds of a loop the last one counts.
+    """
+
+    def __init__(self, workflow: Workflow, run_file: RunFile, ledger: Ledger) -> None:
+        self._workflow = workflow
+        self._run_file = run_file
+        self._ledger = ledger
+        self._runs = ledger.paths.root.parent
+        self._latest: dict[str, int] = {}
+        """The last round of each stage that has published."""
+
+    def note_end(self, stage: StageRun, index: int) -> None:
+        """A task has ended: what it publishes becomes the project's. What goes wrong is noted, no more."""
+        if not stage.spec.publishes or not self._has_one_value(stage):
+            return
+        if not stage.history.state(index).good or index <= self._latest.get(stage.name, -1):
+            return
+        self._latest[stage.name] = index
+        try:
+            record = self._ledger.results.record(stage.name, index)
+            values = self._values(stage, index, record)
+            if values and not self._is_known(stage, index, record):
+                append_change(self._runs, self._change(stage, index, record, values))
+        except DielError as error:
+            self._ledger.append("trouble", message=f"{stage.name}/{index} publishes: {error}")
+
+    def catch_up(self, stage: StageRun) -> None:
+        """Publishes what was committed last while no controller lived."""
+        if stage.spec.publishes:
+            good = (index for index in reversed(range(stage.size)) if stage.history.state(index).good)
+            for index in islice(good, 1):
+                self.note_end(stage, index)
+
+    def _has_one_value(self, stage: StageRun) -> bool:
+        return all(self._workflow.axes[label].loop is not None for label in stage.spec.over)
+
+    def _values(self, stage: StageRun, index: int, record: Record) -> dict[str, Any]:
+        """The values that fit; a bad one fails the tasks that read it, and is told here."""
+        found = {}
+        for name, output in stage.spec.publishes.items():
+            try:
+                made = output_of(record, output, self._ledger.paths.root)
+                published = Published(name, self._workflow.hyperparameters[name])
+                found[name] = accepted(published, made, f"{stage.name}/{index}")
+            except KeyError:
+                self._ledger.append("trouble", message=f"{stage.name}/{index} made no '{output}' to publish")
+            except MissingInput as error:
+                self._ledger.append("trouble", message=str(error))
+        return found
+
+    def _is_known(self, stage: StageRun, index: int, record: Record) -> bool:
+        """Whether the project has this result: of this run, or of the one that the cache took it from."""
+        cached = record["event"] == "cached"
+        mine = (self._ledger.paths.run_id, self._run_file.created, stage.name, index)
+        names = set(stage.spec.publishes)
+        return any(
+            (cached and change.key == record["key"] and names & set(change.values))
+            or (change.run, change.began, change.stage, change.task) == mine
+            for change in read_changes(self._runs)[0]
+            if change.origin == "publication"
+        )
+
+    def _change(self, stage: StageRun, index: int, record: Record, values: dict[str, Any]) -> Change:
+        return Change(
+            "publication",
+            values,
+            workflow=self._workflow.name,
+            run=self._ledger.paths.run_id,
+            stage=stage.name,
+            task=index,
+            key=record["key"],
+            began=self._run_file.created,
+            user=self._run_file.user,
+        )

@@ -1,0 +1,97 @@
+"""An edge from a service to those that ask it, while both run.
+
+It holds nothing back for what the service does: only for what the service reads. Whether it is up is
+`serving`'s to say, for a service comes up once a consumer has all else that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from diel.axes.domain import Group
+from diel.states import TaskState
+from diel.tasks.link import Link, Verdict
+
+
+@dataclass
+class ServiceLink(Link):
+    """A service and one of its consumers. Its groups are the points of the service; replicas are members."""
+
+    inputs: list[Link] = field(default_factory=list)
+    """What the service itself reads."""
+    key_of: Callable[[int], str] | None = None
+    """The cache key of a replica's task."""
+    _keys: dict[Group, str] = field(default_factory=dict)
+    _ended: dict[Group, int] = field(default_factory=dict)
+
+    def count(self, index: int) -> None:
+        """Nothing to count: a replica that ended takes no other with it."""
+
+    def woken_by(self, index: int) -> Iterable[int]:
+        """Those that can go no further where a replica ended badly."""
+        group = self.group_of_upstream(index)
+        if group is None or self.up.history.state(index).good:
+            return ()
+        return self.dependents(group)
+
+    def verdict(self, group: Group) -> Verdict:
+        """READY as soon as one replica could be started, or has been, or where it can be done without."""
+        return Verdict.READY if self.is_spared(group) else self._verdict(group)
+
+    def is_spared(self, group: Group) -> bool:
+        """Whether the service will not come, and its consumers go on without it: it is their surrogate."""
+        return self.edge.optional and self._verdict(group) in (Verdict.FAILED, Verdict.OMITTED)
+
+    def _verdict(self, group: Group) -> Verdict:
+        if self.up.void or self.missing:
+            return Verdict.FAILED
+        if self.up.domain is None:
+            return Verdict.WAITING
+        found = [self._verdict_of_replica(index) for index in self.members(group)]
+        for one in (Verdict.READY, Verdict.WAITING):
+            if one in found:
+                return one
+        return found[0] if found else Verdict.FAILED
+
+    def _verdict_of_replica(self, index: int) -> Verdict:
+        state = self.up.history.state(index)
+        if state.ended or state in (TaskState.QUEUED, TaskState.RUNNING):
+            return self.verdict_of(index) if state.ended else Verdict.READY
+        verdicts = (link.verdict(link.group_of_downstream(index)) for link in self.inputs)
+        return next((one for one in verdicts if one is not Verdict.READY), Verdict.READY)
+
+    def key(self, group: Group) -> str:
+        """The cache key of the service at a point: a consumer's result depends on it."""
+        if group not in self._keys:
+            assert self.key_of is not None
+            self._keys[group] = self.key_of(next(iter(self.members(group))))
+        return self._keys[group]
+
+    def forget_keys(self) -> None:
+        """The service reads something else now."""
+        self._keys.clear()
+
+    def replicas(self, group: Group) -> range:
+        """The replicas of a point, which stand side by side."""
+        first = next(iter(self.members(group)))
+        service = self.up.spec.service
+        assert service is not None
+        return range(first, first + service.replicas)
+
+    # --- consumers ----------------------------------------------------------------------------------
+
+    def note_end(self, index: int) -> Group:
+        """Counts a consumer that ended; returns the point that it asked."""
+        group = self.group_of_downstream(index)
+        self._ended[group] = self._ended.get(group, 0) + 1
+        return group
+
+    def is_done(self, group: Group) -> bool:
+        """Whether no consumer will ask the service at a point any more."""
+        if self.down.void:
+            return True
+        if self.down.domain is None:
+            return False
+        fixed = dict(zip(self.edge.matched, group, strict=True))
+        return self._ended.get(group, 0) >= self.down.domain.count(fixed)

@@ -1,0 +1,172 @@
+"""A stage while it runs: its axes' points, its tasks, and what still has to be looked at."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from diel.axes.adaptive import Adaptive, Standing
+from diel.axes.domain import Domain
+from diel.axes.points import Points
+from diel.journal.stage_history import StageHistory
+from diel.spec import Resources, Stage, resources_with
+from diel.states import TaskState
+
+
+@dataclass
+class StageRun:
+    """The changing side of a stage. `history` holds the states of its tasks."""
+
+    name: str
+    spec: Stage
+    history: StageHistory
+    depth: int
+    domain: Domain | None = None
+    """None until all its axes are known."""
+    points: dict[str, Points] = field(default_factory=dict)
+    adaptive: tuple[Adaptive, ...] = ()
+    """The searches and loops among its axes."""
+    void: bool = False
+    """Whether an axis will never be known, because the stage that makes it failed."""
+    ended: int = 0
+    mean_seconds: float | None = None
+    """Run time of its tasks, as measured so far."""
+    _variance: float = 0.0
+    failures: dict[tuple[int, str], int] = field(default_factory=dict)
+    """Failed attempts by task and class; those that the stage's `retries` is for are counted as one class."""
+    hasty: dict[int, int] = field(default_factory=dict)
+    """Interruptions in a row right after an attempt's begin, by task."""
+    granted: dict[int, Resources] = field(default_factory=dict)
+    """What a task's next attempt gets where that differs from what the stage asks for."""
+    omitted: set[int] = field(default_factory=set)
+    """Tasks that `when` left out: not a failure of theirs."""
+    _pending: deque[Iterator[int]] = field(default_factory=deque)
+    _delayed: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """How many tasks there are; 0 while that is not known."""
+        return self.domain.size if self.domain is not None else 0
+
+    @property
+    def at_once(self) -> int:
+        """The most tasks that can be there together: searches and loops make their points bit by bit."""
+        found = self.size
+        for axis in self.adaptive:
+            if axis.judged and axis.size:
+                found = found // axis.size * axis.at_once
+        return found
+
+    @property
+    def complete(self) -> bool:
+        """Whether every task has ended."""
+        return self.void or (self.domain is not None and self.ended >= self.domain.size)
+
+    def has_lost(self, index: int) -> bool:
+        """Whether a task that ended has no result though it was wanted."""
+        return not self.history.state(index).good and index not in self.omitted
+
+    def resources_of(self, index: int) -> Resources:
+        """What a task's next attempt asks for: as its stage says, or more after a failure."""
+        granted = self.granted.get(index)
+        if granted is not None:
+            return granted
+        changed = self.history.resources.get(index)
+        return self.spec.resources if changed is None else resources_with(self.spec, changed)
+
+    @property
+    def escalated(self) -> bool:
+        """Whether any task may ask for more than the stage says."""
+        return bool(self.granted or self.history.resources)
+
+    def count_failure(self, index: int, kind: str) -> int:
+        """Counts a failed attempt of a task; says how many of its class there were."""
+        count = self.failures[(index, kind)] = self.failures.get((index, kind), 0) + 1
+        return count
+
+    def measure(self, seconds: float) -> None:
+        """Takes in the run time of one task: the latest count most."""
+        if self.mean_seconds is None:
+            self.mean_seconds = seconds
+            return
+        away = seconds - self.mean_seconds
+        self.mean_seconds += 0.1 * away
+        self._variance = 0.9 * (self._variance + 0.1 * away * away)
+
+    @property
+    def needed_seconds(self) -> float:
+        """Seconds that a task without a walltime must have left, by the run times seen so far.
+
+        Enough for nearly all of them. 0 where nothing was seen, and for tasks that can stop before their end.
+        """
+        if self.spec.resources.walltime or self.spec.checkpoint or self.spec.service is not None:
+            return 0.0
+        if self.mean_seconds is not None:
+            return self.mean_seconds + 2.0 * math.sqrt(self._variance)
+        return self.history.seconds / self.history.timed if self.history.timed else 0.0
+
+    def point(self, index: int) -> dict[str, Any]:
+        """The value of each axis parameter of a task."""
+        assert self.domain is not None
+        found: dict[str, Any] = {}
+        for axis, place in self.domain.coordinates(index).items():
+            points = self.points[axis]
+            found.update(zip(points.parameters, points.values(place), strict=True))
+        return found
+
+    def standing(self, index: int) -> Standing:
+        """Whether the points of a task's searches and loops are there."""
+        if not self.adaptive:
+            return Standing.OPEN
+        assert self.domain is not None
+        coordinates = self.domain.coordinates(index)
+        found = {axis.standing(coordinates) for axis in self.adaptive}
+        return next(one for one in (Standing.CLOSED, Standing.WAITING, Standing.OPEN) if one in found)
+
+    def searched(self, index: int) -> dict[str, Any]:
+        """The hyperparameters that searches have set for a task, by name."""
+        found: dict[str, Any] = {}
+        if self.adaptive:
+            assert self.domain is not None
+            coordinates = self.domain.coordinates(index)
+            for axis in self.adaptive:
+                found.update(axis.hyperparameters(coordinates))
+        return found
+
+    def look_at(self, indices: Iterable[int]) -> None:
+        """Puts tasks in line to be looked at: some may be ready now."""
+        self._pending.append(iter(indices))
+
+    def later(self, index: int, when: float) -> None:
+        """Puts a task in line from a moment on (time.monotonic seconds)."""
+        heapq.heappush(self._delayed, (when, index))
+
+    def next_wake(self) -> float | None:
+        """When the next delayed task is due."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def candidates(self, now: float) -> Iterator[int]:
+        """Tasks in line that have not begun, one at a time."""
+        while self._delayed and self._delayed[0][0] <= now:
+            index = heapq.heappop(self._delayed)[1]
+            if self.history.state(index) == TaskState.WAITING:
+                yield index
+        while self._pending:
+            for index in self._pending[0]:
+                if self.history.state(index) == TaskState.WAITING:
+                    yield index
+            self._pending.popleft()
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether there is anything to look at now."""
+        return bool(self._pending)
+
+    @property
+    def in_line(self) -> bool:
+        """Whether there is anything to look at, now or later."""
+        return bool(self._pending or self._delayed)

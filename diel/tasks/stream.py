@@ -1,0 +1,98 @@
+"""A stream between two stages while they run: its channels, who puts and who gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from diel.axes.domain import Group
+from diel.states import TaskState
+from diel.tasks.link import Link, Verdict
+from diel.tasks.stage_run import StageRun
+
+
+@dataclass
+class StreamLink(Link):
+    """An edge along which items move while both its tasks run: no task waits for the other's end."""
+
+    def verdict(self, group: Group) -> Verdict:
+        """Nobody waits: a gang keeps both together. It fails once too many producers are lost."""
+        found = super().verdict(group)
+        if found is not Verdict.WAITING or self.up.domain is None:
+            return found
+        lacks = self.edge.min_success == 1 and self._never_made(group)
+        return Verdict.FAILED if lacks else Verdict.READY
+
+    def is_cut(self, index: int) -> bool:
+        """Whether a producer ended without a result, and so perhaps before its last item."""
+        history = self.up.history
+        ended = history.state(index).ended and not history.state(index).good
+        return ended and (index not in self.up.omitted or index in history.attempts)
+
+    def broken_by(self, group: Group, index: int) -> dict[str, list[str]]:
+        """The groups of readers for which the loss of one producer is too much."""
+        is_too_much = self.verdict(group) is Verdict.FAILED or index in self.up.omitted
+        return self.readers(group) if is_too_much else {}
+
+    def losses(self, index: int) -> set[TaskState]:
+        """How those ended that a reader lacks items of."""
+        makers = self.members(self.group_of_downstream(index))
+        return {self.up.history.state(maker) for maker in makers if self.is_cut(maker)}
+
+    def channel(self, group: Group) -> str:
+        """The channel of a group of producers: one for each combination of the matched axes' points."""
+        return _at(f"{self.edge.upstream}.{self.edge.output}", group)
+
+    def readers(self, group: Group) -> dict[str, list[str]]:
+        """The groups of readers of a channel, with their members."""
+        found: dict[str, list[str]] = {}
+        for index in self.dependents(group):
+            found.setdefault(self.reading_group(index), []).extend(members_of(self.down, index))
+        return found
+
+    def reading_group(self, index: int) -> str:
+        """The group that a downstream task is in: each task gets all items, or the tasks share them out."""
+        name = f"{self.down.name}.{self.edge.name}"
+        return _at(name, self.group_of_downstream(index)) if self.edge.share else f"{name}/{index}"
+
+
+def _at(name: str, group: Group) -> str:
+    return f"{name}/{'-'.join(map(str, group))}" if group else name
+
+
+def members_of(stage: StageRun, index: int) -> list[str]:
+    """Who puts or gets for a task, as `Context.member` has it: each of its MPI ranks, or the task."""
+    task = f"{stage.name}/{index}"
+    wanted = stage.spec.resources
+    if wanted.processes == 1:
+        return [task]
+    return [f"{task}.{rank}" for rank in range(wanted.processes)]
+
+
+class StreamEnds:
+    """The streams of one stage's tasks."""
+
+    def __init__(self, into: Iterable[Link], out_of: Iterable[Link]) -> None:
+        self._gets = [link for link in into if isinstance(link, StreamLink)]
+        self._puts = {link.edge.output: link for link in out_of if isinstance(link, StreamLink)}
+
+    def __call__(self, index: int) -> dict[str, dict[str, str]]:
+        """What a task puts into and gets from, by name: `role` (put or get), `channel`, `group`."""
+        return dict(self._ends(index))
+
+    def _ends(self, index: int) -> Iterator[tuple[str, dict[str, str]]]:
+        for output, link in self._puts.items():
+            group = link.group_of_upstream(index)
+            if group is not None:
+                yield str(output), {"role": "put", "channel": link.channel(group), **_ranks(link.up)}
+        for link in self._gets:
+            channel = link.channel(link.group_of_downstream(index))
+            group_name = link.reading_group(index)
+            end = {"role": "get", "channel": channel, "group": group_name, **_ranks(link.down)}
+            yield str(link.edge.name), end
+
+
+def _ranks(stage: StageRun) -> dict[str, str]:
+    """What `diel stream` must know to tell the ranks of a command apart."""
+    count = stage.spec.resources.processes
+    return {"ranks": str(count)} if count > 1 else {}

@@ -1,0 +1,1 @@
+"""A run on a terminal: driven in the foreground, its bars while it runs, its summary at the end."""

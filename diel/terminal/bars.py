@@ -1,0 +1,121 @@
+"""The live display of a run on a terminal: a bar a stage, failures above it as they come."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from diel.controller.controller import Controller
+from diel.journal.history import History
+from diel.status.axis_lines import ROWS, axis_lines
+from diel.terminal.meter import Meter, Row
+from diel.terminal.summary import start_line
+from diel.values import format_duration
+
+BAR = 24
+"""Columns of a bar, where the terminal has room for it."""
+OTHERS = 6
+"""Lines that are kept free of stages."""
+
+
+class Bars:
+    """Draws bars at the foot of the terminal until it is closed."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._began = time.monotonic()
+        self._console = Console(highlight=False)
+        self._console.print(Text(start_line(controller)))
+        self._live = Live(console=self._console, auto_refresh=False, transient=False)
+        self._live.start()
+
+    def look(self, history: History, meter: Meter, *, last: bool) -> None:
+        rows = meter.rows(history)
+        blocks = "" if last else meter.blocks_text(history)
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(self._console.width // 3, 12))
+        table.add_column(width=BAR if self._console.width >= 72 else 10)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        axes = self._axes(history, meter, last=last)
+        shown, hidden = _fitting(rows, self._console.height - OTHERS - bool(blocks) - len(axes))
+        for row in shown:
+            table.add_row(*_cells(row, last=last))
+        parts: list[RenderableType] = [table]
+        if hidden:
+            parts.append(Text(f"… {hidden} more stages", style="dim"))
+        parts += [Text.from_ansi(line, no_wrap=True, overflow="ellipsis") for line in axes]
+        if blocks:
+            parts.append(Text(blocks, no_wrap=True, overflow="ellipsis"))
+        if not last:
+            left = meter.time_left_text(history)
+            elapsed = format_duration(time.monotonic() - self._began)
+            parts.append(Text(" · ".join(filter(None, (elapsed, left, "Ctrl-C interrupts"))), style="dim"))
+        self._live.update(Group(*parts), refresh=True)
+
+    def _axes(self, history: History, meter: Meter, *, last: bool) -> list[str]:
+        """Searches and loops, on at most half of the terminal."""
+        axes = meter.axes(history, last=last)
+        room = self._console.height // 2
+        for rows in (ROWS, 3, 1):
+            lines = axis_lines(axes, self._console.width, rows)
+            if len(lines) <= room:
+                return lines
+        return lines[:room] if axes else []
+
+    def say(self, lines: list[str]) -> None:
+        """Prints lines above the bars."""
+        for line in lines:
+            self._console.print(Text.from_ansi(line), soft_wrap=True)
+
+    def close(self) -> None:
+        """Leaves the last picture and gives the terminal back."""
+        self._live.stop()
+
+
+def _fitting(rows: list[Row], height: int) -> tuple[list[Row], int]:
+    """The rows for which there is room, those under way first, and how many are left out."""
+    height = max(height, 1)
+    if len(rows) <= height:
+        return rows, 0
+    rank = {id(row): (row.complete, not (row.running or row.good or row.failed)) for row in rows}
+    chosen = {id(row) for row in sorted(rows, key=lambda row: rank[id(row)])[:height]}
+    return [row for row in rows if id(row) in chosen], len(rows) - height
+
+
+def _cells(row: Row, *, last: bool) -> list[RenderableType]:
+    ended = row.good + row.failed + row.skipped
+    total = float(row.total) if row.total else None if not row.complete else 1.0
+    filled = float(ended) if row.total else 1.0 if row.complete else 0.0
+    colour = "red" if row.failed else "yellow" if row.skipped else "green"
+    picture: RenderableType = (
+        Text("")  # nobody knows yet how many tasks there will be
+        if total is None
+        else ProgressBar(total=total, completed=filled, complete_style=colour, finished_style=colour)
+    )
+    return [Text(row.name), picture, Text(f"{row.good:,}/{row.total_text}"), _notes(row, last=last)]
+
+
+def _notes(row: Row, *, last: bool) -> Text:
+    """What there is to say of a stage behind its bar."""
+    notes = Text()
+    for text, style in (
+        (f"{row.running} running", "blue") if row.running and not last else ("", ""),
+        (f"{row.failed:,} failed", "red") if row.failed else ("", ""),
+        (f"{row.skipped:,} skipped", "yellow") if row.skipped else ("", ""),
+        (f"{row.cached:,} cached", "cyan") if row.cached else ("", ""),
+        (_rate(row.rate), "dim") if row.rate and not (row.complete or last) else ("", ""),
+    ):
+        if text:
+            notes.append("  " if notes else "").append(text, style=style)
+    return notes
+
+
+def _rate(rate: float | None) -> str:
+    if rate is None:
+        return ""
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 0.5 else f"{rate * 60:.1f}/min"

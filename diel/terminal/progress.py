@@ -1,0 +1,293 @@
+"""Driving a controller in the foreground, and showing how far it is.
+
+On a terminal a display is drawn anew several times a second (diel/terminal/bars.py); elsewhere a few
+plain lines tell when stages are complete and what failed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Protocol
+
+import click
+
+from diel.controller.controller import Controller
+from diel.controller.renewal import drive_on
+from diel.errors import DielError
+from diel.executors.light import own
+from diel.journal.history import History
+from diel.journal.segment import Record
+from diel.paths import here
+from diel.states import RunState
+from diel.status import AxisStatus, task_of
+from diel.status.axis_lines import axis_lines, end_text
+from diel.status.blocks import WIDE, one_line
+from diel.status.columns import paint, printable
+from diel.status.failure import failure_lines
+from diel.terminal.meter import Meter, Row
+from diel.terminal.summary import start_line, summary
+from diel.values import format_duration
+
+EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
+PAUSE = 0.12
+"""Seconds between two looks at the controller, at least."""
+SHARE = 20
+"""A look may take one part in this many of the time."""
+MAX_FAILURES = 10
+"""Failures that are shown as they come; the rest are counted."""
+MAX_COURSES = 10
+"""Courses of one search or loop whose end is told; the rest show in `status`."""
+FIRST_NEWS = 30.0
+MAX_NEWS = 600.0
+"""Seconds between plain lines of a long run: doubling from the first to the longest."""
+
+
+class Display(Protocol):
+    """What a run is shown on."""
+
+    def look(self, history: History, meter: Meter, *, last: bool) -> None: ...
+    def say(self, lines: list[str]) -> None: ...
+    def close(self) -> None: ...
+
+
+def drive(controller: Controller, *, quiet: bool) -> int:
+    """Runs a controller to its end and shows how far it is; returns the exit code.
+
+    SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
+    """
+    own()
+    return drive_on(controller, lambda one: _drive(one, quiet=quiet))
+
+
+def _drive(controller: Controller, *, quiet: bool) -> int:
+    began = time.monotonic()
+    watch = Watch(controller, _display(controller, quiet=quiet))
+    with _interruptible(watch):
+        try:
+            state = controller.drive(watch)
+        except KeyboardInterrupt:
+            state = controller.history.state  # what the controller wrote when it let go
+            state = state if state.ended else RunState.INTERRUPTED
+        except FileNotFoundError as error:
+            if controller.paths.run_file.exists():
+                raise
+            gone = f"{controller.paths.root} was removed while the run was under way"
+            raise DielError(f"{gone}: what it had done is lost; `diel run` begins it anew") from error
+        finally:
+            watch.last_look(controller.history)
+            watch.close()
+    _echo(summary(controller, state, time.monotonic() - began, quiet=quiet))
+    if controller.left:
+        again = f"`diel cancel {controller.paths.run_id}{here(controller.paths)}` ends them"
+        _echo([f"jobs {', '.join(controller.left)} may still be there; {again}"])
+    return EXIT_CODES[state]
+
+
+def _display(controller: Controller, *, quiet: bool) -> Display:
+    if quiet:
+        return Quiet()
+    if sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb"):
+        from diel.terminal.bars import Bars  # imports rich: only where something is drawn
+
+        return Bars(controller)
+    return Plain(controller)
+
+
+class Watch:
+    """What the controller calls, many times a second: tells what failed, and now and then how far it is.
+
+    It is also where an interrupt takes effect: between two steps of the controller, never within one.
+    """
+
+    def __init__(self, controller: Controller, display: Display) -> None:
+        self.interrupted = False
+        """Whether the user asked for an end."""
+        self._raised = False
+        self._display = display
+        self._meter = Meter(controller)
+        self._told: set[tuple[str, int]] = set()
+        self._known_failures = 0
+        self._known_trouble = ""
+        self._next = 0.0
+        self._run = controller.paths.run_id
+        self._here = here(controller.paths)
+
+    def __call__(self, history: History) -> None:
+        if self.interrupted and not self._raised and history.ended is None:
+            self._raised = True
+            self._say(["interrupted: ending what runs; once more to leave at once"])
+            raise KeyboardInterrupt
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._meter.begin(history)
+        self._look(history, last=False)
+        self._next = now + max(PAUSE, SHARE * (time.monotonic() - now))
+
+    def last_look(self, history: History) -> None:
+        """Shows how it ended."""
+        self._look(history, last=True)
+
+    def _look(self, history: History, *, last: bool) -> None:
+        if len(history.failures) != self._known_failures:
+            self._tell_failures(history)
+        if history.trouble != self._known_trouble:
+            self._known_trouble = history.trouble
+            self._say(
+                [paint(f"trouble: {one_line(history.trouble)}", fg="yellow")] if history.trouble else []
+            )
+        try:
+            self._display.look(history, self._meter, last=last)
+        except OSError:
+            self._lose_display()
+
+    def close(self) -> None:
+        """Gives the terminal back."""
+        try:
+            self._display.close()
+        except OSError:
+            self._lose_display()
+
+    def _say(self, lines: list[str]) -> None:
+        try:
+            self._display.say(lines)
+        except OSError:
+            self._lose_display()
+
+    def _lose_display(self) -> None:
+        """The terminal or the reader of the pipe is gone: the run goes on without."""
+        self._display = Quiet()
+        _silence()
+
+    def _tell_failures(self, history: History) -> None:
+        self._known_failures = len(history.failures)
+        for key, record in history.failures.items():
+            if key in self._told:
+                continue
+            self._told.add(key)
+            if len(self._told) <= MAX_FAILURES:
+                self._say([*failure_lines(record), paint(self._hint(record), dim=True)])
+            elif len(self._told) == MAX_FAILURES + 1:
+                self._say([f"more tasks failed; `diel status {self._run} --all{self._here}` shows them"])
+
+    def _hint(self, record: Record) -> str:
+        return f"    diel logs {self._run} {task_of(record)}{self._here}"
+
+
+@contextmanager
+def _interruptible(watch: Watch) -> Iterator[None]:
+    """Makes signals note that the user wants an end; the second one leaves at once.
+
+    A signal that is ignored (nohup, a background job of a script) stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if watch.interrupted:
+            watch.close()
+            os._exit(130)
+        watch.interrupted = True
+
+    numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# --- without a terminal ---------------------------------------------------------------------------
+
+
+class Quiet:
+    """Failures alone."""
+
+    def look(self, history: History, meter: Meter, *, last: bool) -> None:
+        pass
+
+    def say(self, lines: list[str]) -> None:
+        _echo(lines)
+
+    def close(self) -> None:
+        pass
+
+
+class Plain:
+    """A line where the run begins, one for each stage that is complete, and one now and then."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._began = time.monotonic()
+        self._news = FIRST_NEWS
+        self._next = self._began + FIRST_NEWS
+        self._complete: set[str] = set()
+        self._over: set[tuple[str, int]] = set()
+        _echo([start_line(controller)])
+
+    def look(self, history: History, meter: Meter, *, last: bool) -> None:
+        now = time.monotonic()
+        rows = meter.rows(history)
+        axes = meter.axes(history, last=last)
+        self._tell_ends(axes, now)
+        for row in rows:
+            if row.complete and row.name not in self._complete:
+                self._complete.add(row.name)
+                _echo([f"{format_duration(now - self._began):>6}  {row.name}: {told(row)}"])
+        if now >= self._next and not last:
+            self._next = now + self._news
+            self._news = min(2 * self._news, MAX_NEWS)
+            under_way = [f"{r.name} {r.good:,}/{r.total_text}" for r in rows if not r.complete and r.good]
+            left = meter.time_left_text(history)
+            told_ = ", ".join(filter(None, [*under_way, meter.blocks_text(history)])) or "running"
+            _echo([f"{format_duration(now - self._began):>6}  {told_}{left and f', {left}'}"])
+            _echo([f"        {line}" for line in axis_lines(axes, WIDE, 1)])
+
+    def _tell_ends(self, axes: Sequence[AxisStatus], now: float) -> None:
+        """How searches and loops ended; of an axis that runs many times, the first ones alone."""
+        for axis in axes:
+            for place, course in enumerate(axis.courses[:MAX_COURSES]):
+                if course.state in ("over", "failed") and (axis.label, place) not in self._over:
+                    self._over.add((axis.label, place))
+                    _echo([f"{format_duration(now - self._began):>6}  {printable(end_text(axis, course))}"])
+
+    def say(self, lines: list[str]) -> None:
+        _echo(lines)
+
+    def close(self) -> None:
+        pass
+
+
+def told(row: Row) -> str:
+    """A stage's tasks in words: `96 of 96 done (12 cached), 2 failed`."""
+    text = f"{row.good:,} of {row.total_text} done"
+    if row.cached:
+        text += f" ({row.cached:,} cached)"
+    text += f", {row.failed:,} failed" if row.failed else ""
+    return text + (f", {row.skipped:,} skipped" if row.skipped else "")
+
+
+def _echo(lines: list[str]) -> None:
+    """Prints lines as far as somebody reads them: a run goes on when its terminal or pipe is gone."""
+    try:
+        for line in lines:
+            click.echo(line)
+    except OSError:
+        _silence()
+
+
+def _silence() -> None:
+    """Sends what is still to be printed nowhere."""
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.close(silent)

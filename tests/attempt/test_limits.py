@@ -1,0 +1,151 @@
+"""When an attempt is told to save and when it is stopped; what fits into a block."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.attempt.block import MARGIN, Block, own_block, pin_gpus, with_hosts
+from diel.attempt.bundle import Job
+from diel.attempt.limits import Limits, limits_of
+from diel.attempt.watchdog import _out_of_time, watched_of
+from diel.context import Context
+
+
+def job(**keys: Any) -> Job:
+    whole: dict[str, Any] = {
+        "stage": "s",
+        "module": None,
+        "values": {},
+        "timeout": None,
+        "launcher": (),
+        "threads": 1,
+    }
+    return Job(**{**whole, **keys})
+
+
+BLOCK = Block("1-0", 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("keys", "block", "deadline", "interrupt"),
+    [
+        ({}, None, None, None),
+        ({"timeout": 10.0}, None, 110, None),
+        ({"walltime": 10.0, "checkpoint": True}, None, None, None),
+        ({}, BLOCK, 1000, None),
+        ({"walltime": 300.0}, BLOCK, 400, None),
+        ({"walltime": 300.0, "timeout": 20.0}, BLOCK, 120, None),
+        ({"checkpoint": True}, BLOCK, 1000, 940),
+        ({"checkpoint": True, "walltime": 300.0}, BLOCK, 400, 340),
+        ({"checkpoint": True, "walltime": 300.0, "grace": 20.0}, BLOCK, 400, 380),
+        ({"checkpoint": True, "walltime": 40.0}, BLOCK, 140, 120),
+    ],
+)
+def test_the_earliest_limit_is_the_deadline_and_the_grace_comes_before_it(
+    keys: dict[str, Any], block: Block | None, deadline: float | None, interrupt: float | None
+) -> None:
+    limits = limits_of(job(**keys), 100.0, block)
+    assert (limits.deadline, limits.interrupt) == (deadline, interrupt)
+
+
+def test_without_a_block_nothing_is_stopped_by_its_walltime() -> None:
+    assert limits_of(job(walltime=5.0), 100.0, None) == Limits()
+
+
+@pytest.mark.parametrize(
+    ("keys", "now", "fits"),
+    [
+        ({}, 998.9, True),
+        ({}, 999.1, False),
+        ({"walltime": 300.0}, 700.0, True),
+        ({"walltime": 300.0}, 700.1, False),
+        ({"checkpoint": True}, 938.0, True),
+        ({"checkpoint": True}, 940.0, False),
+    ],
+)
+def test_a_task_fits_that_can_end_or_save_before_the_block_does(
+    keys: dict[str, Any], now: float, fits: bool
+) -> None:
+    assert BLOCK.has_room(job(**keys), now) is fits
+
+
+def test_a_task_that_says_nothing_needs_what_others_like_it_took() -> None:
+    assert BLOCK.has_room(job(), 955.0, 38.0)
+    assert not BLOCK.has_room(job(), 980.0, 38.0)
+    assert BLOCK.has_room(job(walltime=10.0), 985.0, 38.0)
+    fresh = own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "1000", "DIEL_BLOCK_WALLTIME": "400"})
+    assert fresh is not None
+    assert fresh.has_room(job(), 610.0, 5000.0), "no block would have more time"
+    assert not fresh.has_room(job(), 640.0, 5000.0)
+
+
+def test_a_block_without_an_end_is_none() -> None:
+    assert own_block({"DIEL_BLOCK": "1-0"}) is None
+    assert own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "soon"}) is None
+    assert own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "500.5"}) == Block("1-0", 500.5 - MARGIN)
+
+
+def test_a_task_as_long_as_its_block_is_given_to_a_fresh_one_alone() -> None:
+    block = own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "1000", "DIEL_BLOCK_WALLTIME": "400"})
+    assert block is not None
+    assert block.has_room(job(walltime=400.0), 620.0)
+    assert not block.has_room(job(walltime=400.0), 630.0)
+    assert not block.has_room(job(walltime=10.0), 990.0)
+    assert not block.has_room(job(), 996.0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "before", "after"),
+    [
+        (None, "", {"CUDA": "0", "ROCR": "0", "ZE": "0"}, {"CUDA": "0", "ROCR": "0", "ZE": "0"}),
+        ("CUDA", "", {"CUDA": "0", "ROCR": "0", "ZE": "0"}, {"CUDA": "0"}),
+        ("ZE", "", {"CUDA": "1", "ROCR": "1", "ZE": "1"}, {"ZE": "1"}),
+        ("CUDA", "2,3", {"CUDA": "1", "ROCR": "1", "ZE": "1"}, {"CUDA": "3"}),
+        ("CUDA, ROCR", "4,6,7", {"CUDA": "0,2", "ROCR": "0,2"}, {"CUDA": "4,7", "ROCR": "4,7"}),
+        ("CUDA", "2,3", {"CUDA": "2,3"}, {"CUDA": "2,3"}),
+        ("CUDA", "GPU-a,GPU-b", {"CUDA": "1"}, {"CUDA": "GPU-b"}),
+        ("CUDA", "2,3", {}, {}),
+    ],
+)
+def test_a_task_gets_the_variables_its_site_wants_and_the_devices_its_block_has(
+    wanted: str | None, given: str, before: dict[str, str], after: dict[str, str]
+) -> None:
+    names = {"CUDA": "CUDA_VISIBLE_DEVICES", "ROCR": "ROCR_VISIBLE_DEVICES", "ZE": "ZE_AFFINITY_MASK"}
+    environ = {names[name]: value for name, value in before.items()}
+    if wanted is not None:
+        environ["DIEL_GPU_VARIABLES"] = ",".join(names[name.strip()] for name in wanted.split(","))
+    if given:
+        environ["DIEL_BLOCK_GPUS"] = given
+    pin_gpus(environ)
+    left = {name: value for name, value in environ.items() if not name.startswith("DIEL_")}
+    assert left == {names[name]: value for name, value in after.items()}
+
+
+def test_a_launchers_words_get_the_tasks_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("mpiexec", "--hosts", "{hosts}", "-n", "4")
+    monkeypatch.setenv("PARSL_MPI_NODELIST", "n1,n2")
+    assert with_hosts(words) == ("mpiexec", "--hosts", "n1,n2", "-n", "4")
+    monkeypatch.delenv("PARSL_MPI_NODELIST")
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    assert with_hosts(words)[2] == "n7"
+    assert with_hosts(("srun",)) == ("srun",)
+
+
+def test_a_step_of_the_clock_moves_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    limits = limits_of(job(walltime=60.0, timeout=60.0, checkpoint=True), now, Block("1-0", now + 100))
+    watched = watched_of(job(walltime=60.0), 0, str(tmp_path), limits)
+    context = Context(tmp_path, deadline=limits.deadline, interrupt_at=limits.interrupt)
+    for step in (600, -600):
+        monkeypatch.setattr(time, "time", lambda step=step: now + step)
+        assert not watched.interrupted
+        assert not context.interrupted
+        assert context.time_left == pytest.approx(60.0, abs=10.0)
+        assert _out_of_time(watched, 1.0) is None
+        verdict = _out_of_time(watched, 61.0)
+        assert verdict is not None
+        assert "its walltime" in verdict.message

@@ -1,0 +1,249 @@
+"""Blocks of a run: how many tasks they could hold, and which of an earlier controller's are kept."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from diel.blocks.asking import Asking
+from diel.blocks.backend import Outlook
+from diel.blocks.block import Block
+from diel.blocks.blocks import Blocks
+from diel.controller.start import create
+from diel.journal.segment import SegmentWriter, worker_segment_name
+from diel.paths import RunPaths
+from diel.plan import Plan, prepare
+from diel.project.lease import take
+from diel.scheduler import scheduler_named
+from diel.scheduler.inside import Inside
+from diel.scheduler.job import JobState
+from diel.scheduler.scheduler import Scheduler
+from diel.site import Shape
+from diel.tasks.ledger import Ledger
+from tests.pretend import Pretend
+from tests.throwaway import wait_for
+
+SITE = """
+name: cluster
+scheduler: slurm
+pools:
+  cpu: {cores: 8, nodes: 2, block_nodes: 2, blocks: 2, walltime: 1h}
+"""
+FLOW = """
+diel: 1
+name: flow
+stages: {work: {command: "true", resources: {cores_per_rank: 4}}}
+"""
+WORK = Shape("cpu", 0, 4)
+"""Four of them fit into a block of two nodes, and the pool has two blocks."""
+OTHER = Shape("cpu", 0, 8)
+
+
+@pytest.fixture
+def plan(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.setattr("diel.controller.start.missing_commands", lambda name: ())
+    (workspace / "schedulers").mkdir()
+    (workspace / "schedulers/cluster.yaml").write_text(textwrap.dedent(SITE))
+    (workspace / "flow.yaml").write_text(textwrap.dedent(FLOW))
+    return prepare(workspace / "flow.yaml", site="cluster")
+
+
+# --- what could be held ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def blocks(plan: Plan, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocks]:
+    """Blocks whose bundles go nowhere."""
+    monkeypatch.setattr(Asking, "submit", lambda self, shape, cores, bundle: Future())
+    monkeypatch.setattr(Asking, "start", lambda self: None)
+    monkeypatch.setattr(Asking, "ask", lambda self, block: "100")
+    paths = create(plan, workspace / "runs")
+    lease, segment = take(paths)
+    ledger = Ledger(paths, segment)
+    found = Blocks(plan, ledger, lease.epoch, Pretend(), lambda block: None, set)
+    yield found
+    found.detach()
+    segment.close()
+
+
+def could_hold(blocks: Blocks, most: int) -> bool:
+    """Whether so many tasks could run at the same time, and not one more."""
+    return blocks.could_hold([(WORK, 4)] * most) and not blocks.could_hold([(WORK, 4)] * (most + 1))
+
+
+def hand_out(blocks: Blocks, number: int, shape: Shape, service: object) -> None:
+    job: Any = SimpleNamespace(service=service)
+    bundle: Any = SimpleNamespace(number=number, job=job)
+    blocks.submit(shape, shape.cores, bundle)
+
+
+def test_a_pool_could_hold_what_fits_into_all_of_its_blocks(blocks: Blocks) -> None:
+    assert could_hold(blocks, 8)
+    hand_out(blocks, 1, WORK, None)
+    assert could_hold(blocks, 8)  # what ends makes room
+
+
+def test_a_service_holds_its_place_while_it_is_up(blocks: Blocks) -> None:
+    hand_out(blocks, 1, WORK, "service")
+    assert could_hold(blocks, 7)
+    hand_out(blocks, 2, OTHER, "service")  # another shape shares no block
+    assert could_hold(blocks, 3)
+    blocks.ended(1)
+    assert could_hold(blocks, 4)
+    blocks.ended(2)
+    assert could_hold(blocks, 8)
+
+
+@pytest.mark.parametrize(("needed", "held"), [(0.0, False), (200.0, False), (400.0, True)])
+def test_a_block_that_ends_sooner_than_such_tasks_were_seen_to_gets_no_more(
+    blocks: Blocks, needed: float, held: bool
+) -> None:
+    hand_out(blocks, 1, WORK, None)
+    (block,) = blocks._blocks.values()
+    block.state, block.connected, block.began = JobState.RUNNING, True, time.time() - 3300.0
+    blocks.tend(Outlook({}, frozenset(), {WORK.label: needed}))
+    assert block.held is held
+
+
+# --- what is kept ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def paths(plan: Plan, workspace: Path) -> RunPaths:
+    return create(plan, workspace / "runs")
+
+
+def asking(plan: Plan, paths: RunPaths, scheduler: Scheduler | None = None, **pool: Any) -> Asking:
+    """That of a controller, maybe with another pool on its site."""
+    pools = {"cpu": plan.site.pools["cpu"].model_copy(update=pool)}
+    site = plan.site.model_copy(update={"pools": pools})
+    return Asking(replace(plan, site=site), paths, scheduler or scheduler_named("slurm"))
+
+
+@pytest.fixture
+def waiting(plan: Plan, paths: RunPaths) -> Block:
+    """A block that an earlier controller asked for, with its job script."""
+    block = Block("1-0", WORK, 0, 3600.0, 0.0, 1, job="100", adopted=True)
+    paths.blocks.mkdir(parents=True)
+    paths.block_script("1-0").write_text(asking(plan, paths)._script(block))
+    return block
+
+
+def test_a_block_is_kept_where_the_same_would_be_asked_for(
+    plan: Plan, paths: RunPaths, waiting: Block
+) -> None:
+    assert asking(plan, paths).asks_the_same(waiting)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [{"cores": 16}, {"block_nodes": 1}, {"queue": "long"}, {"walltime": 7200.0}, {"options": ("--x",)}],
+)
+def test_a_block_of_another_pool_is_not(
+    plan: Plan, paths: RunPaths, waiting: Block, pool: dict[str, Any]
+) -> None:
+    assert not asking(plan, paths, **pool).asks_the_same(waiting)
+
+
+def test_nor_is_one_that_might_get_a_node_to_avoid(plan: Plan, paths: RunPaths, waiting: Block) -> None:
+    found = asking(plan, paths)
+    found.excluded = frozenset({"n7"})
+    assert not found.asks_the_same(waiting)
+
+
+def test_nor_one_without_its_script_or_its_pool(plan: Plan, paths: RunPaths, waiting: Block) -> None:
+    found = asking(plan, paths)
+    waiting.shape = replace(WORK, pool="gone")
+    assert not found.asks_the_same(waiting)
+    waiting.shape = WORK
+    paths.block_script("1-0").unlink()
+    assert not found.asks_the_same(waiting)
+
+
+def test_nor_one_within_an_allocation_that_ended(plan: Plan, paths: RunPaths, waiting: Block) -> None:
+    inside = Inside("slurm", ("n1", "n2"), "7", time.time() + 36000)
+    paths.block_script("1-0").write_text(asking(plan, paths, inside)._script(waiting))
+    assert not asking(plan, paths, inside).asks_the_same(waiting)
+
+
+# --- whose nodes come over ------------------------------------------------------------------------
+
+
+class Second:
+    """The blocks of a run's second controller; in the first one's block, job 100, a task has run."""
+
+    def __init__(self, plan: Plan, paths: RunPaths) -> None:
+        self.scheduler = Pretend()
+        job = self.scheduler.add("block", JobState.RUNNING)
+        first = take(paths)[1]
+        block = Block("1-0", WORK, 4, 3600.0, 0.0, 1, job=job, state=JobState.RUNNING)
+        first.append({"event": "block", "time": 1.0, **block.record()}, {"event": "handover", "time": 2.0})
+        paths.blocks.mkdir(parents=True)
+        paths.block_script("1-0").write_text(asking(plan, paths, self.scheduler)._script(block))
+        worker = SegmentWriter(paths.journal / worker_segment_name(1, "n1", 1))
+        worker.append({"event": "worker", "host": "n1", "pid": 1, "block": "1-0", "node": "n1", "time": 1.0})
+        lease, second = take(paths)
+        self.segments = (first, worker, second)
+        ledger = Ledger(paths, second)
+        ledger.read_all()
+        self.busy: set[str] = set()
+        self.lost: list[Block] = []
+        self.blocks = Blocks(plan, ledger, lease.epoch, self.scheduler, self.lost.append, lambda: self.busy)
+
+    def adopt(self) -> None:
+        self.blocks.adopt(lambda stage, index, attempt: None)
+
+    def tend(self) -> None:
+        self.blocks.tend(Outlook({}, frozenset()))
+
+    def is_given_back(self) -> bool:
+        self.tend()
+        return self.blocks.left == () or "100" in self.scheduler.cancelled
+
+    def close(self) -> None:
+        self.blocks.detach()
+        for segment in self.segments:
+            segment.close()
+
+
+@pytest.fixture
+def second(plan: Plan, paths: RunPaths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Second]:
+    monkeypatch.setattr(Asking, "submit", lambda self, shape, cores, bundle: Future())
+    monkeypatch.setattr(Asking, "renew", lambda self, block: block.job)
+    monkeypatch.setattr(Asking, "ask", lambda self, block: "999")
+    monkeypatch.setattr(Asking, "start", lambda self: None)
+    monkeypatch.setattr("diel.project.lease.is_alive", lambda lease, age: False)
+    found = Second(plan, paths)
+    yield found
+    found.close()
+
+
+def test_a_block_for_which_there_is_no_work_is_given_back_when_its_tasks_have_ended(second: Second) -> None:
+    second.busy = {"1-0"}
+    second.adopt()
+    for _ in range(3):
+        assert not second.is_given_back()
+    second.busy = set()
+    wait_for(second.is_given_back)
+
+
+def test_one_whose_nodes_are_to_come_over_is_waited_for(
+    second: Second, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second.adopt()
+    hand_out(second.blocks, 1, WORK, None)
+    for _ in range(3):
+        assert not second.is_given_back()
+    assert second.blocks.left == ("100",)  # and no other is asked for meanwhile
+    monkeypatch.setattr("diel.blocks.blocks.COMING", 0.0)
+    wait_for(second.is_given_back)
+    hand_out(second.blocks, 2, WORK, None)
+    wait_for(lambda: second.tend() or "999" in second.blocks.left)

@@ -1,0 +1,125 @@
+"""`diel cancel`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from diel.project.requests import read_cancels
+from diel.status import read_status
+from tests.cli.call import call
+from tests.throwaway import Project, wait_for
+from tests.written import Written
+
+Capture = pytest.CaptureFixture[str]
+ENDLESS = """
+    axes:
+      i: {range: 8}
+    stages:
+      quick: {command: "true"}
+      wait: {over: [i], after: [quick], command: "touch '${{ run.dir }}/begun'; sleep 600"}
+      later: {over: [i], after: [wait], command: "true"}
+"""
+
+
+@pytest.fixture
+def runs(workspace: Path) -> Path:
+    return workspace / "runs"
+
+
+def test_a_running_run_is_stopped_and_keeps_what_it_has(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(ENDLESS)
+    process = project.start("run", "flow.yaml")
+    wait_for((tmp_path / "runs/flow-1/begun").exists)
+    assert project.diel("cancel") == "flow-1 cancelled\n"
+    assert "flow-1 cancelled after" in project.end(process, 3)
+    run = project.newest()
+    assert run.counts("quick") == {"done": 1}
+    assert run.counts("wait") == {"cancelled": 8}
+    assert set(run.counts("later")) <= {"cancelled", "skipped"}
+    assert run.processes() == []
+
+
+def test_one_task_is_stopped_and_what_depends_on_it_skipped(tmp_path: Path) -> None:
+    text = ENDLESS.replace("range: 8", "range: 1")
+    project = Project(tmp_path).workflow(text)
+    process = project.start("run", "flow.yaml")
+    wait_for((tmp_path / "runs/flow-1/begun").exists)
+    assert project.diel("cancel", "flow-1", "wait/0") == "wait/0 cancelled\n"
+    project.end(process, 3)
+    assert project.newest().counts("later") == {"skipped": 1}
+
+
+def test_a_run_whose_controller_was_killed_is_ended_here(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(ENDLESS)
+    process = project.start("run", "flow.yaml")
+    wait_for((tmp_path / "runs/flow-1/begun").exists)
+    process.kill()
+    project.end(process, -signal.SIGKILL)
+    assert project.newest().processes() != []  # the sleep goes on
+    assert "its controller was gone" in project.diel("cancel")
+    run = project.newest()
+    assert run.processes() == []
+    assert run.counts("wait") == {"cancelled": 8}
+    assert json.loads(project.diel("status", "--json"))["state"] == "cancelled"
+    assert "has ended already (cancelled)" in project.diel("cancel", code=2)
+
+
+def test_what_failed_before_stays_failed(runs: Path, capsys: Capture) -> None:
+    run = Written(runs).done(0).failed(1, "exit code 3")
+    assert call(capsys, "cancel").code == 0
+    status = read_status(run.paths)
+    assert status.state == "cancelled"
+    counts = {state: n for state, n in status.stages[0].counts.items() if n}
+    assert counts == {"done": 1, "failed": 1, "cancelled": 2}
+    assert status.failures[0]["message"] == "exit code 3"
+    assert not status.alive
+
+
+def test_asking_without_waiting_leaves_a_request(runs: Path, capsys: Capture) -> None:
+    run = Written(runs, alive=True)
+    said = call(capsys, "cancel", "w-1", "b", "a/02", "--no-wait")
+    assert said.code == 0
+    assert [cancel.targets for cancel in read_cancels(run.paths)] == [("b", "a/2")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["w-1", "aa"], "did you mean 'a'"),
+        (["w-1", "a/7"], "a/0 to a/3"),
+        (["w-1", "a/x"], "STAGE/INDEX"),
+        (["w-2"], "did you mean 'w-1'"),
+    ],
+)
+def test_targets_that_are_not_there_are_refused_before_anything_is_asked(
+    runs: Path, capsys: Capture, words: list[str], said: str
+) -> None:
+    run = Written(runs, alive=True)
+    result = call(capsys, "cancel", *words)
+    assert result.code == 2
+    assert said in result.err
+    assert os.listdir(run.paths.requests) == []
+
+
+def test_a_part_of_a_run_without_a_controller_cannot_be_cancelled(runs: Path, capsys: Capture) -> None:
+    Written(runs)
+    result = call(capsys, "cancel", "w-1", "a")
+    assert result.code == 2
+    assert "controller of w-1 is gone" in result.err
+
+
+def test_a_run_that_was_cancelled_before_its_controller_planned_is_told_as_that(
+    workspace: Path, capsys: Capture
+) -> None:
+    run = Written(workspace / "runs", stages=False)
+    assert call(capsys, "cancel").code == 0
+    said = call(capsys, "status").out
+    assert said.startswith("w-1 cancelled · before it began · ")
+    assert "late" in said
+    assert "0/?" in call(capsys, "list").out
+    assert read_status(run.paths).document()["tasks"]["total"] is None

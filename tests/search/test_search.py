@@ -1,0 +1,370 @@
+"""A search while its run goes on, without workers: when trials are asked for, and what is told of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.axes.adaptive import Standing
+from diel.journal.axis_history import Course, Trial, TrialState
+from diel.journal.snapshot import read_run
+from diel.project.requests import ask_cancel, read_stops
+from diel.states import TaskState
+from tests.controller.bench import Bench
+
+SEARCH = """
+hyperparameters: {{x: {{type: float, low: 0, high: 1}}}}
+axes:
+  trial:
+    search: {{sampler: random, seed: 1, trials: 6, minimize: f.value, parameters: [x]{more}}}
+stages:
+  f: {{command: 'run > $DIEL_RESULT', over: [trial], params: {{x: "${{{{ hp.x }}}}"}}}}
+  after: {{command: [echo, "${{{{ f.value }}}}"], over: [trial]}}
+  best: {{command: [echo, "${{{{ inputs.value }}}}"], inputs: {{value: {{from: f.value, at: {{trial: best}}}}}}}}
+"""
+
+
+def bench(folder: Path, more: str = "") -> Bench:
+    return Bench(folder, SEARCH.format(more=f", {more}" if more else ""))
+
+
+def course(of: Bench, *context: int) -> Course:
+    return of.ledger.history.axis("trial").courses[context]
+
+
+def running(of: Bench, *context: int) -> list[int]:
+    return [trial.number for trial in course(of, *context).trials if trial.state is TrialState.RUNNING]
+
+
+# --- when trials are asked for --------------------------------------------------------------------
+
+
+def test_as_many_trials_run_as_may(workspace: Path) -> None:
+    here = bench(workspace, "parallel: 3")
+    assert running(here) == [0, 1, 2]
+    here.done("f", 1, value=1.0)
+    assert running(here) == [0, 2, 3]
+
+
+def test_a_slow_trial_holds_no_other_back(workspace: Path) -> None:
+    here = bench(workspace, "parallel: 2")
+    for number in (1, 2, 3, 4, 5):
+        assert running(here) == [0, number]
+        here.done("f", number, value=1.0)
+    assert running(here) == [0]
+    assert not course(here).over
+    here.done("f", 0, value=1.0)
+    assert (course(here).points, course(here).reason) == (6, "trials")
+
+
+def test_a_trial_has_ended_when_it_is_judged_whatever_else_is_in_it(workspace: Path) -> None:
+    here = bench(workspace)
+    here.done("f", 0, value=1.0)
+    assert running(here) == [1], "`after` of trial 0 is still to come"
+
+
+def test_points_that_never_came_are_closed_and_those_that_did_are_not(workspace: Path) -> None:
+    here = bench(workspace, 'until: "f.value < 1"')
+    for number, value in enumerate((3.0, 2.0, 0.5)):
+        here.done("f", number, value=value)
+    assert (course(here).points, course(here).reason) == (3, "until")
+    stage = here.stages.runs["f"]
+    assert [stage.standing(index) for index in range(6)] == [Standing.OPEN] * 3 + [Standing.CLOSED] * 3
+
+
+def test_what_runs_when_until_holds_ends_and_counts(workspace: Path) -> None:
+    here = bench(workspace, 'parallel: 3, until: "f.value < 1"')
+    here.done("f", 1, value=0.5)
+    assert running(here) == [0, 2], "and no new one"
+    here.done("f", 2, value=0.25)
+    assert not course(here).over
+    here.done("f", 0, value=2.0)
+    assert course(here).points == 3
+    assert here.resolve("best").command == ("echo", "0.25")
+
+
+def test_an_until_that_cannot_be_worked_out_stops_the_search_and_says_why(workspace: Path) -> None:
+    here = bench(workspace, 'until: "f.other < 1"')
+    here.done("f", 0, value=1.0)
+    assert course(here).points == 1
+    assert course(here).reason == "`until`: f.other is missing: f/0 made value"
+
+
+def test_a_controller_killed_between_a_score_and_what_until_says_of_it_changes_nothing(
+    workspace: Path,
+) -> None:
+    here = bench(workspace, 'parallel: 2, until: "f.value < 1"')
+    here.done("f", 1, value=0.5)
+    here.killed_before("stopped")
+    assert running(here) == [0], "and no new one"
+    here.done("f", 0, value=2.0)
+    assert (course(here).points, course(here).reason) == (2, "until")
+
+
+def test_a_search_ends_after_its_time(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = bench(workspace, "timeout: 10s")
+    stepped, later = time.time() + 3600, time.monotonic() + 11
+    monkeypatch.setattr("diel.search.search.time.time", lambda: stepped)
+    assert not course(here).over, "the clock made a step"
+    monkeypatch.setattr("diel.search.search.time.monotonic", lambda: later)
+    assert running(here) == [0]
+    here.done("f", 0, value=1.0)
+    assert (course(here).points, course(here).reason) == (1, "timeout")
+
+
+def test_each_combination_of_the_other_axes_has_a_search_of_its_own(workspace: Path) -> None:
+    text = SEARCH.format(more=", parallel: 2").replace("over: [trial]", "over: [material, trial]")
+    text = text.replace("axes:", "axes:\n  material: {values: [cu, fe]}")
+    text = text.replace("best: {", "best: {over: [material], ")
+    here = Bench(workspace, text)
+    assert running(here, 0) == running(here, 1) == [0, 1]
+    first, second = (course(here, place).trials for place in (0, 1))
+    assert first[0].hp != second[0].hp, "their random numbers differ"
+    for number in range(6):
+        here.done("f", number, value=float(number))
+    assert course(here, 0).over
+    assert running(here, 1) == [0, 1]
+    assert here.stages.runs["best"].standing(0) is Standing.OPEN
+
+
+# --- what becomes of a trial ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ({"value": math.nan}, "f.value is nan; expected a finite number"),
+        ({"value": -math.inf}, "f.value is -inf; expected a finite number"),
+        ({"value": 10**400}, "f.value is 100000000000000000...0000000000000000000; expected a finite number"),
+        ({"value": "good"}, "f.value is 'good'; expected a number"),
+        ({"value": "x" * 10**6}, "f.value is 'xxxxxxxxxxxx...xxxxxxxxxxxxx'; expected a number"),
+        ({"value": None}, "f.value is None; expected a number"),
+        ({"value": True}, "f.value is True; expected a number"),
+        ({"value": [1.0]}, "f.value is [1.0]; expected a number"),
+        ({"values": 1.0}, "f.value is missing: f/0 made values"),
+        ({}, "f.value is missing: f/0 made nothing"),
+    ],
+)
+def test_a_trial_without_a_number_has_failed_and_the_search_goes_on(
+    workspace: Path, made: dict[str, Any], message: str
+) -> None:
+    here = bench(workspace)
+    here.done("f", 0, **made)
+    trial = course(here).trials[0]
+    assert (trial.state, trial.message, trial.values) == (TrialState.FAILED, message, [])
+    assert running(here) == [1]
+
+
+def test_a_trial_whose_task_failed_has_failed(workspace: Path) -> None:
+    here = bench(workspace)
+    here.fail("f", 0)
+    trial = course(here).trials[0]
+    assert trial.state is TrialState.FAILED
+    assert trial.message == "f/0 has no result"
+    assert trial.lost == [["f", 0]]
+    assert running(here) == [1]
+
+
+def test_a_trial_that_was_cancelled_with_its_run_has_not_failed(workspace: Path) -> None:
+    here = bench(workspace, "parallel: 6")
+    here.done("f", 0, value=1.0)
+    ask_cancel(here.paths)
+    for number in range(1, 6):
+        here.cancelled("f", number)
+    assert running(here) == [1, 2, 3, 4, 5]
+    assert not course(here).over, "who resumes the run goes on with them"
+
+
+def test_a_trial_of_which_one_task_was_cancelled_has_failed(workspace: Path) -> None:
+    here = bench(workspace)
+    ask_cancel(here.paths, ["f/0"])
+    here.cancelled("f", 0)
+    assert course(here).trials[0].state is TrialState.FAILED
+    assert running(here) == [1]
+
+
+def cancelled(folder: Path) -> Bench:
+    """A search that is over, of which the first trial was cancelled."""
+    here = bench(folder)
+    here.cancelled("f", 0)
+    for number in range(1, 6):
+        here.done("f", number, value=float(number))
+    assert (course(here).points, course(here).trials[0].state) == (6, TrialState.FAILED)
+    return here
+
+
+def test_a_cancelled_trial_is_tried_again_while_nobody_has_used_what_its_search_found(
+    workspace: Path,
+) -> None:
+    here = cancelled(workspace)
+    here.resumed()
+    assert running(here) == [0]
+    assert not course(here).over
+    here.done("f", 0, value=0.5)
+    assert (course(here).points, course(here).trials[0].values) == (6, [0.5])
+    assert here.resolve("best").command == ("echo", "0.5")
+    again = read_run(here.paths)
+    assert again.history.axis("trial").courses == here.ledger.history.axis("trial").courses
+
+
+def test_a_cancelled_trial_of_a_search_that_others_have_used_stays_without_a_score(workspace: Path) -> None:
+    here = cancelled(workspace)
+    here.done("best")
+    here.resumed()
+    assert course(here).trials[0].state is TrialState.FAILED
+    assert course(here).over
+    assert here.stages.runs["f"].history.state(0) is TaskState.FAILED
+
+
+def test_a_search_without_any_score_has_failed_and_says_why(workspace: Path) -> None:
+    here = bench(workspace)
+    for number in range(6):
+        here.done("f", number, value=math.nan)
+    assert course(here).failed
+    reason = (
+        "no trial has a score: the first 4 all failed; the last: f.value is nan; expected a finite number"
+    )
+    assert course(here).reason == reason
+    assert here.stages.into["best"][0].verdict(()).name == "FAILED"
+
+
+def test_several_objectives_are_scored_each(workspace: Path) -> None:
+    text = SEARCH.format(more=", maximize: [f.speed]").replace("best}", "pareto}")
+    here = Bench(workspace, text.replace("random", "nsga2"))
+    for number, (error, speed) in enumerate([(1, 1), (2, 2), (3, 1), (0, 0), (2, 2.5), (5, 0)]):
+        here.done("f", number, value=error, speed=speed)
+    assert course(here).trials[4].values == [2.0, 2.5]
+    assert here.resolve("best").command == ("echo", "1", "0", "2")
+
+
+# --- what is reported on the way ------------------------------------------------------------------
+
+
+class Pruned(Bench):
+    """A search with a median pruner that has five complete trials, each of which reported 1.0 three times."""
+
+    def __init__(self, folder: Path, more: str = "") -> None:
+        told = f", pruner: median, trials: 9{more}"
+        super().__init__(folder, SEARCH.replace(", trials: 6", "").format(more=told))
+        for number in range(5):
+            self.begin(number)
+            self.report(number, *({"epoch": epoch, "value": 1.0} for epoch in range(3)))
+            self.done("f", number, value=1.0)
+
+    def begin(self, number: int, attempt: int = 1) -> None:
+        """A worker is at a trial's task."""
+        told = {"stage": "f", "index": number, "attempt": attempt}
+        more = {"attempts": [attempt]} if attempt > 1 else {}
+        self.ledger.append("queued", stage="f", bundle=number, tasks=[number], **more)
+        self.ledger.history.apply({"event": "start", "time": time.time() - 36, **told}, "worker-0001-a.jsonl")
+        self.paths.task_dir("f", number, attempt).mkdir(parents=True)
+
+    def report(self, number: int, *metrics: dict[str, Any], attempt: int = 1, end: str = "\n") -> None:
+        """What the task hands to `Context.report`."""
+        with open(
+            self.paths.task_dir("f", number, attempt) / ".metrics.jsonl", "a", encoding="utf-8"
+        ) as file:
+            file.write("\n".join(json.dumps(line) for line in metrics) + end)
+
+    def trial(self, number: int) -> Trial:
+        return course(self).trials[number]
+
+
+@pytest.fixture
+def pruned(workspace: Path) -> Pruned:
+    return Pruned(workspace)
+
+
+def test_what_running_tasks_report_is_told_step_by_step(pruned: Pruned) -> None:
+    pruned.begin(5)
+    pruned.report(5, {"epoch": 0, "value": 0.9, "other": 7})
+    pruned.stages.tend()
+    assert pruned.trial(5).reported == {0: 0.9}
+    pruned.report(5, {"epoch": 1, "value": 0.8}, {"epoch": 2, "value": 0.7})
+    pruned.stages.tend()
+    assert pruned.trial(5).reported == {0: 0.9, 1: 0.8, 2: 0.7}
+    assert pruned.trial(5).state is TrialState.RUNNING
+
+
+def test_a_bad_trial_is_stopped_and_the_next_begins_when_nothing_of_it_runs(pruned: Pruned) -> None:
+    pruned.begin(5)
+    pruned.report(5, {"epoch": 0, "value": 3.5})
+    pruned.stages.tend()
+    assert pruned.trial(5).state is TrialState.PRUNED
+    assert pruned.trial(5).message == "f.value was 3.5 at step 0"
+    assert [cancel.targets for cancel in read_stops(pruned.paths)] == [("f/5",)]
+    assert pruned.stages.runs["f"].standing(5) is Standing.CLOSED
+    assert pruned.stages.runs["after"].standing(5) is Standing.CLOSED
+    assert len(course(pruned).trials) == 6, "parallel: 1, and the task may still run"
+    stage = pruned.stages.runs["f"]
+    pruned.ledger.verdict("skipped", stage, [[5, 5]], reason="axis")
+    pruned.stages.note_end(stage, 5)
+    assert running(pruned) == [6]
+    assert read_stops(pruned.paths) == [], "workers would read it for ever"
+
+
+def test_a_trial_that_ended_before_anybody_looked_is_pruned_all_the_same(pruned: Pruned) -> None:
+    """Otherwise which trials there are would hang on when the controller looked."""
+    pruned.begin(5)
+    pruned.report(5, {"epoch": 0, "value": 3.5}, {"epoch": 1, "value": 0.1})
+    pruned.done("f", 5, value=0.1)
+    assert pruned.trial(5).state is TrialState.PRUNED
+    assert pruned.trial(5).reported == {0: 3.5}
+    assert running(pruned) == [6]
+
+
+def test_what_is_read_at_the_end_of_a_trial_counts(pruned: Pruned) -> None:
+    assert [pruned.trial(number).reported for number in range(5)] == [{0: 1.0, 1: 1.0, 2: 1.0}] * 5
+
+
+def test_lines_without_a_step_are_counted_and_what_is_no_number_is_passed_over(pruned: Pruned) -> None:
+    pruned.begin(5)
+    lines: list[dict[str, Any]] = [
+        {"value": 0.9},
+        {"value": math.nan},
+        {"value": "soon"},
+        {"value": True},
+        {"loss": 5.0},
+        {"value": 0.8},
+    ]
+    pruned.report(5, *lines)
+    with open(pruned.paths.task_dir("f", 5, 1) / ".metrics.jsonl", "ab") as file:
+        file.write(b'no json\n[1]\n\xff\n{"value": 0.7')
+    pruned.stages.tend()
+    assert pruned.trial(5).reported == {0: 0.9, 1: 0.8}, "half a line waits for its other half"
+    with open(pruned.paths.task_dir("f", 5, 1) / ".metrics.jsonl", "ab") as file:
+        file.write(b"}\n")
+    pruned.stages.tend()
+    assert pruned.trial(5).reported == {0: 0.9, 1: 0.8, 2: 0.7}
+
+
+def test_an_attempt_goes_on_where_the_one_before_it_was_lost(pruned: Pruned) -> None:
+    pruned.begin(5)
+    pruned.report(5, {"epoch": 0, "value": 0.9})
+    pruned.stages.tend()
+    pruned.report(5, {"epoch": 1, "value": 0.8})  # which nobody reads before the worker is gone
+    pruned.begin(5, attempt=2)
+    pruned.report(5, {"epoch": 1, "value": 0.8}, {"epoch": 2, "value": 0.7}, attempt=2)
+    pruned.done("f", 5, value=0.7)
+    assert pruned.trial(5).reported == {0: 0.9, 1: 0.8, 2: 0.7}
+    assert pruned.trial(5).state is TrialState.COMPLETE
+
+
+def test_core_hours_count_pruned_trials_too(workspace: Path) -> None:
+    here = Pruned(workspace, ", core_hours: 0.015")  # 54 s; each of the trials began 36 s ago
+    for number in (5, 6):
+        assert running(here) == [number]
+        here.begin(number)
+        here.report(number, {"epoch": 0, "value": 3.5})
+        here.stages.tend()
+        stage = here.stages.runs["f"]
+        here.ledger.verdict("skipped", stage, [[number, number]], reason="axis")
+        here.stages.note_end(stage, number)
+    assert here.trial(6).core_seconds == pytest.approx(36, abs=5)
+    assert (course(here).points, course(here).reason) == (7, "core_hours")
+    assert here.stages.runs["f"].history.state(6) == TaskState.SKIPPED

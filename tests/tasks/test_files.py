@@ -1,0 +1,136 @@
+"""Files that differ between tasks: looked up for each point, in the key of their own tasks alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from diel.artifacts import digest
+from diel.errors import ModuleError
+from diel.spec import Stage
+from diel.tasks import files as own_files
+from diel.tasks.files import Files
+from tests.throwaway import Project
+
+FLOW = """
+axes: {row: {file: samples.csv}, k: {range: 2}}
+stages:
+  count:
+    over: [row, k]
+    command: 'cat ${{ files.reads }} > n'
+    files: {reads: "data/${{ sample }}.txt", table: samples.csv}
+    outputs: {n: n}
+  pick: {command: 'echo "{\\"name\\": \\"a\\"}" > "$DIEL_RESULT"', outputs: {name: {value: str}}}
+  late: {command: ["cat", "${{ files.one }}"], files: {one: "data/${{ pick.name }}.txt"}}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path).workflow(FLOW)
+    (tmp_path / "data").mkdir()
+    for name in "abc":
+        (tmp_path / "data" / f"{name}.txt").write_text(name)
+    (tmp_path / "samples.csv").write_text("sample,x\na,1\nb,2\nc,3\n")
+    return project
+
+
+def test_one_changed_file_computes_its_own_tasks_anew_and_no_other(project: Project) -> None:
+    run = project.run()
+    texts = [
+        (run.root / made["artifacts"]["n"]["path"]).read_text() for made in run.results("count").values()
+    ]
+    assert sorted(texts) == ["a", "a", "b", "b", "c", "c"]
+    (project.folder / "data" / "b.txt").write_text("another")
+    run = project.run()
+    assert {i for i, made in run.results("count").items() if made["event"] == "done"} == {2, 3}
+    assert run.counts("late") == {"cached": 1}
+    told = project.diel("explain", "last", "count/3")
+    assert f"the content of files.reads ({project.folder}/data/b.txt) changed" in told
+    (project.folder / "data" / "a.txt").write_text("another")
+    assert project.run().counts("late") == {"done": 1}
+
+
+def test_all_files_that_are_missing_are_told_before_the_run(project: Project) -> None:
+    for name in "bc":
+        (project.folder / "data" / f"{name}.txt").unlink()
+    said = project.diel("run", "flow.yaml", code=2)
+    place = "flow.yaml:9:20: stages.count.files.reads: 2 of 3 files cannot be read: "
+    assert place + "'data/b.txt' (sample = 'b'), 'data/c.txt' (sample = 'c')" in said
+    assert not (project.folder / "runs").exists()
+
+
+def test_a_path_that_is_known_later_fails_its_task_alone(project: Project) -> None:
+    text = (project.folder / "flow.yaml").read_text().replace('\\"a\\"', '\\"gone\\"')
+    (project.folder / "flow.yaml").write_text(text)
+    run = project.run(code=1)
+    (failure,) = run.records("failed")
+    assert (failure["stage"], failure["class"]) == ("late", "upstream")
+    assert failure["message"] == f"files.one: {project.folder}/data/gone.txt is not there"
+    assert run.counts("count") == {"done": 6}
+
+
+def test_tasks_that_are_left_out_need_no_file(project: Project) -> None:
+    (project.folder / "data" / "c.txt").unlink()
+    text = (
+        (project.folder / "flow.yaml")
+        .read_text()
+        .replace("[row, k]\n", "[row, k]\n    when: sample != 'c'\n")
+    )
+    (project.folder / "flow.yaml").write_text(text)
+    assert "good" in project.diel("validate", "flow.yaml")
+
+
+def test_a_run_that_goes_on_needs_no_file_of_what_is_done(project: Project) -> None:
+    text = (
+        (project.folder / "flow.yaml")
+        .read_text()
+        .replace("cat ${{ files.reads", "test ${{ sample }} != c; cat ${{ files.reads")
+    )
+    (project.folder / "flow.yaml").write_text(text)
+    run = project.run(code=1)
+    (project.folder / "data" / "a.txt").unlink()
+    project.diel("resume", code=1)
+    assert run.counts("count") == {"done": 4, "failed": 2}
+
+
+def test_a_million_points_are_looked_up_by_what_differs(tmp_path: Path) -> None:
+    text = 'axes: {n: {range: 1000000}, m: {range: 1000}}\nstages:\n  s: {over: [n, m], command: [x], files: {a: "${{ m // 500 }}.txt"}}\n'
+    (tmp_path / "0.txt").touch()
+    started = time.monotonic()
+    said = Project(tmp_path).workflow(text).diel("validate", "flow.yaml", code=2)
+    assert "1 of 2 files cannot be read: '1.txt' (m = 500)" in said
+    assert time.monotonic() - started < 10
+
+
+def test_a_file_is_read_once_however_many_tasks_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("x")
+    read: list[str] = []
+    monkeypatch.setattr(own_files, "content", lambda path: read.append(path) or digest.content(path))
+    files = Files(Stage(command=("x",), files={"f": "${{ n }}"}), tmp_path)
+    made = [files.digests({"files": files.paths({"n": "a"})}) for _ in range(3)]
+    assert (len(read), made[0] == made[1] == made[2]) == (1, True)
+    (tmp_path / "a").write_text("yy")
+    assert files.digests({"files": files.paths({"n": "a"})}) != made[0]
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize("sort", ["pipe", "device", "loop", "long", "nul", "locked", "kernel's"])
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path, sort: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    path = {
+        "device": "/dev/zero",
+        "long": "x" * 300,
+        "nul": "a\0b",
+        "locked": "/proc/1/mem",
+        "kernel's": "/proc/kmsg",
+    }.get(sort, sort)
+    files = Files(Stage(command=("x",), files={"f": "${{ n }}"}), tmp_path)
+    with pytest.raises(ModuleError, match=r"files\.f: "):
+        files.digests({"files": files.paths({"n": path})})

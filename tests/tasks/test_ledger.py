@@ -1,0 +1,23 @@
+"""What a controller knows of its workers' segments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from diel.journal.segment import SegmentWriter
+from diel.paths import RunPaths
+from diel.tasks.ledger import Ledger
+
+WHO = {"event": "worker", "host": "n1", "pid": 7, "started": 1.0, "time": 1.0, "block": "1-0", "node": "n1"}
+
+
+def test_a_worker_that_reports_before_its_segment_was_read_is_known(tmp_path: Path) -> None:
+    """What tells the block of a task that is lost later: the first line, which no report brings."""
+    paths = RunPaths(tmp_path / "flow-1")
+    paths.journal.mkdir(parents=True)
+    worker = SegmentWriter(paths.journal / "worker-0001-n1-7.jsonl")
+    worker.append(WHO)
+    ledger = Ledger(paths, SegmentWriter(paths.controller_segment(1)))
+    ledger.read_until(worker.name, worker.size)
+    assert ledger.history.workers[worker.name]["block"] == "1-0"
+    assert not ledger.read_news()
