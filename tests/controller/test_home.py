@@ -60,8 +60,8 @@ stages:
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Pretend:
     """One for all, without pauses between two questions."""
     found = Pretend()
-    for module in ("home", "tryout", "leftovers"):
-        monkeypatch.setattr(f"diel.controller.{module}.scheduler_named", lambda name: found)
+    for module in ("controller.home", "blocks.tryout", "blocks.leftovers"):
+        monkeypatch.setattr(f"diel.{module}.scheduler_named", lambda name: found)
     monkeypatch.setattr("diel.cli.commands.resume.scheduler_named", lambda name: found)
     for name in ("diel.controller.start.missing_commands", "diel.blocks.leftovers.lacking"):
         monkeypatch.setattr(name, lambda name: ())

@@ -12,7 +12,7 @@ import click
 
 from diel.errors import UsageError
 
-STARTER = Path(__file__).parent.parent / "starter"
+STARTER = Path(__file__).parents[2] / "starter"
 """The project as it is copied: a workflow, a module of its own, a page that says what to do."""
 
 
