@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diel.controller.key import digest_of_values
 from diel.table import shown
+from diel.tasks.key import digest_of_values
 
 
 @dataclass(frozen=True)

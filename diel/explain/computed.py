@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact, files_of
-from diel.controller.results import artifact_path
-from diel.controller.service_link import ServiceLink
 from diel.errors import DielError, counted
 from diel.explain.change import Change, is_same, mapping_changes, plain
 from diel.explain.family import family_changes, file_changes
@@ -24,10 +22,7 @@ from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.states import TaskState
 from diel.table import shown
-from diel.tasks.link import Link
-from diel.tasks.recipe import Resolved
 from diel.tasks.results import artifact_path
-from diel.tasks.scope import Scope
 from diel.tasks.service import ServiceLink
 
 MAX_DEPTH = 5

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from diel.controller.recipe import Resolved
-from diel.controller.results import output_of, outputs_of
 from diel.errors import DielError, UsageError
 from diel.explain.advice import again_step, next_step
 from diel.explain.attempts import attempts_of
@@ -20,6 +18,7 @@ from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
 from diel.journal.segment import Record
 from diel.results import DROPPED, Recorded
 from diel.states import RunState, TaskState
+from diel.tasks.recipe import Resolved
 from diel.tasks.results import output_of, outputs_of
 
 
