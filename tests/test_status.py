@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from diel.errors import UsageError
+from diel.journal.snapshot import read_run
 from diel.states import RunState, TaskState
-from diel.status import find_task, open_reader, read_status, tasks_by_state
+from diel.status import find_task, read_status, tasks_by_state
 from tests.written import HOST, WORKER, Written
 
 
@@ -117,7 +118,7 @@ def test_a_torn_last_line_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_reader_sees_what_was_appended_since(tmp_path: Path) -> None:
     run = Written(tmp_path, alive=True).done(0)
-    reader = open_reader(run.paths)
+    reader = read_run(run.paths)
     run.done(1)
     assert read_status(run.paths, reader).stages[0].good == 2
 
@@ -131,7 +132,7 @@ def test_a_journal_of_another_form_is_an_error_that_names_the_run(tmp_path: Path
 
 def test_tasks_are_told_by_state_as_ranges(tmp_path: Path) -> None:
     run = Written(tmp_path, alive=True).done(0).done(1).failed(2).work("start", 3)
-    stage = open_reader(run.paths).history.stage("a")
+    stage = read_run(run.paths).history.stage("a")
     found = {state.label: pairs for state, pairs in tasks_by_state(stage).items()}
     assert found == {"running": [[3, 3]], "done": [[0, 1]], "failed": [[2, 2]]}
     assert tasks_by_state(stage, under_way=False)[TaskState.WAITING] == [[3, 3]]
@@ -150,13 +151,13 @@ def test_tasks_are_told_by_state_as_ranges(tmp_path: Path) -> None:
     ],
 )
 def test_a_task_that_is_not_there_is_refused_with_what_there_is(tmp_path: Path, task: str, said: str) -> None:
-    reader = open_reader(Written(tmp_path).paths)
+    reader = read_run(Written(tmp_path).paths)
     with pytest.raises(UsageError, match=said):
         find_task(reader, task)
 
 
 def test_a_stage_with_one_task_may_be_named_alone(tmp_path: Path) -> None:
-    assert find_task(open_reader(Written(tmp_path).paths), "b") == ("b", 0)
+    assert find_task(read_run(Written(tmp_path).paths), "b") == ("b", 0)
 
 
 def test_nothing_heavy_is_imported(root: Path) -> None:

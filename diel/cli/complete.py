@@ -6,10 +6,11 @@ import click
 
 from diel.cli.options import complete_run
 from diel.errors import DielError
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import runs_dir
 from diel.project.runs import find_run
-from diel.status import open_reader, stage_names
+from diel.status import stage_names
 
 __all__ = ["complete_run", "complete_stage", "complete_target", "complete_task"]
 
@@ -53,7 +54,7 @@ def _stages(context: click.Context, run: str) -> dict[str, StageHistory]:
     """The stages of a run; nothing where it cannot be read, for a shell must not be disturbed."""
     try:
         paths = find_run(runs_dir(context.params.get("runs")), run)
-        known = open_reader(paths).history.stages
+        known = read_run(paths).history.stages
     except DielError:
         return {}
     later = [name for name in stage_names(paths) if name not in known]

@@ -268,12 +268,12 @@ def _hyperparameter_inputs(view: View, stage: str, index: int) -> dict[str, Any]
 
 def _value(view: View, link: Any, good: list[int]) -> Any:
     """The value of an input, or the first ones where many are gathered."""
+    recipe = view.recipe(link.edge.downstream)
     try:
-        if not link.edge.gathered:
-            return view.output(link, good[0])
-        return [view.output(link, member) for member in good[:SHOWN]]
-    except DielError:
+        found = [recipe.output(link, member) for member in good[:SHOWN]]
+    except (DielError, KeyError):
         return None
+    return found if link.edge.gathered else found[0]
 
 
 def _outputs(run: Recorded, record: Mapping[str, Any]) -> dict[str, Any]:

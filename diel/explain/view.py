@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from diel.errors import DielError
 from diel.journal.segment import Record
@@ -26,7 +25,7 @@ from diel.tasks.choosing import link_of
 from diel.tasks.files import Files
 from diel.tasks.link import Link
 from diel.tasks.recipe import MissingInput, Recipe
-from diel.tasks.results import Results, output_of
+from diel.tasks.results import Results
 from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
 
@@ -171,25 +170,6 @@ class View:
             recipe.files = Files(held.spec, folder)
             self._recipes[stage] = recipe
         return self._recipes[stage]
-
-    def output(self, link: Link, index: int) -> Any:
-        """What an upstream task gives along a link. Raises MissingInput."""
-        stage, output = link.edge.upstream, link.edge.output
-        if link.edge.hyperparameter is not None:
-            values = {**self.hyperparameters, **link.up.searched(index)}
-            if link.edge.hyperparameter not in values:
-                raise MissingInput(f"hp.{link.edge.hyperparameter} has no value")
-            return values[link.edge.hyperparameter]
-        assert output is not None
-        record = self._results.record(stage, index)
-        try:
-            return output_of(record, output, self.run.paths.root)
-        except KeyError:
-            pass
-        point = self.run.point(stage, index)
-        if output not in point:
-            raise MissingInput(f"{stage}/{index} has no {output}")
-        return point[output]
 
     @property
     def hyperparameters(self) -> Mapping[str, object]:

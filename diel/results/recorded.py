@@ -20,6 +20,7 @@ from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
 from diel.journal.history import History
 from diel.journal.segment import Record, decode, segments
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import Attempt, StageHistory
 from diel.load import Document, load_text
 from diel.paths import RunPaths
@@ -27,7 +28,7 @@ from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.services import REPLICA
 from diel.spec import Workflow
 from diel.states import RunState
-from diel.status import open_reader, standing
+from diel.status import standing
 from diel.tasks.axes import maker_of
 from diel.tasks.results import output_of
 from diel.version import __version__
@@ -83,7 +84,7 @@ class Recorded:
 
         Raises UsageError where the journal is in a form that this diel cannot read.
         """
-        history = open_reader(self.paths).history
+        history = read_run(self.paths).history
         found = standing(self.paths, history)
         self._state = found.state
         if not found.alive:

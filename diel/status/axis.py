@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from diel.axes.domain import Domain, Factor
@@ -205,32 +206,12 @@ class AxisStatus:
 def axes_of(paths: RunPaths, history: History, now: float, *, driven: bool) -> tuple[AxisStatus, ...]:
     """The searches and loops of a run, in the order of the file; `driven`: whether a controller lives."""
     return tuple(
-        _axis_status(paths, history, label, axis, axis.facts, now, driven=driven)
+        AxisStatus(
+            label, axis.facts, tuple(_Look(paths, history, label, axis.facts, now, driven).courses(axis))
+        )
         for label, axis in history.axes.items()
         if axis.facts is not None
     )
-
-
-def _axis_status(
-    paths: RunPaths,
-    history: History,
-    label: str,
-    axis: AxisHistory,
-    facts: AxisFacts,
-    now: float,
-    *,
-    driven: bool,
-) -> AxisStatus:
-    domains = {name: domain_of(history.stages[name]) for name in facts.stages if name in history.stages}
-    courses = [
-        _course_status(paths, history, label, facts, course, domains, now, driven=driven)
-        for course in axis.courses.values()
-    ]
-    if not courses and not facts.judges:
-        courses = [_unjudged(history, label, facts, domains, driven=driven)]
-    if not courses and not facts.context:
-        courses = [CourseStatus(facts, {}, "waiting")]
-    return AxisStatus(label, facts, tuple(courses))
 
 
 def domain_of(stage: StageHistory) -> Domain | None:
@@ -248,103 +229,93 @@ def domain_of(stage: StageHistory) -> Domain | None:
     return Domain(tuple(axis for factor in factors for axis in factor.axes), factors)
 
 
-def _state(course: Course, *, driven: bool) -> CourseState:
-    if course.over:
-        return "failed" if course.failed else "over"
-    return "running" if driven else "waiting"
+@dataclass(frozen=True)
+class _Look:
+    """A look at one search or loop of a run."""
 
+    paths: RunPaths
+    history: History
+    label: str
+    facts: AxisFacts
+    now: float
+    driven: bool
 
-def _course_status(
-    paths: RunPaths,
-    history: History,
-    label: str,
-    facts: AxisFacts,
-    course: Course,
-    domains: Mapping[str, Domain | None],
-    now: float,
-    *,
-    driven: bool,
-) -> CourseStatus:
-    asked = [trial for trial in course.trials if trial.state is TrialState.RUNNING]
-    return CourseStatus(
-        facts,
-        course.at,
-        _state(course, driven=driven),
-        course.reason or course.stopped,
-        course.tolerated,
-        tuple(course.trials),
-        tuple(_running(paths, history, label, facts, course.context, trial, domains, now) for trial in asked),
-        tuple(course.rounds),
-        len(course.rounds),
-        course.points,
-        course.context,
-    )
+    @cached_property
+    def domains(self) -> dict[str, Domain]:
+        """The tasks of its stages, as far as they are known."""
+        stages = self.history.stages
+        found = {name: domain_of(stages[name]) for name in self.facts.stages if name in stages}
+        return {name: domain for name, domain in found.items() if domain is not None}
 
+    def courses(self, axis: AxisHistory) -> list[CourseStatus]:
+        found = [self._course(course) for course in axis.courses.values()]
+        if not found and not self.facts.judges:
+            return [self._unjudged()]
+        return found if found or self.facts.context else [CourseStatus(self.facts, {}, "waiting")]
 
-def _running(
-    paths: RunPaths,
-    history: History,
-    label: str,
-    facts: AxisFacts,
-    context: Context,
-    trial: Trial,
-    domains: Mapping[str, Domain | None],
-    now: float,
-) -> Running:
-    here = {**dict(zip(facts.context, context, strict=True)), label: trial.number}
-    states = [
-        history.stages[name].state(index)
-        for name, domain in domains.items()
-        if domain is not None
-        for index in domain.matching({axis: place for axis, place in here.items() if axis in domain.axes})
-    ]
-    step, value = _on_the_way(paths, history, facts, here, trial, domains)
-    return Running(
-        trial,
-        max(0.0, now - trial.began),
-        step,
-        value,
-        sum(state.good for state in states),
-        sum(state == TaskState.RUNNING for state in states),
-        sum(not state.ended and state != TaskState.RUNNING for state in states),
-    )
+    def _course(self, course: Course) -> CourseStatus:
+        asked = [trial for trial in course.trials if trial.state is TrialState.RUNNING]
+        over: CourseState = "failed" if course.failed else "over"
+        return CourseStatus(
+            self.facts,
+            course.at,
+            over if course.over else "running" if self.driven else "waiting",
+            course.reason or course.stopped,
+            course.tolerated,
+            tuple(course.trials),
+            tuple(self._running(course.context, trial) for trial in asked),
+            tuple(course.rounds),
+            len(course.rounds),
+            course.points,
+            course.context,
+        )
 
+    def _running(self, context: Context, trial: Trial) -> Running:
+        here = {**dict(zip(self.facts.context, context, strict=True)), self.label: trial.number}
+        states = [
+            self.history.stages[name].state(index)
+            for name, domain in self.domains.items()
+            for index in domain.matching({axis: place for axis, place in here.items() if axis in domain.axes})
+        ]
+        step, value = self._on_the_way(here, trial)
+        return Running(
+            trial,
+            max(0.0, self.now - trial.began),
+            step,
+            value,
+            sum(state.good for state in states),
+            sum(state == TaskState.RUNNING for state in states),
+            sum(not state.ended and state != TaskState.RUNNING for state in states),
+        )
 
-def _on_the_way(
-    paths: RunPaths,
-    history: History,
-    facts: AxisFacts,
-    here: Mapping[str, int],
-    trial: Trial,
-    domains: Mapping[str, Domain | None],
-) -> tuple[int | None, float | None]:
-    """Step and value that a running trial last told: to its pruner, or in the metrics of its task."""
-    told = max(trial.reported) if trial.reported else None
-    reported = (told, None if told is None else trial.reported[told])
-    name, _, metric = facts.watched.partition(".")
-    domain = domains.get(name)
-    if domain is None:
-        return reported
-    index = domain.index(here)
-    attempt = None if index is None else history.stages[name].under_way.get(index)
-    if index is None or attempt is None or attempt.state != TaskState.RUNNING:
-        return reported
-    return last_metric(paths.task_dir(name, index, attempt.number) / ".metrics.jsonl", metric) or reported
+    def _on_the_way(self, here: Mapping[str, int], trial: Trial) -> tuple[int | None, float | None]:
+        """Step and value that a running trial last told: to its pruner, or in the metrics of its task."""
+        told = max(trial.reported) if trial.reported else None
+        reported = (told, None if told is None else trial.reported[told])
+        name, _, metric = self.facts.watched.partition(".")
+        domain = self.domains.get(name)
+        index = None if domain is None else domain.index(here)
+        attempt = None if index is None else self.history.stages[name].under_way.get(index)
+        if index is None or attempt is None or attempt.state != TaskState.RUNNING:
+            return reported
+        metrics = self.paths.task_dir(name, index, attempt.number) / ".metrics.jsonl"
+        return last_metric(metrics, metric) or reported
 
-
-def _unjudged(
-    history: History, label: str, facts: AxisFacts, domains: Mapping[str, Domain | None], *, driven: bool
-) -> CourseStatus:
-    """A loop without `until`: nobody judges its rounds, they are over when their tasks have ended."""
-    done = 0
-    while done < facts.size and all(
-        domain is not None
-        and all(history.stages[name].state(index).ended for index in domain.matching({label: done}))
-        for name, domain in domains.items()
-    ):
-        done += 1
-    over = done == facts.size
-    state: CourseState = "over" if over else "running" if driven else "waiting"
-    return CourseStatus(
-        facts, {}, state, "max" if over else "", done=done, points=facts.size if over else None
-    )
+    def _unjudged(self) -> CourseStatus:
+        """A loop without `until`: nobody judges its rounds, they are over when their tasks have ended."""
+        done = 0
+        known = len(self.domains) == sum(name in self.history.stages for name in self.facts.stages)
+        while (
+            known
+            and done < self.facts.size
+            and all(
+                self.history.stages[name].state(index).ended
+                for name, domain in self.domains.items()
+                for index in domain.matching({self.label: done})
+            )
+        ):
+            done += 1
+        over = done == self.facts.size
+        state: CourseState = "over" if over else "running" if self.driven else "waiting"
+        points = self.facts.size if over else None
+        return CourseStatus(self.facts, {}, state, "max" if over else "", done=done, points=points)

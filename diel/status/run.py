@@ -197,18 +197,13 @@ def task_of(record: Record) -> str:
     return f"{record['stage']}/{record['tasks'][0][0]}"
 
 
-def open_reader(paths: RunPaths) -> Reader:
-    """A run read from its files. Raises UsageError where they are in a form that this diel cannot read."""
-    return read_run(paths)
-
-
 def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
     """How a run stands now. The reader of an earlier call makes the next one cheap.
 
     Raises UsageError where the run's files are in a form that this diel cannot read.
     """
     if reader is None:
-        return fold_status(paths, open_reader(paths))
+        return fold_status(paths, read_run(paths))
     reader.catch_up()
     return fold_status(paths, reader)
 
@@ -268,12 +263,12 @@ def _silent_since(paths: RunPaths, history: History) -> float | None:
     """When the scheduler ceased to answer, as its controller wrote it; None while it answers."""
     since = None
     if history.silent:
-        for record in records_with(paths.controller_segment(history.epoch), b'"event":"scheduler"'):
+        for record in _records_with(paths.controller_segment(history.epoch), b'"event":"scheduler"'):
             since = (since or record["time"]) if record["message"] else None
     return since
 
 
-def records_with(segment: Path, needle: bytes) -> Iterator[Record]:
+def _records_with(segment: Path, needle: bytes) -> Iterator[Record]:
     """The records of a segment whose lines hold these bytes: no other line is decoded."""
     try:
         with open(segment, "rb") as file:
@@ -320,7 +315,7 @@ def _stage_status(
     return StageStatus(
         name=name,
         kind=stage.kind,
-        total=stage.expected if is_open(stage) or stage.void else None,
+        total=stage.expected if _is_open(stage) or stage.void else None,
         counts=counts,
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
         void=stage.void,
@@ -331,6 +326,6 @@ def _stage_status(
     )
 
 
-def is_open(stage: StageHistory) -> bool:
+def _is_open(stage: StageHistory) -> bool:
     """Whether the number of the stage's tasks is known."""
     return bool(stage.total or stage.parts)

@@ -319,12 +319,12 @@ class Recipe:
         group = link.group_of_downstream(index)
         if not link.edge.gathered:
             one = next(iter(link.members(group)), None)
-            return self._begin(link, index) if one is None else self._output(link, one)
+            return self._begin(link, index) if one is None else self.output(link, one)
         output = link.edge.output or link.edge.hyperparameter
         place = (*link.edge.key, str(output))  # one expression may read several outputs
         known = self._gathered.get(place)
         if known is None or known[0] != group or link.edge.renewed:
-            known = group, [self._output(link, one) for one in link.good_members(group)]
+            known = group, [self.output(link, one) for one in link.good_members(group)]
             self._gathered[place] = known  # the latest group is the one that more tasks will read
         if not known[1] and link.edge.begun:
             return self._begin(link, index)
@@ -334,7 +334,8 @@ class Recipe:
         """What a task of the first round reads in place of the round before."""
         return self.initially[str(link.edge.name)].value(Scope(self, index))
 
-    def _output(self, link: Link, index: int) -> Any:
+    def output(self, link: Link, index: int) -> Any:
+        """What one upstream task gives along an edge. Raises MissingInput, KeyError for a hyperparameter."""
         if link.edge.hyperparameter is not None:
             return {**self.hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
         output = link.edge.output

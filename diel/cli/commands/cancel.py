@@ -15,14 +15,14 @@ from diel.cli.options import run_argument, runs_option
 from diel.errors import UsageError, counted
 from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
-from diel.journal.snapshot import Reader
+from diel.journal.snapshot import Reader, read_run
 from diel.paths import RunPaths, here, runs_dir
 from diel.project.lease import beat, take
 from diel.project.requests import ask_cancel
 from diel.project.runs import find_run
 from diel.scheduler.job import JobState
 from diel.states import RunState, TaskState
-from diel.status import Status, find_stage, find_task, fold_status, open_reader, read_status
+from diel.status import Status, find_stage, find_task, fold_status, read_status
 
 if TYPE_CHECKING:
     from diel.blocks.leftovers import Leftovers
@@ -45,7 +45,7 @@ def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool
     What has a result keeps it; `diel resume` goes on with the rest.
     """
     paths = find_run(runs_dir(runs), run)
-    reader = open_reader(paths)
+    reader = read_run(paths)
     status = fold_status(paths, reader)
     if status.state.ended:
         return _clear(paths, reader, status)
@@ -156,7 +156,7 @@ def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
         _verdicts(paths, status, segment)
     finally:
         segment.close()
-    open_reader(paths).save()
+    read_run(paths).save()
     coming = status.submission if status.awaited else None
     word = (
         "was gone" if coming is None else "had not come yet" + (f" (job {coming.job})" if coming.job else "")
@@ -202,7 +202,7 @@ def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> N
     Of a block whose job may still be there nothing is written.
     """
     now = time.time()
-    for block in open_reader(paths).history.blocks.values():
+    for block in read_run(paths).history.blocks.values():
         job = str(block.get("job") or "")
         # Within an allocation a block's job is a part of the allocation's: `62.1` of `62`.
         ended = any(job == one or job.startswith(f"{one}.") for one in found.ended)
@@ -217,7 +217,7 @@ def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
     """Tasks that failed stay failed, for a reader wants to know; the rest without a result is cancelled."""
     now = time.time()
     segment.append(*({**record, "time": now} for record in status.failures))
-    history = open_reader(paths).history
+    history = read_run(paths).history
     for name, stage in history.stages.items():
         open_ = [i for i in range(stage.total) if not stage.state(i).ended]
         if open_:

@@ -16,10 +16,10 @@ from diel.cli.named_run import run_and_rest
 from diel.cli.options import runs_option
 from diel.errors import JournalError, UsageError
 from diel.journal.segment import Record, decode, read_record, segments
-from diel.journal.snapshot import Reader
+from diel.journal.snapshot import Reader, read_run
 from diel.paths import RunPaths, runs_dir
 from diel.states import RunState, TaskState
-from diel.status import find_task, fold_status, open_reader
+from diel.status import find_task, fold_status
 from diel.status.columns import paint, printable, shorten
 from diel.status.failure import failure_lines
 
@@ -69,7 +69,7 @@ def command(
     wanted = STREAMS if streams is None else (streams,)
     if follow:
         return _follow(paths, task, attempt, wanted)
-    output = find_output(open_reader(paths), task, attempt)
+    output = find_output(read_run(paths), task, attempt)
     if _show(output, wanted) == 0:
         _tell(f"{output.task} {_nothing(output, wanted)}")
     _tell_failure(paths, output)
@@ -202,7 +202,7 @@ def _tell_failure(paths: RunPaths, output: Output) -> None:
     stage, _, index = output.task.partition("/")
     if output.state is not TaskState.FAILED:
         return
-    record = open_reader(paths).history.failures.get((stage, int(index)))
+    record = read_run(paths).history.failures.get((stage, int(index)))
     if record is not None:
         _tell(shorten(failure_lines(record)[0], 400))
 
@@ -217,7 +217,7 @@ def _follow(paths: RunPaths, task: str, attempt: int | None, wanted: tuple[str, 
 
     A worker moves the file into the task's directory when the task ends; it stays open here.
     """
-    reader = open_reader(paths)
+    reader = read_run(paths)
     name, index = find_task(reader, task)
     files: dict[str, BinaryIO] = {}
     followed = attempt

@@ -22,6 +22,7 @@ from diel.controller.start import (
 from diel.errors import DielError, UsageError
 from diel.explain.view import View
 from diel.journal.ranges import ranges
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths, runs_dir
 from diel.project.lease import refuse_driven
 from diel.project.run_file import read_kept_workflow
@@ -30,7 +31,6 @@ from diel.project.submission import Home, awaited, job_name, newest_submission, 
 from diel.results import Recorded
 from diel.scheduler import scheduler_named
 from diel.states import RunState
-from diel.status import open_reader
 from diel.status.columns import tasks_text
 from diel.terminal.progress import drive
 
@@ -71,7 +71,7 @@ def command(
         raise UsageError("--here is in the foreground, --home is not: give one of them")
     paths = find_run(runs_dir(runs), run)
     read_kept_workflow(paths)  # a run that was damaged is told as one, also where nothing is left to do
-    if open_reader(paths).history.state is RunState.SUCCEEDED:
+    if read_run(paths).history.state is RunState.SUCCEEDED:
         click.echo(f"{paths.run_id} has succeeded: there is nothing to do", err=as_json)
         return 0
     last = newest_submission(paths)
@@ -129,7 +129,7 @@ def _take_back(paths: RunPaths, *, forced: bool) -> None:
 
     Raises UsageError where it is still to come and this is not `forced`.
     """
-    coming = awaited(paths, open_reader(paths).history)
+    coming = awaited(paths, read_run(paths).history)
     if coming is None:
         return
     if coming.home == "login":

@@ -16,7 +16,7 @@ from diel.cli.complete import complete_stage
 from diel.cli.named_run import run_and_rest
 from diel.cli.options import json_option, runs_option
 from diel.errors import UsageError, counted
-from diel.journal.snapshot import Reader
+from diel.journal.snapshot import Reader, read_run
 from diel.paths import here, runs_dir
 from diel.states import RunState, TaskState
 from diel.status import (
@@ -26,7 +26,6 @@ from diel.status import (
     failure_document,
     find_stage,
     never_came,
-    open_reader,
     read_status,
     task_of,
     tasks_by_state,
@@ -117,7 +116,7 @@ def command(
     stage = rest[0] if rest else None
     if state is not None and stage is None:
         raise UsageError(f"--state needs a stage: `diel status {paths.run_id} STAGE --state {state}`")
-    reader = open_reader(paths)
+    reader = read_run(paths)
 
     def view(status: Status, rows: int | None = None, *, brief: bool = False) -> str:
         if stage is not None:
