@@ -446,7 +446,8 @@ class Worker:
         launched = bool(job.launcher)
         if launched:
             tail += told_by_mpiexec(self.capture.tail(1))
-        why = self._kills.evidence(failure.exit_code, tail, launched=launched)
+        words = os.environ.get("DIEL_OOM_WORDS", "")
+        why = self._kills.evidence(failure.exit_code, tail, launched=launched, words=words)
         self._kills.mark()
         if why:
             return FailureClass.OOM, f"out of memory: {why} ({failure.message})"
