@@ -61,7 +61,7 @@ class Spare:
 
 
 def _is_command(job: Job) -> bool:
-    return job.module is job.staging is job.service is job.surrogate is None and not job.launcher
+    return not job.launcher and not any((job.module, job.staging, job.service, job.surrogate))
 
 
 def _given(job: Job, request: Request) -> Set[str]:
