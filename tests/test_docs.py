@@ -381,6 +381,30 @@ def keys_of(document: Any) -> set[str]:
     return set(document) | keys_of(list(document.values()))
 
 
+# --- the glossary ---------------------------------------------------------------------------------
+
+
+def test_the_glossary_is_sorted_and_names_what_there_is(root: Path) -> None:
+    page = (root / "docs/glossary.md").read_text("utf-8")
+    entries = re.findall(r"^- \*\*(.+?)\*\* \(`(.+?)`\): ", page, re.MULTILINE)
+    assert len(entries) == page.count("\n- ")
+    terms = [term for term, _ in entries]
+    assert terms == sorted(set(terms))
+    keys = {key for model in models().values() for key in model["properties"]}
+    keys |= set(re.findall(r"^\| `(\w+)` \|", (root / "docs/sites.md").read_text("utf-8"), re.MULTILINE))
+    pages = [path for path in (root / "docs").glob("*.md") if path.name not in ("glossary.md", "map.md")]
+    sources = "\n".join(path.read_text("utf-8") for path in (root / "diel").rglob("*.py"))
+    texts = "\n".join(path.read_text("utf-8") for path in pages) + sources
+    for term, met in entries:
+        assert re.search(rf"\b{term}", texts, re.IGNORECASE), f"{term}: no page and no source uses it"
+        if met.endswith(":"):
+            assert met[:-1] in keys, met
+        elif met.startswith("diel "):
+            assert met[5:] in COMMANDS, met
+        else:
+            assert re.search(rf"(?<!\w){re.escape(met)}\b", sources), met
+
+
 # --- the map --------------------------------------------------------------------------------------
 
 
