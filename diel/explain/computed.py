@@ -14,7 +14,7 @@ from typing import Any
 
 from diel.artifacts import Artifact, files_of
 from diel.errors import DielError, counted
-from diel.explain.change import Change, is_same, mapping_changes, plain
+from diel.explain.difference import Difference, differences, is_same, plain
 from diel.explain.family import family_changes, file_changes
 from diel.explain.gang import gang_of
 from diel.explain.view import View
@@ -37,7 +37,7 @@ class Comparison:
     """The reason in a sentence, where it is no change of a part."""
     earlier: str = ""
     """The earlier task, as `melt-3/train/0`; empty where there is none."""
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Difference, ...] = ()
     again: bool = True
     """Whether an earlier run might have had the result: False for the first run of a workflow."""
 
@@ -145,7 +145,7 @@ def _unusable(run: Recorded, old: Recorded, record: Record, old_record: Record) 
 
 def _changes(
     view: View, old: View, stage: str, tasks: tuple[int, int], moved: tuple[bool, bool] | None, depth: int
-) -> Iterator[Change]:
+) -> Iterator[Difference]:
     """What differs between a task and an earlier one; `moved` is None where nobody noted it."""
     yield from family_changes(view, old, stage)
     recipe = view.recipe(stage)
@@ -153,15 +153,15 @@ def _changes(
         (own, read), (old_own, old_read) = recipe.reads(tasks[0]), old.recipe(stage).reads(tasks[1])
     except (DielError, KeyError):  # what it read is not there any more: a scope is a mapping
         if moved is not None and any(moved):
-            yield Change("inputs", "", "what it reads changed")
+            yield Difference("inputs", "", "what it reads changed")
         return
     if moved is None or moved[0]:
-        told = list(mapping_changes("values", old_own, own))
+        told = list(differences("values", old_own, own))
         yield from told or (file_changes(recipe.own_files(tasks[0]), old, Path()) if moved else ())
     if moved is None or moved[1]:
         for name in dict.fromkeys([*read, *old_read]):
             if name not in old_read or name not in read:
-                yield Change("inputs", name, f"input {name} is {'gone' if name in old_read else 'new'}")
+                yield Difference("inputs", name, f"input {name} is {'gone' if name in old_read else 'new'}")
             elif not is_same(old_read[name], read[name]):
                 found = _parts(view, stage, tasks[0], name, read[name])
                 before = _parts(old, stage, tasks[1], name, old_read[name])
@@ -187,7 +187,7 @@ def _parts(view: View, stage: str, index: int, name: str, value: Any) -> list[_P
 
 def _input_change(
     view: View, stage: str, name: str, new: list[_Part], old: list[_Part], depth: int
-) -> Change:
+) -> Difference:
     """How what a task reads by a name changed, with the reason upstream."""
     given = view.run.workflow.stages[stage].inputs.get(name)
     told = f"input {name}" + ("" if given is None else f" ({given.source})")
@@ -203,10 +203,10 @@ def _input_change(
     elif type(value) is not Artifact:
         text = f"{told}: {shown(old_value)} → {shown(value)}"
     because = _because(view, *new[first][:2], depth) if new and new[first][0] else ()
-    return Change("inputs", name, text, plain(old_value), plain(value), because)
+    return Difference("inputs", name, text, plain(old_value), plain(value), because)
 
 
-def _service_changes(view: View, old: View, stage: str, index: int, depth: int) -> Iterator[Change]:
+def _service_changes(view: View, old: View, stage: str, index: int, depth: int) -> Iterator[Difference]:
     """The services that a task asks, where they are not what they were."""
     for link in view.into(stage):
         name, before = link.up.name, old.stages.get(link.up.name)

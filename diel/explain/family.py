@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from diel.explain.change import Change, mapping_changes, plain
+from diel.explain.difference import Difference, differences, plain
 from diel.explain.view import View
 from diel.spec import Stage
 from diel.table import shown
@@ -19,23 +19,23 @@ from diel.tasks.key import APART
 WIDE = 120
 
 
-def family_changes(view: View, old: View, stage: str) -> Iterator[Change]:
+def family_changes(view: View, old: View, stage: str) -> Iterator[Difference]:
     """The parts of a stage's key that differ from an earlier run."""
     parts, old_parts = (v.run.history.stage(stage).parts for v in (view, old))
     new, before = (v.run.workflow.stages[stage] for v in (view, old))
     for part, account in _ACCOUNTS.items():
         if parts.get(part) != old_parts.get(part):
-            told = list(mapping_changes(part, account(before), account(new)))
+            told = list(differences(part, account(before), account(new)))
             yield from map(_shortened, told) if told else _content_changes(part, view, old, stage)
 
 
-def _content_changes(part: str, view: View, old: View, stage: str) -> Iterator[Change]:
+def _content_changes(part: str, view: View, old: View, stage: str) -> Iterator[Difference]:
     """What differs though the workflow says the same: the source of a module, the content of files."""
     spec = view.run.workflow.stages[stage]
     if part == "module":
         found = view.module(stage)
         where = f" ({found.path})" if found is not None else ""
-        yield Change(part, str(spec.module), f"the source of module '{spec.module}' changed{where}")
+        yield Difference(part, str(spec.module), f"the source of module '{spec.module}' changed{where}")
     elif part == "files":
         shared = {name: path for name, path in spec.files.items() if "${{" not in path}
         yield from file_changes(shared, old, view.run.run_file.folder)
@@ -65,7 +65,7 @@ _ACCOUNTS: Mapping[str, Callable[[Stage], dict[str, Any]]] = {
 """What the workflow says of each part, by name."""
 
 
-def _shortened(change: Change) -> Change:
+def _shortened(change: Difference) -> Difference:
     """Of a command, the first lines that differ, and how many more places there are."""
     if change.name != "command":
         return change
@@ -78,7 +78,7 @@ def _shortened(change: Change) -> Change:
     return replace(change, text=text + more)
 
 
-def file_changes(files: Mapping[str, str], old: View, folder: Path) -> Iterator[Change]:
+def file_changes(files: Mapping[str, str], old: View, folder: Path) -> Iterator[Difference]:
     """Files whose content differs from what an earlier run read: the newer ones, or all that it may be."""
     if not files:
         return
@@ -86,7 +86,7 @@ def file_changes(files: Mapping[str, str], old: View, folder: Path) -> Iterator[
     newer = [name for name, path in files.items() if _modified(folder / path) > since]
     names = newer or list(files)
     listed = " or ".join(f"files.{name} ({files[name]})" for name in names)
-    yield Change("files", names[0] if len(names) == 1 else "", f"the content of {listed} changed")
+    yield Difference("files", names[0] if len(names) == 1 else "", f"the content of {listed} changed")
 
 
 def _modified(path: Path) -> float:

@@ -207,7 +207,7 @@ def axes_of(paths: RunPaths, history: History, now: float, *, driven: bool) -> t
     """The searches and loops of a run, in the order of the file; `driven`: whether a controller lives."""
     return tuple(
         AxisStatus(
-            label, axis.facts, tuple(_Look(paths, history, label, axis.facts, now, driven).courses(axis))
+            label, axis.facts, tuple(_AxisView(paths, history, label, axis.facts, now, driven).courses(axis))
         )
         for label, axis in history.axes.items()
         if axis.facts is not None
@@ -230,7 +230,7 @@ def domain_of(stage: StageHistory) -> Domain | None:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _AxisView:
     """A look at one search or loop of a run."""
 
     paths: RunPaths

@@ -12,7 +12,7 @@ from diel.states import RunState
 
 
 @dataclass(frozen=True)
-class Standing:
+class Driving:
     """A run's state, and who drives it."""
 
     held: tuple[Lease, float] | None
@@ -23,7 +23,7 @@ class Standing:
     state: RunState
 
 
-def standing(paths: RunPaths, history: History) -> Standing:
+def standing(paths: RunPaths, history: History) -> Driving:
     """Who drives a run, as its files tell."""
     # In the order in which a controller comes: one that has passed a look is seen by the next.
     asked = awaited(paths, history)
@@ -37,7 +37,7 @@ def standing(paths: RunPaths, history: History) -> Standing:
     state = RunState.PENDING if coming is not None else run_state(history, alive, taken=taken)
     if state is RunState.INTERRUPTED and taking:
         state = RunState.PENDING
-    return Standing(held, alive, coming, state)
+    return Driving(held, alive, coming, state)
 
 
 def run_state(history: History, alive: bool, *, taken: bool = True) -> RunState:

@@ -136,13 +136,13 @@ def command(
     return EXIT_CODES[status.state] if exit_code else 0
 
 
-class View(Protocol):
+class Drawn(Protocol):
     """A status as text, with so many rows of stages at most, and its blocks in one where `brief`."""
 
     def __call__(self, status: Status, rows: int | None = None, *, brief: bool = False) -> str: ...
 
 
-def _watch(read: Callable[[], Status], view: View, interval: float, *, redraw: bool) -> Status:
+def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: bool) -> Status:
     """Shows a view until the run has ended: in place on a terminal, elsewhere each time a task moved on."""
     shown: object = None
     lines = 0
@@ -165,7 +165,7 @@ def _watch(read: Callable[[], Status], view: View, interval: float, *, redraw: b
         time.sleep(interval)
 
 
-def _fit(view: View, status: Status, height: int) -> str:
+def _fit(view: Drawn, status: Status, height: int) -> str:
     """As many lines as the terminal has, for what scrolled out could not be drawn over."""
     room = max(height - 2, 1)
     over = 0

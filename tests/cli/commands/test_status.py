@@ -181,17 +181,7 @@ def test_a_run_that_was_killed_took_as_long_as_its_controller_was_heard_of(tmp_p
     project.diel("cancel")
 
 
-FEATURES = {
-    "surrogate",
-    "surrogates",
-    "services",
-    "streams",
-    "staging",
-    "search",
-    "searching",
-    "axis",
-    "blocks",
-}
+FEATURES = {"axis", "blocks", "search", "service", "services", "staging", "stream", "streams", "surrogate"}
 
 
 def test_of_a_finished_sweep_no_more_is_entered_than_a_sweep_needs(

@@ -11,7 +11,7 @@ from diel.tasks.key import digest_of_values
 
 
 @dataclass(frozen=True)
-class Change:
+class Difference:
     """One part of a key that differs from an earlier run."""
 
     part: str
@@ -26,16 +26,16 @@ class Change:
     """For an input: why it differs, further and further upstream."""
 
 
-def mapping_changes(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
+def differences(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
     """The entries of a mapping that are new, gone or differ, each called by its name."""
     for name in dict.fromkeys([*new, *old]):
         before, now = plain(old.get(name)), plain(new.get(name))
         if name not in old:
-            yield Change(part, name, f"{name} is new: {shown(now)}", None, now)
+            yield Difference(part, name, f"{name} is new: {shown(now)}", None, now)
         elif name not in new:
-            yield Change(part, name, f"{name} is gone: {shown(before)}", before, None)
+            yield Difference(part, name, f"{name} is gone: {shown(before)}", before, None)
         elif not is_same(before, now):
-            yield Change(part, name, f"{name}: {shown(before)} → {shown(now)}", before, now)
+            yield Difference(part, name, f"{name}: {shown(before)} → {shown(now)}", before, now)
 
 
 def is_same(old: Any, new: Any) -> bool:
