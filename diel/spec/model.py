@@ -3,7 +3,8 @@
 import keyword
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from types import SimpleNamespace
+from typing import Annotated, Any, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -32,6 +33,22 @@ class Model(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True
     )
+
+
+M = TypeVar("M")
+
+
+def plain(given: M) -> M:
+    """A model's fields and properties without the model, for processes that are not to load pydantic.
+
+    What is no model is returned as it is.
+    """
+    if not isinstance(given, Model):
+        return given
+    own = [base for base in type(given).__mro__ if issubclass(base, Model)]
+    told = [name for base in own for name, value in vars(base).items() if isinstance(value, property)]
+    found = {name: plain(getattr(given, name)) for name in (*type(given).model_fields, *told)}
+    return cast("M", SimpleNamespace(**found))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from diel.graph.surrogate import answered
 from diel.modules.catalogue import Module
 from diel.paths import RunPaths
 from diel.spec import Flaws, Stage, Surrogate
-from diel.spec.model import refuse
+from diel.spec.model import plain, refuse
 from diel.spec.output import path_flaw
 from diel.staging.item import Item
 from diel.staging.shard import Shard
@@ -107,6 +107,7 @@ class Recipe:
         self.when = _condition(stage.when)
         self.words = _words(stage)
         self.shell = parse(stage.command) if isinstance(stage.command, str) else None
+        self._asked = _surrogate(stage, module)
         self.job = Job(
             stage=run.name,
             module=module,
@@ -120,9 +121,9 @@ class Recipe:
             checkpoint=stage.checkpoint,
             grace=grace if stage.grace is None else stage.grace,
             staging=staging,
-            service=stage.service,
-            surrogate=_surrogate(stage, module),
-            promises={n: o for n, o in stage.outputs.items() if o.stream is None and not o.is_plain},
+            service=plain(stage.service),
+            surrogate=plain(self._asked),
+            promises={n: plain(o) for n, o in stage.outputs.items() if o.stream is None and not o.is_plain},
         )
         self.streams: Callable[[int], dict[str, dict[str, str]]] | None = None
         """What a task has to do with streams; None for a stage that runs beside no other."""
@@ -238,7 +239,7 @@ class Recipe:
     ) -> Question | None:
         """What a task asks its surrogate; None where that will not come."""
         group = link.group_of_downstream(index)
-        surrogate = self.job.surrogate
+        surrogate = self._asked
         if surrogate is None or link.is_spared(group):
             return None
         try:

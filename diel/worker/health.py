@@ -6,9 +6,12 @@ import http.client
 import os
 import socket
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from diel.services.client import in_url
-from diel.spec import Ready
+
+if TYPE_CHECKING:
+    from diel.spec import Ready
 
 LOOKED_AT = 1 << 20
 """Bytes of what it printed last in which the text is looked for that says it is ready."""

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -28,10 +29,12 @@ from diel.errors import counted
 from diel.journal.segment import Record
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, mark_of, read_token, write_endpoint
-from diel.spec import Service
 from diel.states import FailureClass
 from diel.worker.health import Line, Printed
 from diel.worker.wanted import Stopped, Wanted
+
+if TYPE_CHECKING:
+    from diel.spec import Service
 
 TICK = 0.1
 """Seconds between two looks at the process, and at what the controller wants."""

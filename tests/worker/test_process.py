@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +18,8 @@ import pytest
 from diel.executors.pipes import WorkerLost
 from diel.journal.segment import read_record, segments
 from diel.project.requests import ask_cancel
+from diel.spec import Output, Service, Surrogate
+from diel.spec.model import plain
 from diel.worker.fence import put_up
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
@@ -187,3 +192,23 @@ def test_outputs_and_values_are_in_the_record(bench: Bench) -> None:
     artifact = record["artifacts"]["a"]
     assert (bench.paths.root / artifact["path"]).read_text() == "text\n"
     assert artifact["size"] == 5
+
+
+def test_no_worker_loads_pydantic_whatever_its_stage_declares(bench: Bench) -> None:
+    """To load it takes longer than most of what a worker does: jobs carry plain data, and no models."""
+    output = Output.model_validate({"finite": True})
+    service = Service.model_validate({"reload": "/reload"})
+    surrogate = Surrogate.model_validate({"service": "answers", "tolerance": 0.5})
+    assert (plain(service).reload, plain(service).ready.tcp) == ("/reload", True)
+    assert plain(output).promises == ("finite",)
+    module = bench.module(
+        "def made() -> dict:\n"
+        "    import sys, diel.worker.service, diel.attempt.surrogate\n"
+        "    return {'x': 1.5, 'loaded': sorted({'pydantic', 'parsl', 'yaml'} & {*sys.modules})}"
+    )
+    job = {"module": module, "promises": {"x": plain(output)}, "service": None}
+    (told,) = bench.run([request(0)], **job).records
+    assert told[1]["values"] == {"x": 1.5, "loaded": []}
+    packed = pickle.dumps((plain(output), plain(service), plain(surrogate)))
+    text = f"import pickle, sys; pickle.loads({packed!r}); assert 'pydantic' not in sys.modules"
+    subprocess.run([sys.executable, "-c", text], check=True)
