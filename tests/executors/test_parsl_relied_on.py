@@ -76,7 +76,7 @@ def test_an_executor_takes_a_function_and_what_it_needs_without_the_kernel() -> 
             "resource_specification",
         ]
     validate_resource_spec({"num_nodes": 2, "ranks_per_node": 4, "num_ranks": 8})
-    assert "PARSL_MPI_NODELIST" in source("parsl.executors.high_throughput.mpi_prefix_composer")
+    assert 'resource_spec.get("MPI_NODELIST")' in source(POOL_MODULE)
 
 
 def test_the_kernel_takes_executors_later_and_knows_them_by_label() -> None:
