@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from shutil import which
 
-from diel.axes.adaptive import may_end_early
 from diel.errors import DielError
 from diel.graph import Edge, StageGraph
 from diel.spec import Axis
@@ -111,8 +110,8 @@ def picked_points(edge: Edge) -> Iterator[str]:
 
 def axis_text(label: str, axis: Axis, count: str = "") -> str:
     """An axis as a node shows it: `t (24)`, `trial (search, up to 16)`, `round (loop)`."""
-    kind = "search" if axis.search is not None else "loop" if axis.loop is not None else ""
-    bound = "up to " if kind and count and may_end_early(axis) else ""
+    kind = axis.word if axis.adaptive else ""
+    bound = "up to " if kind and count and axis.may_end_early else ""
     told = ", ".join(filter(None, (kind, f"{bound}{count}")))
     return f"{label} ({told})" if told else label
 

@@ -1,4 +1,4 @@
-"""Every path of a run, made in this one file.
+"""Every path of a run, and of what diel ships, made in this one file.
 
 runs/<workflow>-<n>/
     run.json                      what was asked for: workflow file, overrides, versions
@@ -27,8 +27,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-
-from diel.shipped import shipped
+from typing import Literal
 
 
 def runs_dir(given: Path | None = None) -> Path:
@@ -199,6 +198,14 @@ class RunPaths:
 def task_dir_name(index: int, attempt: int) -> str:
     """A new attempt gets a clean directory of its own."""
     return str(index) if attempt == 1 else f"{index}.{attempt}"
+
+
+def shipped(kind: Literal["modules", "workflows", "schedulers"]) -> Path:
+    """A folder that diel ships: inside the package where it was installed from a wheel, beside
+    the package in a checkout."""
+    package = Path(__file__).parent
+    installed = package / "_shipped" / kind
+    return installed if installed.is_dir() else package.parent / kind
 
 
 def site_folders(folder: Path) -> tuple[Path, ...]:

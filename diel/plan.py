@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from diel.axes.adaptive import is_adaptive, may_end_early
 from diel.check import Checked, check
 from diel.check.gang import check_gang_room
 from diel.check.service import check_room
@@ -29,7 +28,7 @@ from diel.site import (
     rooms,
     shape_of,
 )
-from diel.spec import Resources, Workflow
+from diel.spec import Axis, Resources, Workflow
 
 
 @dataclass(frozen=True)
@@ -66,30 +65,26 @@ class StagePlan:
 class AxisPlan:
     """How many points a search or loop may have."""
 
-    label: str
-    kind: Literal["search", "loop"]
+    axis: Axis
     most: int | None
     """None where nobody can count them."""
-    parallel: int
-    """Trials at the same time; a loop has one round after the other."""
     context: tuple[str, ...]
     """The axes for each combination of which it runs once."""
-    may_end_early: bool
+
+    @property
+    def may_end_early(self) -> bool:
+        return self.axis.may_end_early
 
     def __str__(self) -> str:
         """`up to 16 trials, 4 at a time, for each material`."""
-        many = "as many" if self.most is None else f"{self.most:,}"
-        bound = "up to " if self.may_end_early or self.kind == "search" else ""
-        word = "trial" if self.kind == "search" else "round"
-        told = f"{bound}{many} {word}{'' if self.most == 1 else 's'}"
-        told += f", {self.parallel:,} at a time" if self.kind == "search" else ""
-        return told + (f", for each {' × '.join(self.context)}" if self.context else "")
+        each = f", for each {' × '.join(self.context)}" if self.context else ""
+        return self.axis.describe(self.most) + each
 
     def document(self) -> dict[str, Any]:
         return {
-            "kind": self.kind,
+            "kind": self.axis.word,
             "most": self.most,
-            "parallel": self.parallel,
+            "parallel": self.axis.at_once(self.most),
             "each": list(self.context),
             "may_end_early": self.may_end_early,
         }
@@ -150,9 +145,9 @@ class Plan:
         """The searches and loops that a stage runs over."""
         used = {label for stage in self.stages.values() for label in stage.axes}
         return {
-            label: _axis_plan(self.checked, label)
+            label: AxisPlan(axis, self.checked.counts[label], judge_of(self.workflow, label).context)
             for label, axis in self.workflow.axes.items()
-            if label in used and is_adaptive(axis)
+            if label in used and axis.adaptive
         }
 
     @property
@@ -199,16 +194,6 @@ class Plan:
         }
 
 
-def _axis_plan(checked: Checked, label: str) -> AxisPlan:
-    axis = checked.workflow.axes[label]
-    search = axis.search
-    context = judge_of(checked.workflow, label).context
-    most = checked.counts[label]
-    parallel = 1 if search is None else min(search.parallel, most or search.parallel)
-    kind: Literal["search", "loop"] = "loop" if search is None else "search"
-    return AxisPlan(label, kind, most, parallel, context, may_end_early(axis))
-
-
 def prepare(
     path: Path,
     settings: Sequence[str] = (),
@@ -235,8 +220,10 @@ def make_plan(checked: Checked, site: Site) -> Plan:
     if not problems:
         held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
         shapes = {name: stage.shape for name, stage in stages.items()}
-        problems += check_room(checked, site, held, {name: shape.label for name, shape in shapes.items()})
-        problems += check_gang_room(checked, site, held, shapes)
+        if checked.workflow.any_stage(lambda stage: stage.asks):
+            problems += check_room(checked, site, held, {name: shape.label for name, shape in shapes.items()})
+        if checked.workflow.any_stage(lambda stage: stage.joined):
+            problems += check_gang_room(checked, site, held, shapes)
     if problems:
         raise SpecError(problems)
     return Plan(checked, site, stages, sum(rooms(site).values()))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from diel.spec import Workflow
+from diel.spec.forms import AxisForm, StaticForm
 
 _WORD = {"type": ["string", "number", "boolean", "null"]}
-_STATIC = ("values", "linspace", "logspace", "range")
-_FORMS = (*_STATIC, "zip", "file", "sample", "from", "search", "loop")
 _EXPRESSION = {"type": "string", "pattern": r"\$\{\{", "examples": ["${{ hp.n }}"]}
 _SIZES = ("Axis", "StaticForm", "Sample", "SampleRange", "Search", "Loop")
 """Where expressions over hyperparameters are evaluated as the file is read."""
@@ -23,7 +23,7 @@ _SHORT_FORMS: dict[str, dict[str, Any]] = {
 
 def schema() -> dict[str, Any]:
     """The schema (draft 2020-12), with the short forms that the loader takes."""
-    made = Workflow.model_json_schema(by_alias=True)
+    made = json.loads(json.dumps(Workflow.model_json_schema(by_alias=True)).replace("AxisForm", "Axis"))
     definitions = made["$defs"]
     for name, short in _SHORT_FORMS.items():
         full = definitions[name]
@@ -32,8 +32,8 @@ def schema() -> dict[str, Any]:
         for key, field in definitions[name]["properties"].items():
             definitions[name]["properties"][key] = _or_expression(field)
     definitions["Stage"]["oneOf"] = [{"required": ["module"]}, {"required": ["command"]}]
-    definitions["StaticForm"]["oneOf"] = [{"required": [form]} for form in _STATIC]
-    definitions["Axis"]["oneOf"] = [{"required": [form]} for form in _FORMS]
+    for name, model in (("StaticForm", StaticForm), ("Axis", AxisForm)):
+        definitions[name]["oneOf"] = [{"required": [form]} for form in model.forms()]
     stage = definitions["Stage"]["properties"]
     # A command's words and the variables are text as written, whatever YAML would make of them.
     _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])

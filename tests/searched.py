@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from diel.axes.adaptive import adaptive_axes, facts_of
+from diel.axes.adaptive import adaptive_axes
 from diel.journal.history import History
 from diel.load import load_text
 from diel.spec import Workflow
@@ -64,7 +64,7 @@ class Searched(Handmade):
         self.spec: Workflow = load_text(self.paths.workflow.read_text(), Path("w.yaml")).spec
         self.axes = adaptive_axes(self.spec, History())
         for label, axis in self.axes.items():
-            self.write("axis", axis=label, facts=asdict(facts_of(axis, self.spec)))
+            self.write("axis", axis=label, facts=asdict(axis.facts(self.spec)))
         for stage in self.spec.stages:
             self._open(stage)
 

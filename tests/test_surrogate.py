@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from diel.expressions import ExpressionError, parse
-from diel.shipped import shipped
+from diel.paths import shipped
 from modules.simulation.swing import swing
 from tests.serving import HANDLER
 from tests.throwaway import Project, Record, Run

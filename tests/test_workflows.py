@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from diel.shipped import shipped
+from diel.paths import shipped
 from tests.throwaway import Run
 
 HERE = {name: value for name, value in os.environ.items() if not name.startswith("DIEL_")}

@@ -6,18 +6,16 @@ same.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import Enum
-from math import prod
 from typing import Any
 
-from diel.axes.points import Points
 from diel.axes.trials import front, ranked
-from diel.graph import Choice
 from diel.graph.judge import judge_of
 from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, TrialState
 from diel.journal.history import History
-from diel.spec import Axis, Workflow
+from diel.spec import Axis, Choice, Loop, Search, Workflow
 
 
 class Standing(Enum):
@@ -30,29 +28,17 @@ class Standing(Enum):
     """It will never be: the search or loop ended before, or the trial was pruned."""
 
 
-class Counted(Points):
-    """The points of a search or loop, which are numbers: all that there may be."""
-
-    def __init__(self, label: str, size: int) -> None:
-        self.parameters = (label,)
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def values(self, index: int) -> tuple[Any, ...]:
-        return (index,)
-
-
-class Adaptive:
+class Adaptive(ABC):
     """One axis of a run whose points are made while the run goes on."""
 
-    def __init__(self, label: str, workflow: Workflow, history: AxisHistory, size: int) -> None:
+    axis: Axis
+
+    def __init__(self, label: str, workflow: Workflow, history: AxisHistory) -> None:
         self.label = label
-        self.axis: Axis = workflow.axes[label]
+        self.axis = workflow.axes[label]
         self.judge = judge_of(workflow, label)
         self.history = history
-        self.size = size
+        self.size = self.axis.size(workflow.hyperparameters) or 0
         """The most points that there may be."""
 
     def context(self, coordinates: Mapping[str, int]) -> Context:
@@ -71,29 +57,22 @@ class Adaptive:
     @property
     def at_once(self) -> int:
         """The most points that may be under way together."""
-        return 1 if self.axis.search is None else min(self.axis.search.parallel, self.size)
+        return self.axis.at_once(self.size)
 
     @property
     def may_end_early(self) -> bool:
         """Whether fewer points may come than there are at most."""
-        return may_end_early(self.axis)
+        return self.axis.may_end_early
 
     def standing(self, coordinates: Mapping[str, int]) -> Standing:
         """Whether the point of a task is there."""
         if not self.judged:
             return Standing.OPEN
         course = self.course(coordinates)
-        if course is None:
-            return Standing.WAITING
-        place = coordinates[self.label]
-        if self.axis.search is not None:
-            if place < len(course.trials):
-                pruned = course.trials[place].state is TrialState.PRUNED
-                return Standing.CLOSED if pruned else Standing.OPEN
-            return Standing.CLOSED if course.over else Standing.WAITING
-        if course.points is not None:
-            return Standing.OPEN if place < course.points else Standing.CLOSED
-        return Standing.OPEN if place <= len(course.rounds) else Standing.WAITING
+        return Standing.WAITING if course is None else self._standing(course, coordinates[self.label])
+
+    @abstractmethod
+    def _standing(self, course: Course, place: int) -> Standing: ...
 
     def is_over(self, coordinates: Mapping[str, int]) -> bool:
         """Whether all its points are known, and judged."""
@@ -101,11 +80,6 @@ class Adaptive:
             return True
         course = self.course(coordinates)
         return course is not None and course.over
-
-    def rounds(self, coordinates: Mapping[str, int]) -> int:
-        """How many rounds there are, once the loop is over."""
-        course = self.course(coordinates)
-        return self.size if course is None or course.points is None else course.points
 
     def has_failed(self, coordinates: Mapping[str, int]) -> bool:
         """Whether it is over and has no point to hand on."""
@@ -118,90 +92,108 @@ class Adaptive:
         course = self.course(coordinates)
         if course is None or course.points is None:
             return False
-        place = coordinates[self.label]
-        if self.axis.search is None:
-            return course.failed and place == course.points - 1
-        failed = (TrialState.FAILED, TrialState.PRUNED)
-        return place < len(course.trials) and course.trials[place].state in failed
+        return self._is_lost(course, coordinates[self.label])
+
+    @abstractmethod
+    def _is_lost(self, course: Course, place: int) -> bool: ...
 
     def went_on_without(self, coordinates: Mapping[str, int]) -> bool:
         """Whether it was decided without a point, for its trial failed or was pruned."""
         return self.is_lost(coordinates) and not self.has_failed(coordinates)
 
+    @abstractmethod
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
-        """The trials that a choice picks, once the search is over: the best first, a front by number."""
+        """The points that a choice picks, once it is over: the best first, a front by number."""
+
+    def hyperparameters(self, coordinates: Mapping[str, int]) -> Mapping[str, Any]:
+        """What it has set at a task's point, by name."""
+        return {}
+
+    def facts(self, workflow: Workflow) -> AxisFacts:
+        """What is written down of it for those who read a run without its workflow."""
+        stages = [name for name, stage in workflow.stages.items() if self.label in stage.over]
+        return self._facts(self.size, list(self.judge.context), list(self.judge.stages), stages)
+
+    @abstractmethod
+    def _facts(self, size: int, context: list[str], judges: list[str], stages: list[str]) -> AxisFacts: ...
+
+
+class Searched(Adaptive):
+    """A search of a run: its trials."""
+
+    axis: Search
+
+    def _standing(self, course: Course, place: int) -> Standing:
+        if place < len(course.trials):
+            pruned = course.trials[place].state is TrialState.PRUNED
+            return Standing.CLOSED if pruned else Standing.OPEN
+        return Standing.CLOSED if course.over else Standing.WAITING
+
+    def _is_lost(self, course: Course, place: int) -> bool:
+        failed = (TrialState.FAILED, TrialState.PRUNED)
+        return place < len(course.trials) and course.trials[place].state in failed
+
+    def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
         course = self.course(coordinates)
-        if course is None or self.axis.search is None:
+        if course is None:
             return ()
-        small = [small for _, small in self.axis.search.objectives]
+        small = [small for _, small in self.axis.objectives]
         if choice.word == "pareto":
             return tuple(trial.number for trial in front(course.trials, small))
         return tuple(trial.number for trial in ranked(course.trials, small[0])[: choice.count])
 
     def hyperparameters(self, coordinates: Mapping[str, int]) -> Mapping[str, Any]:
-        """What the search has set at a task's trial, by name; nothing for a loop."""
         course = self.course(coordinates)
         place = coordinates[self.label]
-        if course is None or self.axis.search is None or place >= len(course.trials):
-            return {}
-        return course.trials[place].hp
+        return {} if course is None or place >= len(course.trials) else course.trials[place].hp
+
+    def _facts(self, size: int, context: list[str], judges: list[str], stages: list[str]) -> AxisFacts:
+        search = self.axis
+        return AxisFacts(
+            search.word,
+            size,
+            context,
+            judges,
+            stages,
+            until=search.until or "",
+            sampler=search.sampler,
+            parallel=search.parallel,
+            pruner=search.pruner,
+            objectives=[[reference, small] for reference, small in search.objectives],
+            watched=search.watched,
+        )
 
 
-def facts_of(axis: Adaptive, workflow: Workflow) -> AxisFacts:
-    """What is written down of an axis for those who read a run without its workflow."""
-    stages = [name for name, stage in workflow.stages.items() if axis.label in stage.over]
-    judge = axis.judge
-    common = (axis.size, list(judge.context), list(judge.stages), stages)
-    search = axis.axis.search
-    if search is None:
-        assert axis.axis.loop is not None
-        return AxisFacts("loop", *common, until=axis.axis.loop.until or "")
-    return AxisFacts(
-        "search",
-        *common,
-        until=search.until or "",
-        sampler=search.sampler,
-        parallel=search.parallel,
-        pruner=search.pruner,
-        objectives=[[reference, small] for reference, small in search.objectives],
-        watched=search.watched,
-    )
+class Looped(Adaptive):
+    """A loop of a run: its rounds."""
+
+    axis: Loop
+
+    def _standing(self, course: Course, place: int) -> Standing:
+        if course.points is not None:
+            return Standing.OPEN if place < course.points else Standing.CLOSED
+        return Standing.OPEN if place <= len(course.rounds) else Standing.WAITING
+
+    def _is_lost(self, course: Course, place: int) -> bool:
+        return course.failed and place == (course.points or 0) - 1
+
+    def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
+        course = self.course(coordinates)
+        rounds = self.size if course is None or course.points is None else course.points
+        return (rounds - 1,)
+
+    def _facts(self, size: int, context: list[str], judges: list[str], stages: list[str]) -> AxisFacts:
+        return AxisFacts(self.axis.word, size, context, judges, stages, until=self.axis.until or "")
 
 
-def may_end_early(axis: Axis) -> bool:
-    """Whether a search or loop may end before all of its points were there, or leave some of them out."""
-    if axis.search is None:
-        return axis.loop is not None and axis.loop.until is not None
-    search = axis.search
-    stops = (search.until, search.timeout, search.core_hours)
-    return search.pruner != "none" or any(stop is not None for stop in stops)
-
-
-def is_adaptive(axis: Axis) -> bool:
-    """Whether an axis is a search or a loop."""
-    return axis.search is not None or axis.loop is not None
-
-
-def size_of(axis: Axis, workflow: Workflow) -> int | None:
-    """The most points of a search or loop; None for a grid over something that cannot be listed."""
-    if axis.loop is not None:
-        return axis.loop.max
-    search = axis.search
-    assert search is not None
-    if search.sampler != "grid":
-        return search.trials
-    listed = [workflow.hyperparameters[name].listed for name in search.parameters]
-    if any(values is None for values in listed):
-        return None
-    size = prod(len(values or ()) for values in listed)
-    return min(size, search.trials or size)
+_KINDS: dict[str, type[Adaptive]] = {"search": Searched, "loop": Looped}
 
 
 def adaptive_axes(workflow: Workflow, history: History) -> dict[str, Adaptive]:
     """The searches and loops of a run that a stage runs over."""
     used = {label for stage in workflow.stages.values() for label in stage.over}
     return {
-        label: Adaptive(label, workflow, history.axis(label), size_of(axis, workflow) or 0)
+        label: _KINDS[axis.word](label, workflow, history.axis(label))
         for label, axis in workflow.axes.items()
-        if label in used and is_adaptive(axis)
+        if label in used and axis.adaptive
     }

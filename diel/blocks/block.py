@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from diel.scheduler import JobState
+from diel.scheduler.job import JobState
 from diel.site import Shape
 from diel.states import FailureClass
 
@@ -44,8 +44,6 @@ class Block:
     """The scheduler's id; empty until it gave one."""
     state: JobState = JobState.PENDING
     reason: str = ""
-    hopeless: bool = False
-    """Whether the scheduler says that it can never run."""
     nodes: str = ""
     began: float | None = None
     ended: float | None = None
@@ -102,7 +100,6 @@ class Block:
             "needs": asdict(self.shape),
             "state": self.state.value,
             "reason": self.reason,
-            "hopeless": self.hopeless,
             "nodes": self.nodes,
             "walltime": self.walltime,
             "asked": self.asked,

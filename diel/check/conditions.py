@@ -44,9 +44,9 @@ def check_hyperparameter_conditions(found: Check, values: Mapping[str, Any]) -> 
             wrong.add(name)
     wrong |= _check_cycles(found, {name: reads(one) for name, one in conditions.items()}, wrong)
     for label, axis in found.workflow.axes.items():
-        if axis.search is None or wrong & set(axis.search.parameters):
+        if not axis.sets or wrong & set(axis.sets):
             continue
-        space = _Space(found, axis.search.parameters, conditions, values)
+        space = _Space(found, axis.sets, conditions, values)
         if _check_sources(found, label, space):
             _check_trials(found, label, space)
     return wrong
@@ -176,7 +176,7 @@ def _check_sources(found: Check, label: str, space: _Space) -> bool:
 def _drawn_elsewhere(found: Check, label: str, name: str) -> str:
     """Another search that sets a hyperparameter for the stages of this one; empty where none does."""
     for other, axis in found.workflow.axes.items():
-        sets = other != label and axis.search is not None and name in axis.search.parameters
+        sets = other != label and name in axis.sets
         if sets and any({label, other} <= set(stage.over) for stage in found.workflow.stages.values()):
             return other
     return ""

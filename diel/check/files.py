@@ -7,13 +7,13 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from diel.axes.points import Points
 from diel.check.flaws import Check
 from diel.check.names import Names
 from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse, parse_expression
 from diel.given import flaw_of
 from diel.spec import Stage
+from diel.spec.forms.points import Points
 from diel.spec.model import found as shown
 
 _LOOKED_AT = 100_000

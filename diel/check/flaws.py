@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from diel.axes.points import Points
 from diel.errors import MAX_PROBLEMS, Problem, SpecError, first_problems
 from diel.graph import Key
 from diel.load import Document
 from diel.spec import Workflow
+from diel.spec.forms.points import Points
 
 
 @dataclass
@@ -36,6 +36,11 @@ class Check:
         """Notes a problem at a key, or inside its text. Raises SpecError beyond what is shown."""
         self.problems.append(self.document.problem(key, message, hint, offset=offset))
         self.stop_at(MAX_PROBLEMS)
+
+    def is_wrong(self, key: Key) -> bool:
+        """Whether a problem is told at a key or below it."""
+        place = ".".join(map(str, key))
+        return any(one.key == place or one.key.startswith(f"{place}.") for one in self.problems)
 
     def stop_at(self, most: int) -> None:
         """Raises SpecError where there are more problems than so many.

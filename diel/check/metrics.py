@@ -41,7 +41,7 @@ def check_metrics(found: Check, modules: Mapping[str, Module]) -> None:
             if wrong is None and not until:
                 wrong = _no_number(value, stage, module)
             if wrong is not None:
-                text = form.until if until and (form := axis.loop or axis.search) is not None else None
+                text = axis.condition if until else None
                 found.add(key, *wrong, None if text is None else place_of_name(text, f"{name}.{value}"))
 
 

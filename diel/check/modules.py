@@ -78,8 +78,8 @@ def _searched(found: Check, name: str) -> set[str]:
     return {
         parameter
         for label in found.workflow.stages[name].over
-        if (axis := found.workflow.axes.get(label)) is not None and axis.search is not None
-        for parameter in axis.search.parameters
+        if label in found.workflow.axes
+        for parameter in found.workflow.axes[label].sets
     }
 
 

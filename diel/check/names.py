@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from diel.check.flaws import Check
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, Template, parse_expression, walk
-from diel.graph import Key, parameters_of
+from diel.graph import Key, StageGraph, hyperparameter_reads
 from diel.graph.judge import place_of_name
 from diel.spec import Stage
 
@@ -41,7 +42,7 @@ def visible_names(found: Check, name: str) -> Names:
     for label in stage.over:
         if label not in workflow.axes:
             continue
-        known = parameters_of(workflow, label)
+        known = workflow.axes[label].parameters_of(label)
         if known is None and label in found.points:
             known = found.points[label].parameters
         if known is None:
@@ -81,19 +82,48 @@ def check_conditions(found: Check) -> None:
     """Parses the `until` of searches and loops, and looks up its names but for STAGE.VALUE."""
     names = Names({}, (), {"hp": tuple(found.workflow.hyperparameters), "run": RUN_NAMES})
     for label, axis in found.workflow.axes.items():
-        for kind, form in (("search", axis.search), ("loop", axis.loop)):
-            if form is None or form.until is None:
+        if axis.condition is None:
+            continue
+        key: Key = ("axes", label, axis.word, "until")
+        try:
+            read = parse_expression(axis.condition).references
+        except ExpressionError as error:
+            found.add(key, error.message, error.hint, error.offset)
+            continue
+        for chain in sorted(read):
+            problem = _missing(chain, names, "until") if chain[0] in names.keyed else None
+            if problem is not None:
+                found.add(key, *problem, _offset(axis.condition, chain))
+
+
+def check_values(found: Check, graph: StageGraph, values: Mapping[str, Any], unread: Collection[str]) -> None:
+    """Every hyperparameter that a stage reads has a value in each of its tasks.
+
+    `values` has those that need no search to have one, `unread` what searches set and nothing reads.
+    """
+    for key, message, hint in list(_without_value(found, graph, values, unread)):
+        found.add(key, message, hint)
+
+
+def _without_value(
+    found: Check, graph: StageGraph, values: Mapping[str, Any], unread: Collection[str]
+) -> Iterator[tuple[Key, str, str]]:
+    workflow = found.workflow
+    for name, stage in workflow.stages.items():
+        axes = [*stage.over, *(label for given in stage.inputs.values() for label in given.at)]
+        drawn = {one for label in axes if label in workflow.axes for one in workflow.axes[label].sets}
+        published = {edge.published.name for edge in graph.into(name) if edge.published is not None}
+        for read, key in hyperparameter_reads(name, stage).items():
+            if read in values or read in published or read not in workflow.hyperparameters:
                 continue
-            key: Key = ("axes", label, kind, "until")
-            try:
-                read = parse_expression(form.until).references
-            except ExpressionError as error:
-                found.add(key, error.message, error.hint, error.offset)
-                continue
-            for chain in sorted(read):
-                problem = _missing(chain, names, "until") if chain[0] in names.keyed else None
-                if problem is not None:
-                    found.add(key, *problem, _offset(form.until, chain))
+            if read in unread or found.is_wrong(key) or found.is_wrong(("hyperparameters", read)):
+                continue  # which may be the reason
+            if read not in drawn:
+                message = f"hp.{read} has no value: no default, and no search here sets it"
+                yield key, message, f"give it a `default`, or a value by `--set {read}=VALUE`"
+            elif workflow.hyperparameters[read].when is not None:
+                message = f"hp.{read} has no value in the trials that do not draw it"
+                yield key, message, "give it a `default`, which stands wherever its `when` does not hold"
 
 
 def _check_computable(found: Check, key: Key, template: Template) -> None:

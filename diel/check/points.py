@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from diel.axes.adaptive import is_adaptive, size_of
-from diel.axes.points import MAX_POINTS, static_count, static_points
 from diel.check.flaws import Check
 from diel.errors import DielError
 from diel.graph import StageGraph
-from diel.spec import Axis
+from diel.spec import MAX_POINTS, Axis
 
 _SEARCHED = 100_000
 """Points that are compared with a picked one here; longer axes are searched when they run."""
@@ -30,21 +28,19 @@ def check_axes(found: Check) -> dict[str, int | None]:
 
 
 def _count(found: Check, label: str, axis: Axis) -> int | None:
-    if axis.source is not None:
-        return None
-    if is_adaptive(axis):
-        return size_of(axis, found.workflow)
-    if axis.sample is not None:
-        return axis.sample.points
     try:
-        found.points[label] = points = static_points(label, axis, found.workflow, found.folder)
+        points = axis.listed(label, found.folder)
     except DielError as error:
-        key = ("axes", label, "file") if axis.file is not None else ("axes", label)
-        found.add(key, str(error).removeprefix(f"axis '{label}': "))
+        found.add(("axes", label, axis.word), str(error).removeprefix(f"axis '{label}': "))
         return None
-    if len(points) == 0:
+    count = axis.size(found.workflow.hyperparameters)
+    if points is None:
+        return count
+    found.points[label] = points
+    count = len(points) if count is None else count
+    if count == 0:
         found.add(("axes", label), "no points", "a stage over an empty axis would have no tasks")
-    return static_count(axis, points)
+    return count
 
 
 def check_picks(found: Check, graph: StageGraph) -> None:

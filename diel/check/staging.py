@@ -77,11 +77,10 @@ def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, s
         return
     for axis in own:
         given = found.workflow.axes.get(axis)
-        if given is not None and (given.search is not None or given.loop is not None):
-            kind = "search" if given.search is not None else "loop"
-            hint = f"share it out over another axis; each task of the {kind} needs the whole"
+        if given is not None and given.adaptive:
+            hint = f"share it out over another axis; each task of the {given.word} needs the whole"
             yield (
-                f"the points of '{axis}' come one by one ({kind}): its tasks cannot share out an input",
+                f"the points of '{axis}' come one by one ({given.word}): its tasks cannot share out an input",
                 hint,
             )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from diel.check.files import check_files
 from diel.check.flaws import Check
 from diel.check.metrics import check_metrics
 from diel.check.modules import check_module
-from diel.check.names import Names, check_conditions, check_expressions, visible_names
+from diel.check.names import Names, check_conditions, check_expressions, check_values, visible_names
 from diel.check.outputs import check_outputs, check_published
 from diel.check.points import check_axes, check_picks
 from diel.check.program import check_programs
@@ -26,7 +27,7 @@ from diel.errors import MAX_PROBLEMS, SpecError
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
 from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
-from diel.paths import runs_dir
+from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Stage, Workflow
 
@@ -93,6 +94,25 @@ def check(
     check_picks(found, graph)
     modules = dict(_find_modules(found, folder, cwd or Path.cwd()))
     values = hyperparameters.plain()
+    _check_stages(found, graph, modules, values, anew=kept is None)
+    unclear = _check_conditions(found, values)
+    if workflow.adaptive:
+        check_metrics(found, modules)
+    _check_data(found, graph, modules, whole=not flaws)
+    settled = {**dict.fromkeys(unclear), **values}
+    unread: set[str] = set()
+    if workflow.adaptive:
+        given = () if kept is not None else hyperparameters.settings
+        unread = check_searches(found, settled, given)
+    check_values(found, graph, settled, unread)
+    found.stop_at(0)
+    return Checked(document, graph, modules, hyperparameters, counts)
+
+
+def _check_stages(
+    found: Check, graph: StageGraph, modules: Mapping[str, Module], values: Mapping[str, Any], *, anew: bool
+) -> None:
+    workflow = found.workflow
     for name, stage in workflow.stages.items():
         names: Names = visible_names(found, name)
         check_expressions(found, name, stage, names)
@@ -100,22 +120,34 @@ def check(
         check_programs(found, name, stage)
         published = {edge.published.name for edge in graph.into(name) if edge.published is not None}
         later = {*published, *_searched(workflow, stage)}
-        check_files(found, name, names, values, later, anew=kept is None)
+        if stage.files:
+            check_files(found, name, names, values, later, anew=anew)
         if name in modules:
             known = {label: value for label, value in values.items() if label not in published}
             check_module(found, name, modules[name], names, known)
-    check_conditions(found)
-    unclear = check_hyperparameter_conditions(found, values)
-    check_metrics(found, modules)
+
+
+def _check_conditions(found: Check, values: Mapping[str, Any]) -> set[str]:
+    """Gives the hyperparameters whose `when` is wrong."""
+    if found.workflow.adaptive:
+        check_conditions(found)
+    if all(given.when is None for given in found.workflow.hyperparameters.values()):
+        return set()
+    return check_hyperparameter_conditions(found, values)
+
+
+def _check_data(found: Check, graph: StageGraph, modules: Mapping[str, Module], *, whole: bool) -> None:
+    """What is handed from stage to stage, and how."""
+    workflow = found.workflow
     check_outputs(found, graph, modules)
-    check_contracts(found, graph, modules)
-    check_published(found, modules)
-    check_staging(found, graph)
-    check_surrogates(found, graph, modules, whole=not flaws)
-    given = () if kept is not None else hyperparameters.settings
-    check_searches(found, graph, {**dict.fromkeys(unclear), **values}, given)
-    found.stop_at(0)
-    return Checked(document, graph, modules, hyperparameters, counts)
+    if modules or not all(stage.plain for stage in workflow.stages.values()):
+        check_contracts(found, graph, modules)
+    if workflow.any_stage(lambda stage: stage.publishes):
+        check_published(found, modules)
+    if workflow.any_stage(lambda stage: stage.moves_data):
+        check_staging(found, graph)
+    if workflow.any_stage(lambda stage: stage.surrogate):
+        check_surrogates(found, graph, modules, whole=whole)
 
 
 def _resolve(
@@ -124,23 +156,33 @@ def _resolve(
     """The values for a new run, with those of its project. Raises SpecError and UsageError."""
     if runs is None:
         return resolve(document, settings, params_files)
-    project = read_current(runs)[0]
+    project = read_current(runs)[0] if _is_there(registry_dir(runs)) else {}
     elsewhere = "" if runs.resolve() == runs_dir().resolve() else f" --runs {shlex.quote(str(runs))}"
     return resolve(document, settings, params_files, project, elsewhere)
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is something, be it nothing that can be read."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _searched(workflow: Workflow, stage: Stage) -> Iterator[str]:
     """The hyperparameters that a trial sets for a stage."""
     for label in stage.over:
-        search = workflow.axes[label].search if label in workflow.axes else None
-        yield from () if search is None else search.parameters
+        yield from workflow.axes[label].sets if label in workflow.axes else ()
 
 
 def _find_modules(found: Check, folder: Path, cwd: Path) -> Iterator[tuple[str, Module]]:
-    folders = search_path(folder, cwd)
-    for name, stage in found.workflow.stages.items():
-        if stage.module is not None:
-            try:
-                yield name, find(stage.module, folders)
-            except ModuleNotFound as error:
-                found.add(("stages", name, "module"), error.message, error.hint)
+    named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
+    folders = search_path(folder, cwd) if named else ()
+    for name, module in named.items():
+        try:
+            yield name, find(module, folders)
+        except ModuleNotFound as error:
+            found.add(("stages", name, "module"), error.message, error.hint)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from diel.axes.adaptive import Adaptive, Standing, adaptive_axes, facts_of
+from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain, with_replicas
-from diel.axes.points import Listed
 from diel.errors import DielError, UsageError
 from diel.gangs.service import Serving
 from diel.gangs.stream import Streaming
@@ -20,8 +19,9 @@ from diel.search.decider import Decider, Deciding
 from diel.search.loop import Looping
 from diel.search.search import Searching
 from diel.services import REPLICA
+from diel.spec.forms.points import Listed
 from diel.states import FailureClass
-from diel.tasks.axes import Axes, maker_of
+from diel.tasks.axes import Axes
 from diel.tasks.choosing import link_of
 from diel.tasks.keeping import Keeping
 from diel.tasks.ledger import Ledger
@@ -31,6 +31,12 @@ from diel.tasks.recipe import Recipe
 from diel.tasks.stage_run import StageRun
 from diel.tasks.staging import staging_of
 from diel.tasks.stream import StreamEnds
+
+_DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
+    "search": Searching,
+    "loop": Looping,
+}
+"""What makes the points of an axis, by the key of its form."""
 
 
 class Stages:
@@ -105,12 +111,12 @@ class Stages:
 
     def _decider(self, axis: Adaptive, run: Deciding) -> Decider:
         outer = [self.adaptive[label] for label in axis.judge.context if label in self.adaptive]
-        return (Searching if axis.axis.loop is None else Looping)(axis, outer, run)
+        return _DECIDERS[axis.axis.word](axis, outer, run)
 
     def _makers(self, name: str) -> list[str]:
         """The stages that make the derived axes of a stage."""
         axes = (self._plan.workflow.axes[label] for label in self._plan.workflow.stages[name].over)
-        return [maker for axis in axes if (maker := maker_of(axis)) is not None]
+        return [maker for axis in axes if (maker := axis.maker) is not None]
 
     @property
     def complete(self) -> bool:
@@ -119,7 +125,7 @@ class Stages:
 
     def open(self) -> None:
         """Opens every stage whose axes are known at the start. Raises UsageError for unreadable ones."""
-        self._axes.open_static(self.adaptive)
+        self._axes.open_static()
         self._write_facts()
         self._open_known()
         self._keeping.catch_up()
@@ -129,7 +135,7 @@ class Stages:
         """Writes down what those need who show searches and loops without reading the workflow."""
         for label, axis in self.adaptive.items():
             if axis.history.facts is None:
-                self._ledger.append("axis", axis=label, facts=asdict(facts_of(axis, self._plan.workflow)))
+                self._ledger.append("axis", axis=label, facts=asdict(axis.facts(self._plan.workflow)))
 
     def begin(self) -> None:
         """Begins searches and loops in all contexts that are there by now; one may make room for another."""
@@ -217,7 +223,7 @@ class Stages:
         for label in stage.spec.over:
             if label in self._axes.points:
                 continue
-            maker = self.runs[maker_of(self._plan.workflow.axes[label]) or ""]
+            maker = self.runs[self._plan.workflow.axes[label].maker or ""]
             if not maker.complete:
                 return False
             lost = maker.void or any(maker.has_lost(index) for index in range(maker.size))

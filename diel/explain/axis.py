@@ -55,11 +55,11 @@ def points_awaited(view: View, stage: str, index: int) -> list[str]:
 def _awaited(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     course = axis.course(coordinates)
     place = coordinates[axis.label]
-    kind = "loop" if axis.axis.loop is not None else "search"
+    kind = axis.axis.word
     if course is None:
         judges = " and ".join(axis.judge.stages)
         return f"the {kind} '{axis.label}' has not begun: it does once the tasks of {judges} are known"
-    if axis.axis.search is not None:
+    if not axis.axis.in_turn:
         return _unasked(axis, course, place, driven=view.run.state is RunState.RUNNING)
     names = " and ".join(axis.judge.stages)
     told = f"{axis.label} {place} begins when {names} of {axis.label} {place - 1} "
@@ -69,14 +69,13 @@ def _awaited(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
 
 
 def _unasked(axis: Adaptive, course: Course, place: int, *, driven: bool) -> str:
-    assert axis.axis.search is not None
     told = f"{axis.label} {place} has not been asked for"
     if course.stopped:
         return f"{told}, and will not be: no further ones are, and those that run have to end first"
     running = sum(trial.state is TrialState.RUNNING for trial in course.trials)
     if not driven:
         return f"{told}, and the run has no controller"
-    return f"{told}: {running} of {axis.axis.search.parallel} run"
+    return f"{told}: {running} of {axis.at_once} run"
 
 
 def _judges(view: View, axis: Adaptive, coordinates: Mapping[str, int], place: int) -> Iterator[str]:
@@ -107,26 +106,25 @@ def _closed(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     place = coordinates[axis.label]
     assert course is not None
     if place < len(course.trials):
-        return pruned_text(axis, course, course.trials[place])
+        return pruned_text(view, axis, course, course.trials[place])
     status = next((one for one in view.axes if one.label == axis.label), None)
     known = None if status is None else status.course(axis.context(coordinates))
     why = course.reason if known is None else known.why
-    kind = "loop" if axis.axis.loop is not None else "search"
+    kind = axis.axis.word
     after = f"{axis.label} {(course.points or 1) - 1}"
     return f"{axis.label} {place} never came: the {kind} ended after {after}: {why}"
 
 
-def pruned_text(axis: Adaptive, course: Course, trial: Trial) -> str:
+def pruned_text(view: View, axis: Adaptive, course: Course, trial: Trial) -> str:
     """Why a trial was pruned: what it had told, and what the others had told there."""
-    search = axis.axis.search
-    assert search is not None
-    told = f"{axis.label} {trial.number} was pruned ({search.pruner}): {trial.message}"
+    facts = axis.facts(view.run.workflow)
+    told = f"{axis.label} {trial.number} was pruned ({facts.pruner}): {trial.message}"
     if not trial.reported:
         return told
     others = _told_before(course, trial, max(trial.reported))
     if not others:
         return told
-    best = short(min(others) if search.objectives[0][1] else max(others))
+    best = short(min(others) if facts.objectives[0][1] else max(others))
     many = counted(len(others), "trial")
     return f"{told}; {many} before it had there: best {best}, median {short(median(others))}"
 
@@ -177,8 +175,8 @@ def picks(link: Link, members: list[int]) -> list[dict[str, Any]]:
             trial = course.trials[place] if course is not None and place < len(course.trials) else None
             values = None if trial is None or trial.state is not TrialState.COMPLETE else trial.values
             text = f"{label} {place}"
-            if trial is not None and values and axis.axis.search is not None:
-                names = ", ".join(reference for reference, _ in axis.axis.search.objectives)
+            if trial is not None and values:
+                names = ", ".join(reference for reference, _ in axis.axis.objectives)
                 text += f" with {names} {scores_text(trial)}"
             pick = {"axis": label, "point": place, "values": values, "text": text}
             if pick not in found:
@@ -197,7 +195,7 @@ def choice_awaited(link: ChoosingLink, index: int) -> str:
             place = here[label] - (choice.word == "previous")
             return f"{up} of {label} {place}"
         course = _first_open(axis, here)
-        if axis.axis.loop is not None:
+        if axis.axis.in_turn:
             rounds = 0 if course is None else len(course.rounds)
             return f"{up} of the last {label}, known once the loop is over: {rounds:,} judged so far"
         trials = [] if course is None else course.trials

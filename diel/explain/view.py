@@ -20,7 +20,6 @@ from diel.results import Recorded
 from diel.services import REPLICA
 from diel.states import RunState, TaskState
 from diel.status import AxisStatus, axes_of
-from diel.tasks.axes import maker_of
 from diel.tasks.choosing import link_of
 from diel.tasks.files import Files
 from diel.tasks.link import Link
@@ -190,7 +189,7 @@ class View:
         """The axes of a stage that are not known yet, with the stage that makes each."""
         axes = self.run.workflow.axes
         return [
-            (label, maker_of(axes[label]) or "")
+            (label, axes[label].maker or "")
             for label in self.run.workflow.stages[stage].over
             if self.run.points(label) is None
         ]

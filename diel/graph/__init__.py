@@ -1,15 +1,13 @@
 """The stage graph: how stages depend on each other, before anything is known of their tasks."""
 
 from diel.graph.build import build
-from diel.graph.edge import Choice, Edge, Flaw, Key, Published
+from diel.graph.edge import Edge, Flaw, Key, Published
 from diel.graph.gang import Gang, gangs
-from diel.graph.rules import parameters_of
 from diel.graph.stage_graph import StageGraph
 from diel.graph.stream import stream_inputs
 from diel.graph.uses import hyperparameter_reads
 
 __all__ = [
-    "Choice",
     "Edge",
     "Flaw",
     "Gang",
@@ -19,6 +17,5 @@ __all__ = [
     "build",
     "gangs",
     "hyperparameter_reads",
-    "parameters_of",
     "stream_inputs",
 ]

@@ -15,7 +15,7 @@ from diel.spec import Axis, Workflow
 def check_adaptive(workflow: Workflow) -> Iterator[Flaw]:
     """All that is wrong with the judges of searches and loops."""
     for label, axis in workflow.axes.items():
-        if axis.search is None and axis.loop is None:
+        if not axis.adaptive:
             continue
         wrong = [
             flaw for key, name in references_of(label, axis) for flaw in _check(workflow, label, key, name)
@@ -41,8 +41,7 @@ def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> I
 
 def _offset(axis: Axis, written: str) -> int | None:
     """Where a name stands in an `until`."""
-    form = axis.loop or axis.search
-    return None if form is None or form.until is None else place_of_name(form.until, written)
+    return None if axis.condition is None else place_of_name(axis.condition, written)
 
 
 def _meant(workflow: Workflow, label: str, written: str) -> str:
@@ -82,20 +81,18 @@ def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
 
 def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
     """An `until` that reads no value of a point says nothing about it."""
-    form = axis.loop or axis.search
-    if form is None or form.until is None:
+    if axis.condition is None:
         return
     try:
-        read = parse_expression(form.until).references
+        read = parse_expression(axis.condition).references
     except ExpressionError:
         return  # which the checker of expressions tells
-    kind, point, most = ("loop", "round", "max") if axis.loop else ("search", "trial", "trials")
-    message = f"`until` reads no value of a {point}: it is always or never true"
+    message = f"`until` reads no value of a {axis.point}: it is always or never true"
     hint = "name a STAGE.VALUE, as in `validate.error < 0.1`"
     if any(name[0] == label for name in read):
-        message = f"`until` reads nothing of a {point} but its number"
-        hint = f"`{most}` says how many there are; {hint}"
-    yield Flaw(("axes", label, kind, "until"), message, hint)
+        message = f"`until` reads nothing of a {axis.point} but its number"
+        hint = f"`{axis.bound}` says how many there are; {hint}"
+    yield Flaw(("axes", label, axis.word, "until"), message, hint)
 
 
 def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
@@ -117,16 +114,13 @@ def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
 def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
     """No two axes each run once for each point of the other."""
     contexts: Mapping[str, tuple[str, ...]] = {
-        label: judge_of(workflow, label).context
-        for label, axis in workflow.axes.items()
-        if axis.search is not None or axis.loop is not None
+        label: judge_of(workflow, label).context for label, axis in workflow.axes.items() if axis.adaptive
     }
     for label, context in contexts.items():
         for other in context:
             if label in contexts.get(other, ()) and list(contexts).index(other) > list(contexts).index(label):
-                kind = "loop" if workflow.axes[other].loop is not None else "search"
                 yield Flaw(
-                    ("axes", other, kind),
+                    ("axes", other, workflow.axes[other].word),
                     f"'{label}' would run once for each '{other}', and '{other}' once for each '{label}'",
                     "let a stage over one of them alone judge that one, with `at:` on the other",
                 )
@@ -140,8 +134,7 @@ def check_waits(graph: StageGraph) -> Iterator[Flaw]:
             reached = _reached(graph, edge.downstream, label)
             guilty = next((name for name in (edge.upstream, *judges) if name in reached), None)
             if guilty is not None:
-                loop = graph.workflow.axes[label].loop is not None
-                points = f"every round of '{label}'" if loop else f"every trial of '{label}'"
+                points = f"every {graph.workflow.axes[label].point} of '{label}'"
                 hint = "run it over the axis too"
                 if edge.axis is not None:
                     hint = "give the stage a fixed axis, and let it take its item: `${{ STAGE.LIST[AXIS] }}`"
@@ -164,7 +157,7 @@ def _awaited(workflow: Workflow, edge: Edge) -> list[str]:
         if not edge.renewed
         and label not in inside
         and label in workflow.axes
-        and (workflow.axes[label].search is not None or workflow.axes[label].loop is not None)
+        and workflow.axes[label].adaptive
     ]
 
 

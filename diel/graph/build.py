@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 from diel.errors import MAX_PROBLEMS, did_you_mean
@@ -12,7 +13,7 @@ from diel.graph.publishing import check_publishers, published_uses
 from diel.graph.rules import check_at, check_axes, check_cycles, choice_of
 from diel.graph.service import check_service, check_services, is_renewed, nearest_service
 from diel.graph.stage_graph import StageGraph
-from diel.graph.stream import check_stream, is_stream
+from diel.graph.stream import check_stream
 from diel.graph.uses import Use, uses
 from diel.spec import Workflow
 
@@ -35,9 +36,13 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
     graph = StageGraph(workflow, tuple(edges))
     cycles = check_cycles(graph)
     flaws += cycles
-    flaws += islice(check_adaptive(workflow), MAX_PROBLEMS + 1)
-    flaws += islice(check_beside(workflow), MAX_PROBLEMS + 1)
-    if not cycles:
+    if workflow.adaptive:
+        flaws += islice(check_adaptive(workflow), MAX_PROBLEMS + 1)
+    if workflow.any_stage(lambda stage: stage.beside):
+        flaws += islice(check_beside(workflow), MAX_PROBLEMS + 1)
+    if cycles:
+        return graph, flaws
+    if workflow.any_stage(lambda stage: stage.publishes):
         flaws += islice(check_publishers(graph), MAX_PROBLEMS + 1)
         for name, use in published_uses(graph, flaws):
             edge, wrong = edge_of(workflow, name, use)
@@ -45,10 +50,18 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
             if edge is not None:
                 edges.append(edge)
         graph = StageGraph(workflow, tuple(edges))
-        flaws += check_waits(graph)
-        flaws += check_gangs(graph)
-        flaws += check_services(graph)
-    return graph, flaws
+    return graph, [*flaws, *_whole_flaws(graph)]
+
+
+def _whole_flaws(graph: StageGraph) -> Iterator[Flaw]:
+    """What only the whole graph shows, once it has no cycles."""
+    workflow = graph.workflow
+    if workflow.adaptive:
+        yield from check_waits(graph)
+    if workflow.any_stage(lambda stage: stage.joined):
+        yield from check_gangs(graph)
+    if workflow.any_stage(lambda stage: stage.service is not None or stage.services):
+        yield from check_services(graph)
 
 
 def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[Flaw]]:
@@ -62,9 +75,14 @@ def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[
         if use.service:
             hint = "a service is asked by other stages"
         return None, [Flaw(use.key, f"the stage depends on itself: {name} -> {name}", hint)]
-    upstream = workflow.stages[use.stage].over
-    downstream = workflow.stages[name].over
-    flaws = check_at(workflow, use, name) + check_stream(workflow, use) + check_service(workflow, name, use)
+    source, reader = workflow.stages[use.stage], workflow.stages[name]
+    upstream, downstream = source.over, reader.over
+    flaws = check_at(workflow, use, name)
+    stream = (made := source.outputs.get(use.output or "")) is not None and made.stream is not None
+    if stream or use.share:
+        flaws += check_stream(use, stream=stream)
+    if source.service is not None or use.service or use.begins:
+        flaws += check_service(workflow, name, use)
     chosen = {
         label: choice for label, point in use.at.items() if (choice := choice_of(workflow, label, point))
     }
@@ -89,11 +107,11 @@ def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[
         initially=use.initially,
         hyperparameter=use.hyperparameter,
         published=use.published,
-        stream=is_stream(workflow, use),
+        stream=stream and use.name is not None,
         share=use.share,
         service=use.service,
         optional=use.optional,
-        renewed=is_renewed(workflow.stages[name], use),
+        renewed=reader.service is not None and is_renewed(reader, use),
         begun=use.begins,
     )
     if use.stage == name and not edge.follows:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from diel.spec import Hyperparameter
+from diel.spec import Choice, Hyperparameter
 
 Key = tuple[str | int, ...]
 
@@ -20,20 +20,6 @@ class Flaw:
     hint: str = ""
     offset: int | None = None
     """Characters into the text of the key's value, where the trouble begins further on."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What `at` says of a search (`best`, `pareto`, `{top: N}`) or a loop (`last`, `previous`)."""
-
-    word: Literal["best", "pareto", "top", "last", "previous"]
-    count: int = 1
-    """How many points `top` takes."""
-
-    @property
-    def several(self) -> bool:
-        """Whether it gathers."""
-        return self.word in ("pareto", "top")
 
 
 @dataclass(frozen=True)

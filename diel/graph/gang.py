@@ -124,7 +124,7 @@ def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
             continue
         for number, label in enumerate(stage.over):
             axis = workflow.axes.get(label)
-            if label in gang.axes or axis is None or (axis.search is None and axis.loop is None):
+            if label in gang.axes or axis is None or not axis.adaptive:
                 continue
             other = next(other for other in gang.stages if label not in workflow.stages[other].over)
             yield Flaw(

@@ -42,23 +42,17 @@ def judge_of(workflow: Workflow, label: str) -> Judge:
 
 def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]]]:
     """Each STAGE.VALUE by which an axis is judged, with the key that holds it."""
-    if axis.search is not None:
-        for word in ("minimize", "maximize"):
-            given = getattr(axis.search, word)
-            for place, reference in enumerate([given] if isinstance(given, str) else given or []):
-                key: Key = ("axes", label, "search", word)
-                yield (key if isinstance(given, str) else (*key, place)), tuple(reference.split("."))
-        if axis.search.watch is not None:
-            yield ("axes", label, "search", "watch"), tuple(axis.search.watch.split("."))
-    form = axis.search or axis.loop
-    if form is not None and form.until is not None:
+    here: Key = ("axes", label, axis.word)
+    for key, reference in axis.judged_by():
+        yield (*here, *key), tuple(reference.split("."))
+    if axis.condition is not None:
         try:
-            references = parse_expression(form.until).references
+            references = parse_expression(axis.condition).references
         except ExpressionError:
             return
         for name in sorted(references):
             if name[0] not in (*_OTHERS, label):
-                yield ("axes", label, "loop" if axis.loop else "search", "until"), name
+                yield (*here, "until"), name
 
 
 def place_of_name(text: str, name: str) -> int | None:

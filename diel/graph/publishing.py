@@ -42,9 +42,7 @@ def _searches(workflow: Workflow, name: str, hyperparameter: str) -> list[str]:
     return [
         label
         for label in workflow.stages[name].over
-        if label in workflow.axes
-        and (search := workflow.axes[label].search) is not None
-        and hyperparameter in search.parameters
+        if label in workflow.axes and hyperparameter in workflow.axes[label].sets
     ]
 
 
@@ -113,7 +111,5 @@ def _rounds(workflow: Workflow, maker: str) -> dict[str, str]:
     stage = workflow.stages[maker]
     if stage.when is None:
         return {}
-    loops = [
-        label for label in stage.over if label in workflow.axes and workflow.axes[label].loop is not None
-    ]
+    loops = [label for label in stage.over if label in workflow.axes and workflow.axes[label].in_turn]
     return dict.fromkeys(loops, "last")

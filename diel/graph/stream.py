@@ -7,24 +7,12 @@ from diel.graph.uses import Use
 from diel.spec import Workflow
 
 
-def is_stream(workflow: Workflow, use: Use) -> bool:
-    """Whether a use reads an output while it is made."""
-    return use.name is not None and _stream_of(workflow, use)
-
-
-def _stream_of(workflow: Workflow, use: Use) -> bool:
-    output = workflow.stages[use.stage].outputs.get(use.output or "")
-    return output is not None and output.stream is not None
-
-
-def check_stream(workflow: Workflow, use: Use) -> list[Flaw]:
+def check_stream(use: Use, *, stream: bool) -> list[Flaw]:
     """Streams are read by inputs, from their beginning; what is no stream is not shared out."""
     source = f"{use.stage}.{use.output}"
-    if not _stream_of(workflow, use):
-        if use.share:
-            hint = f"drop it, or make {source} a stream: outputs: {{{use.output}: {{stream: true}}}}"
-            return [Flaw((*use.key, "share"), f"`share` is for streams, and {source} is none", hint)]
-        return []
+    if not stream:
+        hint = f"drop it, or make {source} a stream: outputs: {{{use.output}: {{stream: true}}}}"
+        return [Flaw((*use.key, "share"), f"`share` is for streams, and {source} is none", hint)]
     if use.name is None:
         what = "an axis" if use.axis is not None else "a value"
         hint = f"read it as an input, inputs: {{{use.output}: {source}}}, and its items with context.stream"

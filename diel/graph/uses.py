@@ -90,13 +90,7 @@ def _hyperparameter_use(
         hint = did_you_mean(name, workflow.hyperparameters)
         flaws.append(Flaw(key, f"no hyperparameter '{name}'", hint))
         return
-    searches = [
-        axis
-        for axis in given.at
-        if axis in workflow.axes
-        and (search := workflow.axes[axis].search) is not None
-        and name in search.parameters
-    ]
+    searches = [axis for axis in given.at if axis in workflow.axes and name in workflow.axes[axis].sets]
     if given.at and not searches:
         hint = "`at` picks a trial of a search that has it among its `parameters`"
         flaws.append(Flaw((*key, "at"), f"no search here sets '{name}'", hint))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from pydantic import ValidationError
 
 from diel.errors import MAX_PROBLEMS, Problem, SpecError, did_you_mean, first_problems
 from diel.given import read_file, reason
@@ -161,7 +162,7 @@ def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Docume
     places = {(p.line, p.column) for p in problems}
     keys = {p.key for p in problems if p.message != TWICE}
     problems += [p for p in wrong if (p.line, p.column) not in places and p.key not in keys]
-    problems = first_problems(problems)
+    problems = first_problems(problems) if problems else problems
     return (None if spec is None else Document(path, text, source.root, spec=spec)), problems
 
 
@@ -206,7 +207,10 @@ def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Probl
     if not isinstance(data, dict):
         known = ", ".join(info.alias or name for name, info in model.model_fields.items())
         return None, [source.problem((), f"expected a mapping, found {found(data)}", f"its keys: {known}")]
-    made, misfits = check(data, model)
+    try:
+        return model.model_validate(data), []
+    except ValidationError:
+        made, misfits = check(data, model)
     return made, [_shown(source, misfit) for misfit in misfits[: 10 * MAX_PROBLEMS]]
 
 

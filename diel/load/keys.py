@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from diel.errors import did_you_mean
 from diel.load.nodes import Key
 from diel.load.words import KEYS
-from diel.spec.model import Model
+from diel.spec.model import Model, WrittenAs
 
 
 def unknown_hint(key: Key, root: type[Model]) -> str:
@@ -97,7 +97,8 @@ def _children(kind: Any, part: str | int) -> Iterator[Any]:
 def _branches(kind: Any) -> Iterator[Any]:
     """The types that a union, or an annotated type, stands for."""
     if get_origin(kind) is Annotated:
-        yield from _branches(get_args(kind)[0])
+        kept, *said = get_args(kind)
+        yield from _branches(next((one.model for one in said if isinstance(one, WrittenAs)), kept))
     elif get_origin(kind) in (Union, types.UnionType):
         for each in get_args(kind):
             yield from _branches(each)

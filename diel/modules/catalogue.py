@@ -20,7 +20,7 @@ from diel.errors import Problem, UsageError, did_you_mean
 from diel.modules.importing import load
 from diel.modules.signature import Signature, read_signature
 from diel.modules.source import SignatureError, read_source
-from diel.shipped import shipped
+from diel.paths import shipped
 
 Origin = Literal["workflow", "project", "shipped", "installed"]
 

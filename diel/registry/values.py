@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
-from diel.load import Document, parse, read_text, scalar
+from diel.load import Document, parse, read_text
 from diel.project.run_file import RunFile
 from diel.registry.change import told
 from diel.registry.store import Held
+from diel.scalars import scalar
 from diel.spec import Flaws, Hyperparameter
 
 

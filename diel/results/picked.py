@@ -8,11 +8,8 @@ from typing import Any
 
 from diel.axes.adaptive import Adaptive
 from diel.errors import UsageError, did_you_mean
-from diel.graph import Choice
 from diel.results.recorded import Recorded
-
-_OF_SEARCHES = ("best", "pareto")
-_OF_LOOPS = ("last",)
+from diel.spec import Choice
 
 
 def picked_tasks(run: Recorded, stage: str, indices: Iterable[int], at: Mapping[str, Any]) -> list[int]:
@@ -39,21 +36,11 @@ def _choice(run: Recorded, name: str, given: Any) -> Choice | None:
     axis = run.adaptive.get(name)
     if axis is None:
         return None
-    if axis.axis.loop is not None:
-        return Choice("last") if given in _OF_LOOPS else None
-    assert axis.axis.search is not None
-    several = len(axis.axis.search.objectives) > 1
-    top = given.get("top") if isinstance(given, Mapping) and len(given) == 1 else None
-    if isinstance(top, int) and not isinstance(top, bool) and top >= 1:
-        choice = Choice("top", top)
-    elif isinstance(given, str) and given in _OF_SEARCHES:
-        choice = Choice("best") if given == "best" else Choice("pareto")
-    else:
+    choice = axis.axis.choice(given)
+    if choice is None or choice.word not in axis.axis.picks or choice.word == "previous":
         return None
-    if several and choice.word != "pareto":
-        raise UsageError(f"'{name}' has several objectives, and so no best trial: pick pareto")
-    if not several and choice.word == "pareto":
-        raise UsageError(f"'{name}' has one objective, and so one best trial: pick best")
+    if (message := axis.axis.refusal(name, choice.word)) is not None:
+        raise UsageError(f"{message}: pick {'best' if choice.word == 'pareto' else 'pareto'}")
     return choice
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact
-from diel.axes.adaptive import Adaptive, Counted, adaptive_axes
+from diel.axes.adaptive import Adaptive, adaptive_axes
 from diel.axes.domain import Domain, Origins, make_domain, with_replicas
-from diel.axes.points import Points, kept, read_points, static_points
 from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
 from diel.journal.history import History
@@ -27,9 +26,10 @@ from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.services import REPLICA
 from diel.spec import Workflow
+from diel.spec.forms.points import Counted, Points, kept
+from diel.spec.forms.rows import read_points
 from diel.states import RunState
 from diel.status import standing
-from diel.tasks.axes import maker_of
 from diel.tasks.results import output_of
 from diel.version import __version__
 
@@ -127,12 +127,11 @@ class Recorded:
             return Counted(REPLICA, max((one.replicas for one in services if one is not None), default=1))
         if label not in self._points:
             axis = self.workflow.axes[label]
-            if label in self.adaptive:
-                self._points[label] = Counted(label, self.adaptive[label].size)
-            elif axis.file is None and axis.sample is None and axis.source is None:
-                self._points[label] = static_points(label, axis, self.workflow, self.run_file.folder)
-            else:
+            if axis.kept:
                 self._points[label] = kept(self.paths.axis(label))
+            else:
+                known = self.workflow.hyperparameters
+                self._points[label] = axis.points_of(label, known, self.run_file.folder)
         return self._points[label]
 
     def domain(self, stage: str) -> Domain | None:
@@ -159,7 +158,7 @@ class Recorded:
     def _origin(self, label: str, points: Points) -> Origins | None:
         """Where the points of a derived axis were made; None where its maker has no axes."""
         if label not in self._origins:
-            maker = maker_of(self.workflow.axes[label])
+            maker = self.workflow.axes[label].maker
             domain = None if maker is None else self.domain(maker)
             if maker is None or domain is None or not domain.axes:
                 self._origins[label] = None
@@ -173,9 +172,7 @@ class Recorded:
         rows: list[tuple[int, ...]] = []
         for index, record in sorted(self.records(maker).items()):
             value = output_of(record, output, self.paths.root)
-            made = (
-                len(read_points(Path(value), label, axis.columns)) if type(value) is Artifact else len(value)
-            )
+            made = len(read_points(Path(value), label, axis.gives)) if type(value) is Artifact else len(value)
             rows += [tuple(domain.coordinates(index).values())] * made
         if len(rows) != len(points):
             raise DielError(
@@ -208,14 +205,11 @@ class Recorded:
     def searches(self, stage: str) -> list[Adaptive]:
         """The searches that a stage runs over."""
         over = self.workflow.stages[stage].over
-        return [axis for label in over if (axis := self.adaptive.get(label)) and axis.axis.search is not None]
+        return [axis for label in over if (axis := self.adaptive.get(label)) and axis.axis.sets]
 
     def searched(self, stage: str) -> list[str]:
         """The hyperparameters that searches set for a stage's tasks."""
-        names = (
-            name for axis in self.searches(stage) if axis.axis.search for name in axis.axis.search.parameters
-        )
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(name for axis in self.searches(stage) for name in axis.axis.sets))
 
     def parameters(self, stage: str) -> list[str]:
         """The axis parameters of a stage, in the order of its axes; none of an axis not known."""

@@ -50,7 +50,7 @@ class Decider(ABC):
         self._outer = tuple(outer)
         self._stages = run.stages
         self._ledger = run.ledger
-        until = (axis.axis.search or axis.axis.loop).until if axis.judged else None  # type: ignore[union-attr]
+        until = axis.axis.condition if axis.judged else None
         self._until = None if until is None else parse_expression(until)
         self._begun: set[Context] = set()
 

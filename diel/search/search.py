@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from diel.axes.adaptive import Adaptive
+from diel.axes.adaptive import Adaptive, Searched
 from diel.errors import counted
 from diel.expressions import ExpressionError
 from diel.journal.axis_history import Context, Course, Trial, TrialState
@@ -33,10 +33,9 @@ FIRST = 10
 class Searching(Decider):
     """Asks for trials while there is room, and tells what became of them."""
 
-    def __init__(self, axis: Adaptive, outer: Iterable[Adaptive], run: Deciding) -> None:
+    def __init__(self, axis: Searched, outer: Iterable[Adaptive], run: Deciding) -> None:
         super().__init__(axis, outer, run)
-        assert axis.axis.search is not None
-        self.search: Search = axis.axis.search
+        self.search: Search = axis.axis
         known = run.workflow.hyperparameters
         self._space = space_of(self.search.parameters, known, run.hyperparameters)
         self._searchers: dict[Context, Searcher] = {}

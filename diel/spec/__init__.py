@@ -1,15 +1,13 @@
 """The models of a workflow file: the only list of its keys."""
 
-from diel.spec.axis import Axis, FileForm, Sample, SampleRange, StaticForm
+from diel.spec.forms import Axis, AxisForm, Choice, Loop, Search
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.input import Input
-from diel.spec.loop import Loop
 from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
 from diel.spec.output import Output
 from diel.spec.policy import Policies, Policy
 from diel.spec.resources import Resources
 from diel.spec.rule import Rule, changed_resources, resources_with, rule_of
-from diel.spec.search import Search
 from diel.spec.service import Ready, Service
 from diel.spec.stage import Kind, Retries, Stage
 from diel.spec.surrogate import Surrogate
@@ -18,7 +16,8 @@ from diel.spec.workflow import Workflow
 __all__ = [
     "MAX_POINTS",
     "Axis",
-    "FileForm",
+    "AxisForm",
+    "Choice",
     "Flaw",
     "Flaws",
     "Hyperparameter",
@@ -33,12 +32,9 @@ __all__ = [
     "Resources",
     "Retries",
     "Rule",
-    "Sample",
-    "SampleRange",
     "Search",
     "Service",
     "Stage",
-    "StaticForm",
     "Surrogate",
     "Workflow",
     "changed_resources",

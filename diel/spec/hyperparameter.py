@@ -2,6 +2,8 @@
 
 import json
 import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -96,7 +98,7 @@ class Hyperparameter(Model):
         raise refuse(f"expected one of {listed}, found {found(value)}", hint)
 
     def _check_bounds(self, value: float) -> None:
-        if not math.isfinite(as_float(value)):
+        if not abs(value) <= sys.float_info.max:  # whole numbers have no bound of their own, NaN is not below
             raise refuse(f"expected a finite number, found {found(value)}")
         if self.low is not None and not value >= self.low:
             raise refuse(f"expected at least {self.low} (`low`), found {found(value)}")
@@ -124,6 +126,31 @@ class Hyperparameter(Model):
         if flaws:
             raise Flaws(*flaws)
         return self
+
+
+def undrawable(
+    known: Mapping[str, Hyperparameter], names: Iterable[str], *, numbers: bool = False
+) -> Iterator[Flaw]:
+    """Those of some names of `parameters` that nothing can be drawn for, where `numbers`, no number."""
+    for place, name in enumerate(names):
+        if (wrong := _undrawable(known, name, numbers=numbers)) is not None:
+            yield Flaw(*wrong, ("parameters", place))
+
+
+def _undrawable(known: Mapping[str, Hyperparameter], name: str, *, numbers: bool) -> tuple[str, str] | None:
+    if name not in known:
+        hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known) or 'none'}"
+        return f"no hyperparameter '{name}'", hint
+    given = known[name]
+    numeric = given.type in ("int", "float")
+    if (numbers and not numeric) or not given.searchable:
+        if numeric:
+            return f"hyperparameter '{name}' has no bounds to draw from", "give it `low` and `high`"
+        message = f"hyperparameter '{name}' is of type {given.type}, which has no range to draw from"
+        return message, "" if numbers else "make it type choice, and list its `choices`"
+    if numeric and given.log and given.low is None:
+        return f"hyperparameter '{name}' needs `low` for its logarithmic scale", ""
+    return None
 
 
 def _is_of(value: Any, kind: str) -> bool:

@@ -43,6 +43,11 @@ class Input(Expected):
         description="Shares its items out: to MPI ranks (`rank`), or to the stage's tasks (`task`).",
     )
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is said of it but where it comes from."""
+        return self.model_fields_set <= {"source", "at", "initially", "min_success"}
+
     @model_validator(mode="before")
     @classmethod
     def _from_text(cls, value: Any) -> Any:

@@ -3,6 +3,7 @@
 import keyword
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Annotated, Any, TypeVar, cast
 
@@ -11,11 +12,13 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    GetCoreSchemaHandler,
     PlainSerializer,
     Strict,
     StringConstraints,
     WithJsonSchema,
 )
+from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
 from diel.values import parse_duration, parse_size
 
@@ -49,6 +52,17 @@ def plain(given: M) -> M:
     told = [name for base in own for name, value in vars(base).items() if isinstance(value, property)]
     found = {name: plain(getattr(given, name)) for name in (*type(given).model_fields, *told)}
     return cast("M", SimpleNamespace(**found))
+
+
+class WrittenAs:
+    """Says of a field how a file writes it, where something else is kept: a property of that model."""
+
+    def __init__(self, model: type[Model], kept: str) -> None:
+        self.model = model
+        self._kept = attrgetter(kept)
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._kept, handler.generate_schema(self.model))
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Output(Contract):
                 Flaw(f"`{name}` is no promise that a stream can make", "drop it", (name,))
                 for name in self.promises
             ]
-        else:
+        elif not self.is_plain:
             flaws += contract_flaws(self, self.path, self.glob, self.value)
         if flaws:
             raise Flaws(*flaws)

@@ -189,6 +189,24 @@ class Stage(Model):
             return self.services
         return (*self.services, self.surrogate.service)
 
+    @property
+    def joined(self) -> bool:
+        """Whether it names stages to run beside, or makes a stream."""
+        return bool(self.beside) or any(output.stream is not None for output in self.outputs.values())
+
+    @property
+    def moves_data(self) -> bool:
+        """Whether inputs or outputs of it are on its nodes' own disks, or shared out."""
+        brought = any(given.stage is not None or given.shard is not None for given in self.inputs.values())
+        return brought or any(output.drain for output in self.outputs.values())
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is said of its inputs and outputs but where they are."""
+        return all(given.is_plain for given in self.inputs.values()) and all(
+            output.is_plain for output in self.outputs.values()
+        )
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         flaws = []
@@ -211,7 +229,7 @@ class Stage(Model):
         if isinstance(self.when, str) and not self.when.strip():
             flaws.append(Flaw("an empty condition", "write an expression, or drop `when`", ("when",)))
         flaws += _shared_paths(self.outputs)
-        flaws += policy_flaws(self.on, self.resources, self.timeout)
+        flaws += policy_flaws(self.on, self.resources, self.timeout) if self.on.model_fields_set else ()
         flaws += self._grace_flaws()
         flaws += self._service_flaws()
         if flaws:

@@ -1,14 +1,13 @@
 """A workflow: the whole file."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from diel.errors import did_you_mean
-from diel.spec.axis import Axis
+from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import Flaw, Flaws, Label, Model, found, refuse
+from diel.spec.model import Flaw, Flaws, Label, Model, WrittenAs, found, refuse
 from diel.spec.shell import Shell
 from diel.spec.stage import Stage
 
@@ -31,8 +30,19 @@ class Workflow(Model):
     hyperparameters: dict[Label, Hyperparameter] = Field(
         default_factory=dict, description="The shared registry: typed, bounded, with defaults."
     )
-    axes: dict[Label, Axis] = Field(default_factory=dict, description="What repeats.")
+    axes: dict[Label, Annotated[Axis, WrittenAs(AxisForm, "axis")]] = Field(
+        default_factory=dict, description="What repeats."
+    )
     stages: dict[Label, Stage] = Field(min_length=1, description="The nodes of the graph.")
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it has a search or a loop."""
+        return any(axis.adaptive for axis in self.axes.values())
+
+    def any_stage(self, uses: Callable[[Stage], object]) -> bool:
+        """Whether a stage makes use of something; what none uses is not looked at."""
+        return any(uses(stage) for stage in self.stages.values())
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -58,7 +68,7 @@ def _clashes(workflow: Workflow) -> Iterable[Flaw]:
     for label, axis in workflow.axes.items():
         if label in workflow.stages:
             yield Flaw(f"'{label}' is both an axis and a stage", hint.format(label), ("axes", label))
-        for name in axis.given_parameters:
+        for name in axis.gives or ():
             if name in workflow.stages and name != label:
                 message = f"axis '{label}' gives a parameter '{name}', and '{name}' is a stage"
                 yield Flaw(message, hint.format(name), ("axes", label))
@@ -66,32 +76,5 @@ def _clashes(workflow: Workflow) -> Iterable[Flaw]:
 
 def _unknown_hyperparameters(workflow: Workflow) -> Iterable[Flaw]:
     for label, axis in workflow.axes.items():
-        if axis.search is not None:
-            key: tuple[str, ...] = ("axes", label, "search", "parameters")
-            names = axis.search.parameters
-        elif axis.sample is not None and isinstance(axis.sample.parameters, tuple):
-            key = ("axes", label, "sample", "parameters")
-            names = axis.sample.parameters
-        else:
-            continue
-        for number, name in enumerate(names):
-            flaw = _drawable(workflow, name, sampled=axis.sample is not None)
-            if flaw is not None:
-                yield Flaw(flaw.message, flaw.hint, (*key, number))
-
-
-def _drawable(workflow: Workflow, name: str, sampled: bool) -> Flaw | None:
-    known = workflow.hyperparameters
-    if name not in known:
-        hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known) or 'none'}"
-        return Flaw(f"no hyperparameter '{name}'", hint)
-    given = known[name]
-    numeric = given.type in ("int", "float")
-    if (sampled and not numeric) or not given.searchable:
-        if numeric:
-            return Flaw(f"hyperparameter '{name}' has no bounds to draw from", "give it `low` and `high`")
-        message = f"hyperparameter '{name}' is of type {given.type}, which has no range to draw from"
-        return Flaw(message, "" if sampled else "make it type choice, and list its `choices`")
-    if numeric and given.log and given.low is None:
-        return Flaw(f"hyperparameter '{name}' needs `low` for its logarithmic scale")
-    return None
+        for flaw in axis.registry_flaws(workflow.hyperparameters):
+            yield Flaw(flaw.message, flaw.hint, ("axes", label, axis.word, *flaw.key))

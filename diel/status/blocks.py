@@ -39,7 +39,11 @@ def ended_badly(block: Block) -> bool:
 
 def is_hopeless(block: Block) -> bool:
     """Whether a block waits for what will never be."""
-    return block["state"] == "pending" and bool(block.get("hopeless"))
+    if block["state"] != "pending" or not block["reason"]:
+        return False
+    from diel.scheduler.hopeless import is_hopeless  # 20 ms, which the status of a run without blocks saves
+
+    return is_hopeless(block["reason"])
 
 
 def reason_of(block: Block) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact
-from diel.axes.adaptive import Adaptive, Counted
 from diel.axes.domain import Origins
-from diel.axes.points import Points, Rows, keep, kept, read_points, rows_to_points, static_points
 from diel.errors import UsageError
 from diel.paths import RunPaths
 from diel.spec import Axis, Workflow
+from diel.spec.forms.points import Points, Rows, keep, kept
+from diel.spec.forms.rows import read_points, rows_to_points
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.stage_run import StageRun
 
@@ -31,21 +31,20 @@ class Axes:
         self.points: dict[str, Points] = {}
         self.origins: dict[str, Origins] = {}
 
-    def open_static(self, adaptive: Mapping[str, Adaptive]) -> None:
-        """Reads or computes every static axis that a stage runs over; counts searches and loops.
+    def open_static(self) -> None:
+        """Opens every axis that a stage runs over, but for derived ones.
 
         Raises UsageError.
         """
         used = {label for stage in self._workflow.stages.values() for label in stage.over}
         for label in self._workflow.axes:
-            if label in adaptive:
-                self.points[label] = Counted(label, adaptive[label].size)
-            elif label in used and maker_of(self._workflow.axes[label]) is None:
+            if label in used and self._workflow.axes[label].maker is None:
                 self.points[label] = self._static(label, self._workflow.axes[label])
 
     def _static(self, label: str, axis: Axis) -> Points:
-        if axis.file is None and axis.sample is None:
-            return static_points(label, axis, self._workflow, self._folder)
+        known = self._workflow.hyperparameters
+        if not axis.kept:
+            return axis.points_of(label, known, self._folder)
         path = self._paths.axis(label)
         points = kept(path)
         if points is None:
@@ -54,14 +53,14 @@ class Axes:
                     f"axis '{label}': the points that this run was made with are gone ({path}); put the file "
                     "back, or start anew with `diel run`, which takes from the cache what has not changed"
                 )
-            keep(static_points(label, axis, self._workflow, self._folder), path)
+            keep(axis.points_of(label, known, self._folder), path)
             points = kept(path)
         assert points is not None
         return points
 
     def was_made_by(self, maker: str) -> bool:
         """Whether an earlier controller of the run took an axis from a stage's results."""
-        labels = (label for label, axis in self._workflow.axes.items() if maker_of(axis) == maker)
+        labels = (label for label, axis in self._workflow.axes.items() if axis.maker == maker)
         return any(self._paths.axis(label).exists() for label in labels)
 
     def open_derived(self, label: str, maker: StageRun, results: Results) -> None:
@@ -89,7 +88,7 @@ class Axes:
             names = made.parameters if len(made) or names is None else names
             rows += made.rows
             origins += [tuple(maker.domain.coordinates(index).values())] * len(made)
-        points = Rows(names or axis.columns or (label,), rows)
+        points = Rows(names or axis.gives or (label,), rows)
         keep(points, self._paths.axis(label))
         self.points[label] = points
         axes = tuple(maker.domain.coordinates(0)) if maker.size else maker.domain.axes
@@ -103,14 +102,9 @@ class Axes:
             made = ", ".join(outputs_of(dict(record))) or "nothing"
             raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {made}") from None
         if isinstance(value, Artifact):
-            return read_points(Path(value), label, axis.columns)
+            return read_points(Path(value), label, axis.gives)
         if not isinstance(value, list):
             raise UsageError(
                 f"axis '{label}': {task}.{output} is {value!r}; expected a list, or a CSV or JSONL file"
             )
-        return rows_to_points(value, label, axis.columns, f"{task}.{output}")
-
-
-def maker_of(axis: Axis) -> str | None:
-    """The stage that makes a derived axis; None for another axis."""
-    return None if axis.source is None else axis.source.partition(".")[0]
+        return rows_to_points(value, label, axis.gives, f"{task}.{output}")

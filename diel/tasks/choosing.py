@@ -149,7 +149,7 @@ class ChoosingLink(Link):
         found = [self.up.domain.coordinates(index) for index in chosen if index is not None]
         if len(found) < len(chosen):
             return [None]
-        loops = [label for label in self.edge.chosen if self.axes[label].axis.loop is not None]
+        loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
         oldest = {label: min(one[label] for one in found) for label in loops}
         return [self.up.domain.index({**one, **oldest}) for one in found]
 
@@ -177,7 +177,7 @@ class ChoosingLink(Link):
 
     def _points(self, label: str, place: Mapping[str, int], shared: Mapping[str, int]) -> list[int]:
         axis, choice = self.axes[label], self.edge.chosen[label]
-        if self.edge.renewed and axis.axis.loop is not None:
+        if self.edge.renewed and axis.axis.in_turn:
             return self._latest(label, place, axis)
         if label in shared:
             return [shared[label] - (choice.word == "previous")]
@@ -185,8 +185,6 @@ class ChoosingLink(Link):
             raise NotYet
         if axis.has_failed(place):
             raise Lost
-        if axis.axis.loop is not None:
-            return [axis.rounds(place) - 1]
         picked = axis.chosen(place, choice)
         if not picked:
             raise Lost
@@ -209,7 +207,7 @@ class ChoosingLink(Link):
     def _find(self, place: dict[str, int]) -> int | None:
         """The task at a place; of a loop's rounds the last one that was not left out."""
         assert self.up.domain is not None
-        loops = [label for label in self.edge.chosen if self.axes[label].axis.loop is not None]
+        loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
         found = None
         while all(place[label] >= 0 for label in loops):
             found = self.up.domain.index(place)

@@ -55,7 +55,7 @@ class Publishing:
                 self.note_end(stage, index)
 
     def _has_one_value(self, stage: StageRun) -> bool:
-        return all(self._workflow.axes[label].loop is not None for label in stage.spec.over)
+        return all(self._workflow.axes[label].in_turn for label in stage.spec.over)
 
     def _values(self, stage: StageRun, index: int, record: Record) -> dict[str, Any]:
         """The values that fit; a bad one fails the tasks that read it, and is told here."""

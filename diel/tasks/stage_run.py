@@ -11,9 +11,9 @@ from typing import Any
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import Domain
-from diel.axes.points import Points
 from diel.journal.stage_history import StageHistory
 from diel.spec import Resources, Stage, resources_with
+from diel.spec.forms.points import Points
 from diel.states import TaskState
 
 

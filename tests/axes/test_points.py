@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.axes.points import Points, keep, kept, read_points, rows_to_points, static_count, static_points
 from diel.errors import DielError, UsageError
-from diel.spec import Axis, Workflow
+from diel.spec import AxisForm, Workflow
+from diel.spec.forms.points import Points, keep, kept
+from diel.spec.forms.rows import read_points, rows_to_points
 
 HERE = Path()
 FINITE = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 6))
@@ -28,8 +29,9 @@ def workflow(axis: dict[str, Any], **more: Any) -> Workflow:
 
 def points_of(axis: dict[str, Any], folder: Path = HERE, **more: Any) -> Points:
     spec = workflow(axis, **more)
-    points = static_points("x", spec.axes["x"], spec, folder)
-    assert len(points) == static_count(spec.axes["x"], points)
+    known = spec.hyperparameters
+    points = spec.axes["x"].points_of("x", known, folder)
+    assert spec.axes["x"].size(known) in (None, len(points))
     return points
 
 
@@ -103,7 +105,7 @@ def test_a_billion_points_are_counted_and_read_without_being_listed() -> None:
 def test_a_computed_column_ends_where_it_ends() -> None:
     """What walks over it, `in` for one, must come to an end."""
     spec = workflow({"zip": {"a": {"linspace": [0.0, 1.0, 3]}}})
-    points = static_points("x", spec.axes["x"], spec, HERE)
+    points = spec.axes["x"].points_of("x", {}, HERE)
     assert list(points.columns[0]) == [0.0, 0.5, 1.0]  # type: ignore[attr-defined]
     with pytest.raises(IndexError):
         points.values(3)
@@ -379,4 +381,4 @@ def test_a_samples_points_can_be_written_as_json() -> None:
 
 def test_a_samples_size_is_known_without_drawing_it() -> None:
     spec = {"method": "sobol", "points": 10_000_000, "parameters": {"u": {"low": 0, "high": 1}}}
-    assert static_count(Axis.model_validate({"sample": spec})) == 10_000_000
+    assert AxisForm.model_validate({"sample": spec}).axis.size({}) == 10_000_000

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from diel.blocks.agent import Agent, Asked, Heard, News, Refused, Silent
-from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
+from diel.scheduler.job import Job, JobState, JobStatus
+from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
 
 
 class Scripted:

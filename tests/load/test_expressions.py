@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from diel.axes.points import static_points
 from diel.check import check
 from diel.errors import Problem, SpecError
 from diel.spec import Axis
@@ -39,7 +38,7 @@ def axis(folder: Path, text: str, *settings: str) -> Axis:
 
 def values(folder: Path, text: str, *settings: str) -> list[Any]:
     workflow = check(folder / "w.yaml", settings, text=HEAD.replace("AXIS", text)).workflow
-    points = static_points("a", workflow.axes["a"], workflow, folder)
+    points = workflow.axes["a"].points_of("a", workflow.hyperparameters, folder)
     rows = [points.values(index) for index in range(len(points))]
     return [row[0] if len(row) == 1 else row for row in rows]
 
@@ -78,9 +77,7 @@ def test_sizes_come_from_the_command_line(workspace: Path) -> None:
 def test_samples_searches_and_loops_have_sizes_too(workspace: Path) -> None:
     drawn = '{sample: {method: uniform, points: "${{ hp.n ** 2 }}", parameters: {q: {low: 0, high: "${{ hp.w }}"}}}}'
     assert len(values(workspace, drawn)) == 9
-    loop = axis(workspace, '{loop: {max: "${{ hp.n + 4 }}"}}').loop
-    assert loop is not None
-    assert loop.max == 7
+    assert axis(workspace, '{loop: {max: "${{ hp.n + 4 }}"}}').size({}) == 7
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import diel.modules.catalogue
 from diel.errors import DielError, ModuleError, Problem
 from diel.modules.catalogue import Module, ModuleNotFound, digest_of, every, find, load_function, search_path
 from diel.modules.importing import load
-from diel.shipped import shipped
+from diel.paths import shipped
 
 HEAVY = "import a_library_that_does_not_exist\n"
 
@@ -80,7 +80,7 @@ def test_what_diel_ships_is_found_beside_the_package_or_inside_it(
 ) -> None:
     assert (shipped("modules") / "simulation").is_dir()
     package = tmp_path / "diel"
-    monkeypatch.setattr("diel.shipped.__file__", str(package / "shipped.py"))
+    monkeypatch.setattr("diel.paths.__file__", str(package / "paths.py"))
     assert shipped("workflows") == tmp_path / "workflows"
     (package / "_shipped" / "workflows").mkdir(parents=True)
     assert shipped("workflows") == package / "_shipped" / "workflows"

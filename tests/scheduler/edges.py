@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from diel.scheduler import Job, JobState, JobStatus, Scheduler
+from diel.scheduler.job import Job, JobState, JobStatus
+from diel.scheduler.scheduler import Scheduler
 from tests.scheduler import pbs_double
 
 PATIENCE = 60.0
@@ -122,18 +122,10 @@ def clean_up(edge: Edge) -> None:
     wait(lambda: all(status.state.ended for status in edge.scheduler.query(edge.submitted).values()))
 
 
-COMMANDS = (
-    *("sbatch", "squeue", "scancel", "sacct", "qsub", "qstat", "qdel", "qselect"),
-    *("flux", "bsub", "bjobs", "bkill"),
-)
-
-
-def double(name: str, folder: Path) -> tuple[Path, Callable[[], None], Callable[[], None]]:
-    """A scheduler's double: the folder for PATH, and how to take its server down and put it back."""
+def double(folder: Path) -> tuple[Path, Callable[[], None], Callable[[], None]]:
+    """PBS's double: the folder for PATH, and how to take its server down and put it back."""
     down = folder / "state" / "down"
-    module = import_module(f"tests.scheduler.{name}_double")
-    commands = pbs_double.install(folder, module.COMMANDS, module.__file__ or "")
-    return commands, down.touch, lambda: down.unlink(missing_ok=True)
+    return pbs_double.install(folder), down.touch, lambda: down.unlink(missing_ok=True)
 
 
 def without_slurmctld(config: Path, folder: Path) -> Path:
@@ -147,7 +139,7 @@ def without_slurmctld(config: Path, folder: Path) -> Path:
 def programs(folder: Path, text: str) -> Path:
     """A folder for PATH in which every command of every scheduler is this shell script."""
     folder.mkdir()
-    for name in COMMANDS:
+    for name in ("sbatch", "squeue", "scancel", "sacct", "qsub", "qstat", "qdel", "qselect"):
         program = folder / name
         program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         program.chmod(0o755)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from diel.load import scalar
-from diel.shipped import shipped
+from diel.paths import shipped
+from diel.scalars import scalar
 from diel.site import ControllerHome, FileSystem, LocalDisk, Pool, Site, find_site
 from diel.spec.model import Model
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diel.spec import Axis, Flaws, Hyperparameter, Loop, Search
+from diel.spec import AxisForm, Flaws, Hyperparameter, Loop, Search
 
 GOOD: dict[str, Any] = {"trials": 8, "minimize": "train.loss", "parameters": ["hidden"]}
 ANYTHING = st.recursive(
@@ -28,7 +28,7 @@ def words_of(model: type[Any]) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-@pytest.mark.parametrize("model", [Search, Loop, Hyperparameter, Axis])
+@pytest.mark.parametrize("model", [Search, Loop, Hyperparameter, AxisForm])
 @given(st.data())
 def test_whatever_stands_in_one_is_taken_or_refused_and_nothing_else(
     model: type[Any], data: st.DataObject

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from diel.axes.domain import make_domain
-from diel.axes.points import Listed, Points
 from diel.errors import UsageError
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
-from diel.spec import Axis, Workflow
+from diel.spec import AxisForm, Workflow
+from diel.spec.forms.points import Listed, Points
 from diel.states import TaskState
-from diel.tasks.axes import Axes, maker_of
+from diel.tasks.axes import Axes
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
 
@@ -45,24 +45,24 @@ def rows(points: Points) -> list[tuple[Any, ...]]:
 
 def test_static_axes_are_open_at_the_start_and_derived_ones_are_not(tmp_path: Path, paths: RunPaths) -> None:
     axes = axes_of({"n": {"range": 3}, "d": {"from": "make.points"}}, tmp_path, paths)
-    axes.open_static({})
+    axes.open_static()
     assert {label: rows(points) for label, points in axes.points.items()} == {"n": [(0,), (1,), (2,)]}
 
 
 def test_an_axis_that_no_stage_runs_over_is_not_read(tmp_path: Path, paths: RunPaths) -> None:
     axes = axes_of({"n": {"file": "none.csv"}}, tmp_path, paths, over=[])
-    axes.open_static({})
+    axes.open_static()
     assert axes.points == {}
 
 
 def test_a_run_keeps_the_points_of_a_file_that_changes_or_vanishes(tmp_path: Path, paths: RunPaths) -> None:
     (tmp_path / "p.csv").write_text("x\n1\n2\n")
     first = axes_of({"p": {"file": "p.csv"}}, tmp_path, paths)
-    first.open_static({})
+    first.open_static()
     (tmp_path / "p.csv").write_text("x\n7\n")
     for _ in range(2):
         again = axes_of({"p": {"file": "p.csv"}}, tmp_path, paths)
-        again.open_static({})
+        again.open_static()
         assert rows(again.points["p"]) == rows(first.points["p"]) == [(1,), (2,)]
         (tmp_path / "p.csv").unlink(missing_ok=True)
 
@@ -70,9 +70,9 @@ def test_a_run_keeps_the_points_of_a_file_that_changes_or_vanishes(tmp_path: Pat
 def test_a_run_keeps_the_points_that_it_drew(tmp_path: Path, paths: RunPaths) -> None:
     sample = {"method": "uniform", "points": 5, "parameters": {"u": {"low": 0, "high": 1}}}
     first = axes_of({"p": {"sample": sample}}, tmp_path, paths)
-    first.open_static({})
+    first.open_static()
     resumed = axes_of({"p": {"sample": {**sample, "seed": 9}}}, tmp_path, paths)
-    resumed.open_static({})
+    resumed.open_static()
     assert rows(resumed.points["p"]) == rows(first.points["p"])
 
 
@@ -168,5 +168,5 @@ def test_an_output_that_was_not_made_is_told_with_those_that_were(paths: RunPath
 
 
 def test_an_axis_names_its_maker() -> None:
-    assert maker_of(Axis.model_validate({"from": "make.points"})) == "make"
-    assert maker_of(Axis.model_validate({"range": 3})) is None
+    assert AxisForm.model_validate({"from": "make.points"}).axis.maker == "make"
+    assert AxisForm.model_validate({"range": 3}).axis.maker is None

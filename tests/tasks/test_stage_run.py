@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from diel.axes.domain import Origins, make_domain
-from diel.axes.points import Listed, Points
 from diel.journal.stage_history import StageHistory
 from diel.spec import Stage
+from diel.spec.forms.points import Listed, Points
 from diel.states import TaskState
 from diel.tasks.stage_run import StageRun
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from diel.axes.adaptive import may_end_early
 from diel.check import check
 from diel.cli.options import runs_option
 from diel.cli.output import output_option, put
@@ -115,7 +114,7 @@ def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -
     if None in known:
         return "… tasks"
     total = prod(count or 0 for count in known)
-    bound = "up to " if any(may_end_early(workflow.axes[label]) for label in over) else ""
+    bound = "up to " if any(workflow.axes[label].may_end_early for label in over) else ""
     return "1 task" if total == 1 else f"{bound}{total:,} tasks"
 
 

@@ -109,7 +109,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         yield ""
     rest = "" if plan.tasks is not None else ": the run will tell the rest"
     for label, adaptive in plan.adaptive.items():
-        yield f"{adaptive.kind:<14} {label}: {adaptive}"
+        yield f"{adaptive.axis.word:<14} {label}: {adaptive}"
     yield f"tasks          {tasks_text(plan)}{rest}"
     yield f"core-hours     {_cost(plan)}"
     yield f"longest chain  {' → '.join(plan.critical_path)}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from diel.axes.adaptive import adaptive_axes, facts_of
+from diel.axes.adaptive import adaptive_axes
 from diel.journal.history import History
 from diel.registry import Change, append_change, current, read_changes
 from diel.results import Recorded
@@ -298,7 +298,7 @@ def searched(workspace: Path, objectives: str = ONE, *, over: bool = True) -> Ha
         origins={"hidden": "default", "rate": "default"},
     )
     adaptive = adaptive_axes(Recorded(run.paths).workflow, History())["trial"]
-    run.write("axis", axis="trial", facts=asdict(facts_of(adaptive, Recorded(run.paths).workflow)))
+    run.write("axis", axis="trial", facts=asdict(adaptive.facts(Recorded(run.paths).workflow)))
     run.write("begin", axis="trial", context=[], seed=1)
     for number, (score, other) in enumerate([(3.0, 3.0), (2.0, 1.0), (1.0, 2.0), (0.0, 0.0)]):
         hp = {"hidden": 10 + number, "rate": 0.25 + number}

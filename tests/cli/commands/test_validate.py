@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.call import call
+from tests.entered import entered
 
 Capture = pytest.CaptureFixture[str]
 GOOD = """\
@@ -100,3 +101,9 @@ def test_nothing_heavy_is_imported(good: Path, root: Path) -> None:
         words = [sys.executable, "-c", code.replace("COMMAND", command)]
         out = subprocess.run(words, env={"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True)
         assert out.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_sweep_is_validated_without_entering_what_it_does_not_use(capsys: Capture, root: Path) -> None:
+    files = entered(lambda: call(capsys, "validate", str(root / "workflows" / "sweep.yaml")))
+    assert "check/workflow.py" in files
+    assert len(files) <= 45, sorted(files)

@@ -112,11 +112,7 @@ def _described(
             "origin": None if known is None else known.origin,
             "source": "" if known is None else known.source,
             "read_by": [stage for stage, names in reads.items() if name in names],
-            "searched_by": [
-                label
-                for label, axis in workflow.axes.items()
-                if axis.search and name in axis.search.parameters
-            ],
+            "searched_by": [label for label, axis in workflow.axes.items() if name in axis.sets],
             "published_by": [stage for stage, one in workflow.stages.items() if name in one.publishes],
         }
     return found

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from diel.load import scalar
-from diel.load.scalars import resolve
+from diel.scalars import resolve, scalar
 
 
 @pytest.mark.parametrize(

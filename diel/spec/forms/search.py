@@ -1,10 +1,16 @@
 """A search: an axis whose points are proposed while running, from a metric."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
+from diel.errors import counted
 from diel.spec.condition import Condition
+from diel.spec.forms.axis import Known
+from diel.spec.forms.judged import Judged, is_count
+from diel.spec.hyperparameter import Hyperparameter, undrawable
 from diel.spec.model import (
     MAX_POINTS,
     Flaw,
@@ -53,8 +59,21 @@ _SINGLE = ("cmaes",)
 """Samplers that take one objective."""
 
 
-class Search(Model):
+_NEEDS = {"cmaes": ("cmaes",), "gp": ("scipy", "torch"), "qmc": ("scipy",)}
+"""Packages of samplers, beside Optuna."""
+_PLANE = 2
+"""Numbers that CMA-ES needs at least: the covariance of one alone says nothing."""
+
+
+class Search(Model, Judged):
     """Trials, counted from 0: each sets some hyperparameters for the stages that run over the axis."""
+
+    word: ClassVar[str] = "search"
+    point: ClassVar[str] = "trial"
+    picks: ClassVar[tuple[str, ...]] = ("best", "pareto", "top")
+    pick_hint: ClassVar[str] = "take `best`, or the number of a trial"
+    end_hint: ClassVar[str] = "`best` is the best one"
+    bound: ClassVar[str] = "trials"
 
     sampler: Sampler = Field(default="tpe", description="How the next trial is proposed.")
     trials: int | None = Field(
@@ -108,6 +127,102 @@ class Search(Model):
         """The STAGE.METRIC that the pruner judges by."""
         return self.watch or self.objectives[0][0]
 
+    # --- what others ask of an axis ---------------------------------------------------------------
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        return self.parameters
+
+    @property
+    def condition(self) -> str | None:
+        return self.until
+
+    @property
+    def may_end_early(self) -> bool:
+        stops = (self.until, self.timeout, self.core_hours)
+        return self.pruner != "none" or any(stop is not None for stop in stops)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        return ("optuna", *_NEEDS.get(self.sampler, ()))
+
+    @property
+    def needed_by(self) -> str:
+        return f"searches with {self.sampler}"
+
+    @property
+    def most(self) -> int | None:
+        return self.trials
+
+    def size(self, known: Known) -> int | None:
+        """That of a grid comes from what it lists; None where it cannot be listed."""
+        if self.sampler != "grid":
+            return self.trials
+        listed = [known[name].listed for name in self.parameters]
+        if any(values is None for values in listed):
+            return None
+        size = prod(len(values or ()) for values in listed)
+        return min(size, self.trials or size)
+
+    def at_once(self, most: int | None) -> int:
+        return min(self.parallel, most or self.parallel)
+
+    def describe(self, most: int | None) -> str:
+        many = "as many trials" if most is None else counted(most, "trial")
+        return f"up to {many}, {self.at_once(most):,} at a time"
+
+    def judged_by(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        for word in ("minimize", "maximize"):
+            given = getattr(self, word)
+            if isinstance(given, str):
+                yield (word,), given
+            else:
+                yield from (((word, place), reference) for place, reference in enumerate(given or ()))
+        if self.watch is not None:
+            yield ("watch",), self.watch
+
+    def pick_flaws(self, label: str, point: object, inside: bool) -> Iterator[tuple[str, str]]:
+        top = isinstance(point, dict) and "top" in point
+        if not top and not (isinstance(point, str) and point in self.picks):
+            yield from super().pick_flaws(label, point, inside)
+        elif isinstance(point, dict) and (not is_count(point["top"]) or len(point) > 1):
+            told = ", ".join(f"{key}: {value}" for key, value in point.items())
+            yield (
+                f"expected {{top: N}} with a whole number above 0, found {{{told}}}",
+                "for instance {top: 5}",
+            )
+        elif inside:
+            hint = f"which trial is best is known after the last: drop {label} from its `over`"
+            word = "top" if top else point
+            yield f"`{word}` is for stages that do not run over '{label}' themselves", hint
+        elif (message := self.refusal(label, "top" if top else point)) is not None:
+            yield message, "write best, or {top: N}" if point == "pareto" else "write pareto"
+
+    def refusal(self, label: str, word: object) -> str | None:
+        several = len(self.objectives) > 1
+        if (word == "pareto") == several:
+            return None
+        if several:
+            return f"'{label}' has several objectives, and so no best trial"
+        return f"'{label}' has one objective, and so one best trial"
+
+    def registry_flaws(self, known: Known) -> Iterator[Flaw]:
+        return undrawable(known, self.parameters)
+
+    def space_flaws(self, known: Known) -> Iterator[Flaw]:
+        if self.sampler == "grid":
+            for number, name in enumerate(self.parameters):
+                if known[name].listed is None:
+                    message = f"a grid cannot list the values of '{name}'"
+                    yield Flaw(message, _listing(known[name]), ("parameters", number))
+        if self.sampler == "cmaes":
+            numbers = [name for name in self.parameters if known[name].type in ("int", "float")]
+            if len(numbers) < _PLANE:
+                message = f"cmaes needs two numbers to vary or more, found {', '.join(numbers) or 'none'}"
+                yield Flaw(message, "tpe, gp and random take any hyperparameters", ("sampler",))
+
+    # --- what a file may say of it ----------------------------------------------------------------
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         flaws = [*self._objective_flaws(), *self._stray_flaws()]
@@ -150,3 +265,11 @@ class Search(Model):
 
 def _word(search: Search, name: str) -> str:
     return "minimize" if (name, True) in search.objectives else "maximize"
+
+
+def _listing(given: Hyperparameter) -> str:
+    if given.log:
+        return "a logarithmic scale has no end of values: list them as type choice, or take another sampler"
+    if given.step is not None or given.type == "int":
+        return "there are more than a million: give it a larger `step`, or take another sampler"
+    return "give it a `step`, or take another sampler"

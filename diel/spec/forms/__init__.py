@@ -1,0 +1,9 @@
+"""The forms of an axis, each with what others ask of it."""
+
+from diel.spec.forms.axis import Axis, Choice
+from diel.spec.forms.listed import StaticForm
+from diel.spec.forms.loop import Loop
+from diel.spec.forms.search import Search
+from diel.spec.forms.written import AxisForm
+
+__all__ = ["Axis", "AxisForm", "Choice", "Loop", "Search", "StaticForm"]

@@ -1,0 +1,113 @@
+"""Points in rows: of a CSV or JSONL file, or of a list that a stage has made; one row a point."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from diel.errors import UsageError, counted
+from diel.given import read_file, reason
+from diel.scalars import scalar
+from diel.spec.forms.points import Rows
+
+MAX_BYTES = 2**31
+
+
+def read_points(path: Path, label: str, columns: Sequence[str] | None) -> Rows:
+    """One point a row of a CSV (with a header) or JSONL file.
+
+    Raises UsageError naming the file and the line.
+    """
+    try:
+        data = read_file(path, MAX_BYTES)
+        text = data.decode("utf-8-sig")  # line ends in a cell stay as they are
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise UsageError(f"axis '{label}': {path} is not UTF-8 (byte {error.start})") from error
+        raise UsageError(f"axis '{label}': cannot read {path}: {reason(error)}") from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"axis '{label}': {path} is larger than 2 GiB")
+    items = _jsonl(text, path) if path.suffix in (".jsonl", ".ndjson", ".json") else _csv(text, path)
+    return rows_to_points(items, label, columns, str(path))
+
+
+def _jsonl(text: str, path: Path) -> list[Any]:
+    if path.suffix == ".json":
+        try:
+            whole = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path}: not JSON: {error}") from error
+        if not isinstance(whole, list):
+            raise UsageError(f"{path}: expected a list of points")
+        return whole
+    items = []
+    for number, line in enumerate(text.split("\n"), 1):  # a JSON text may hold other line separators
+        if line.strip():
+            try:
+                items.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise UsageError(f"{path}:{number}: not a JSON value: {error}") from error
+    return items
+
+
+def _csv(text: str, path: Path) -> list[Any]:
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = next(reader, None)
+        if not header:
+            raise UsageError(f"{path}: empty; expected a header line with the parameters' names")
+        header = [name.strip() for name in header]
+        twice = [name for place, name in enumerate(header) if name in header[:place]]
+        if twice:
+            raise UsageError(f"{path}:1: the header names '{twice[0]}' twice")
+        items = []
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise UsageError(
+                    f"{path}:{reader.line_num}: {counted(len(row), 'value')}, "
+                    f"but the header names {counted(len(header), 'column')}"
+                )
+            items.append({name: scalar(text) for name, text in zip(header, row, strict=True)})
+        return items
+    except csv.Error as error:
+        raise UsageError(f"{path}:{reader.line_num}: not CSV: {error}") from error
+
+
+def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | None, source: str) -> Rows:
+    """Points from a list: mappings give a parameter a key, anything else the axis's own name.
+
+    Raises UsageError where rows differ in their keys or lack a column.
+    """
+    items = list(items)
+    if not items:
+        return Rows(tuple(columns) if columns else (label,), [])
+    if not isinstance(items[0], Mapping):
+        if columns is not None and tuple(columns) != (label,):
+            raise UsageError(f"axis '{label}': {source} gives plain values, no columns {', '.join(columns)}")
+        return Rows((label,), [(item,) for item in items])
+    names = tuple(columns) if columns is not None else tuple(items[0])
+    bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
+    if bad:
+        raise UsageError(f"axis '{label}': {source}: column {bad[0]!r} is no parameter name")
+    rows = []
+    for number, item in enumerate(items):
+        missing = [n for n in names if not isinstance(item, Mapping) or n not in item]
+        if missing:
+            raise UsageError(
+                f"axis '{label}': {source}: point {number} has no '{missing[0]}'; "
+                f"it has: {', '.join(map(str, item)) if isinstance(item, Mapping) else repr(item)}"
+            )
+        more = [key for key in item if columns is None and key not in names]
+        if more:
+            raise UsageError(
+                f"axis '{label}': {source}: point {number} has '{more[0]}', and the first one has not; "
+                f"name the `columns` to use"
+            )
+        rows.append(tuple(item[name] for name in names))
+    return Rows(names, rows)

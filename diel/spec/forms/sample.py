@@ -1,0 +1,129 @@
+"""An axis whose points are drawn from ranges: a design of experiments."""
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from diel.errors import DielError
+from diel.spec.forms.axis import Axis, Known
+from diel.spec.forms.points import Rows
+from diel.spec.hyperparameter import undrawable
+from diel.spec.model import Flaw, Items, Label, Model, Number, found, no_repeats, refuse
+from diel.values import as_float
+
+MAX_SAMPLES = 10_000_000
+"""The most points that one design may draw: they are drawn and kept before the run."""
+
+
+class SampleRange(Model):
+    """The range that one sampled parameter is drawn from."""
+
+    low: Number = Field(description="Smallest value.")
+    high: Number = Field(description="Largest value.")
+    log: bool = Field(default=False, description="Whether to draw on a logarithmic scale.")
+    type: Literal["int", "float"] = Field(default="float", description="Type of the values drawn.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for word in ("low", "high"):
+            if not math.isfinite(as_float(getattr(self, word))):
+                raise refuse("expected a finite number, found one that is beyond a double", "", word)
+        if not self.low < self.high:
+            raise refuse(f"expected low < high, found low {self.low} and high {self.high}", "", "low")
+        if self.log and self.low <= 0:
+            raise refuse(f"a logarithmic scale needs low > 0, found {self.low}", "", "low")
+        if self.type == "int" and math.ceil(self.low) > math.floor(self.high):
+            raise refuse(f"no whole number lies between {self.low} and {self.high}", "", "low")
+        return self
+
+
+def _list_or_ranges(value: Any) -> Any:
+    if not isinstance(value, list | dict):
+        raise refuse(
+            f"expected ranges by parameter name, found {found(value)}", "write {NAME: {low: 0, high: 1}}"
+        )
+    if not value:
+        raise refuse("expected at least one parameter", "write {NAME: {low: 0, high: 1}}")
+    return value
+
+
+class Sample(Model, Axis):
+    """Points drawn from ranges: a design of experiments."""
+
+    word: ClassVar[str] = "sample"
+    kept: ClassVar[bool] = True
+
+    method: Literal["lhs", "sobol", "uniform"] = Field(
+        description="Latin hypercube, scrambled Sobol sequence, or independent uniform draws."
+    )
+    points: int = Field(ge=1, le=MAX_SAMPLES, description="How many points to draw.")
+    seed: int = Field(default=0, ge=0, description="Seed of the random numbers.")
+    parameters: Annotated[
+        Annotated[Items[Label], AfterValidator(no_repeats)] | dict[Label, SampleRange],
+        BeforeValidator(_list_or_ranges),
+    ] = Field(description="Ranges by parameter name, or names of hyperparameters that have bounds.")
+
+    @property
+    def gives(self) -> tuple[str, ...]:
+        return tuple(self.parameters)
+
+    def size(self, known: Known) -> int:
+        return self.points
+
+    def registry_flaws(self, known: Known) -> Iterator[Flaw]:
+        names = self.parameters if isinstance(self.parameters, tuple) else ()
+        return undrawable(known, names, numbers=True)
+
+    def points_of(self, label: str, known: Known, folder: Path) -> Rows:
+        ranges = list(self._ranges(known))
+        unit = _unit_points(self.method, self.points, len(ranges), self.seed)
+        rows = [tuple(_scale(u, r) for u, r in zip(row, ranges, strict=True)) for row in unit]
+        return Rows(self.gives, rows)
+
+    def _ranges(self, known: Known) -> Iterator[SampleRange]:
+        """The range of each parameter: its own, or that of the hyperparameter that it names."""
+        if isinstance(self.parameters, Mapping):
+            yield from self.parameters.values()
+        else:
+            for given in (known[name] for name in self.parameters):
+                yield SampleRange.model_validate(
+                    {"low": given.low, "high": given.high, "log": given.log, "type": given.type}
+                )
+
+
+def _unit_points(method: str, count: int, dimensions: int, seed: int) -> Iterable[Sequence[float]]:
+    """`count` points in the unit cube of so many dimensions."""
+    if method == "uniform":
+        draw = random.Random(seed)
+        return ([draw.random() for _ in range(dimensions)] for _ in range(count))
+    try:
+        from scipy.stats import qmc  # an extra, and slow to import: only where such an axis is drawn
+    except ImportError as error:
+        raise DielError(
+            f"sample: `{method}` needs SciPy: pip install 'diel[sample]' (`uniform` needs nothing)"
+        ) from error
+    if method == "lhs":
+        return [list(map(float, row)) for row in qmc.LatinHypercube(d=dimensions, rng=seed).random(count)]
+    power = math.ceil(math.log2(count))  # Sobol sequences keep their balance in powers of two
+    drawn = qmc.Sobol(d=dimensions, rng=seed).random_base2(power)[:count]
+    return [list(map(float, row)) for row in drawn]
+
+
+def _scale(unit: float, bounds: SampleRange) -> float | int:
+    """A value in a range from one in [0, 1); a whole number gets half a step on each side of it."""
+    low, high = float(bounds.low), float(bounds.high)
+    if bounds.type == "int":
+        low, high = math.ceil(bounds.low) - 0.5, math.floor(bounds.high) + 0.5
+    if bounds.log:
+        value = math.exp(math.log(low) + unit * (math.log(high) - math.log(low)))
+    elif math.isinf(high - low):  # the bounds are too far apart for their distance to be a double
+        value = low * (1.0 - unit) + high * unit
+    else:
+        value = low + unit * (high - low)
+    if bounds.type == "int":
+        return max(math.ceil(bounds.low), min(math.floor(bounds.high), round(value)))
+    return max(low, min(high, value))  # rounding may end a hair outside
