@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact
 from diel.blocks.tryout import NeverRuns
@@ -21,7 +21,6 @@ from diel.controller.home import submit_new
 from diel.controller.renewal import drive_on
 from diel.controller.start import discard, start
 from diel.errors import UsageError, counted, did_you_mean
-from diel.journal.segment import Record
 from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare
 from diel.project.runs import find_run
@@ -30,6 +29,9 @@ from diel.results import Recorded, make_table, picked_tasks
 from diel.site.detect import detect
 from diel.status import read_status
 from diel.tasks.results import output_of, outputs_of
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Hyperparameters by name, or settings as on the command line: `["hp.hidden=32"]`."""
@@ -221,9 +223,7 @@ class Run:
             raise UsageError(self._nothing(read, records, name, wanted if not picked else {}))
         return found
 
-    def _nothing(
-        self, read: Recorded, records: Mapping[int, Record], name: str, at: Mapping[str, Any]
-    ) -> str:
+    def _nothing(self, read: Recorded, records: Mapping[int, Made], name: str, at: Mapping[str, Any]) -> str:
         """Why there is no such output."""
         stage, _, output = name.partition(".")
         if records and at:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.journal.axis_history import Trial
-from diel.journal.segment import Record
 from diel.results import Recorded, summarize
 from diel.states import TaskState
 from diel.status import AxisStatus, CourseStatus, StageStatus, Status, failure_document, read_status, task_of
@@ -17,6 +16,9 @@ from diel.status.surrogate import SurrogateStatus, terms, told, trouble
 from diel.status.tasks import count_text
 from diel.table import shown
 from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.journal.records import Failed
 
 MAX_ROWS = 20
 """Rows of a table: trials of a front, rounds, failures. The rest is counted."""
@@ -187,7 +189,7 @@ def _failures(status: Status) -> Iterator[str]:
         yield ""
 
 
-def _failure_row(record: Record) -> list[str]:
+def _failure_row(record: Failed) -> list[str]:
     told = failure_document(record)
     tolerated = f"tolerated by {told['tolerated']}: " if told["tolerated"] else ""
     return [told["task"], str(told["class"]), _cut(tolerated + str(told["message"]).strip())]

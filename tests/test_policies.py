@@ -242,7 +242,9 @@ class Losses:
         run = self.bench.stages.runs[stage]
         for _ in range(times):
             attempt = run.history.attempts.get(0, 0) + 1
-            self.bench.ledger.append("queued", stage=stage, bundle=1, tasks=[0], attempts=[attempt])
+            self.bench.ledger.append(
+                {"event": "queued", "stage": stage, "bundle": 1, "tasks": [0], "attempts": [attempt]}
+            )
             self.handed.in_flight[(stage, 0)] = InFlight(1, attempt)
             self.intake.lose(run, 0, kind, f"its block ended: {kind}", node)
 

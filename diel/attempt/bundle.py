@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from diel.journal.segment import Record
 from diel.modules.catalogue import Module
 
 if TYPE_CHECKING:  # what workers and plans without these need not load
+    from diel.journal.records import Record
     from diel.spec import Output, Resources, Service, Surrogate
     from diel.staging.item import Item
     from diel.staging.local import Local

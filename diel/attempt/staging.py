@@ -7,18 +7,20 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Job, Request, Staged, Staging
 from diel.attempt.command import spawn
 from diel.attempt.watchdog import Watchdog, Watched
-from diel.journal.segment import Record
 from diel.staging.bring import Brought
 from diel.staging.disk import StagingError
 from diel.staging.drawing import fetch, read_notes, take_notes, write_shards
 from diel.staging.item import placed
 from diel.staging.local import own_disk
+
+if TYPE_CHECKING:
+    from diel.journal import records
 
 PLAN_FILE = ".stage.pickle"
 SHARDS_FILE = ".shards.json"
@@ -121,7 +123,9 @@ def late_notes(request: Request, task_dir: str) -> list[Brought]:
     return found
 
 
-def record_of(stage: str, request: Request, node: str, brought: Brought, now: float) -> Record | None:
+def record_of(
+    stage: str, request: Request, node: str, brought: Brought, now: float
+) -> records.Staging | None:
     """What the journal keeps; None where nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None
@@ -132,7 +136,12 @@ def record_of(stage: str, request: Request, node: str, brought: Brought, now: fl
         "attempt": request.attempt,
         "time": now,
         "node": node,
-        **brought.document(),
+        "copied": brought.copied,
+        "bytes": brought.bytes,
+        "found": brought.found,
+        "seconds": brought.seconds,
+        "folder": brought.folder,
+        "warning": brought.warning,
     }
 
 

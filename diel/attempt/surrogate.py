@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from diel.artifacts import Values, check_values
 from diel.attempt.bundle import Job, Question, Request
 from diel.errors import DielError
-from diel.journal.segment import Record
 from diel.paths import RunPaths
 from diel.terms import SIMULATED
 
 if TYPE_CHECKING:
+    from diel.journal.records import Done, Told
     from diel.services.client import Service
     from diel.spec import Surrogate
 
@@ -41,10 +41,10 @@ class Asked:
     message: str = ""
     """Why there was no answer that could be used, other than for its uncertainty."""
 
-    def tell(self, record: Record) -> None:
+    def tell(self, record: Done) -> None:
         """Adds to a task's record what its surrogate said, and whether its result was simulated."""
         used = self.values is not None
-        told: Record = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
+        told: Told = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
         if self.message:
             told["message"] = self.message
         record["surrogate"] = told

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container
-from typing import Any
+from typing import TYPE_CHECKING
 
 from diel.blocks.backend import Adopt
 from diel.blocks.block import Block
-from diel.journal.segment import Record
 from diel.scheduler.job import JobState
 from diel.site import Shape
 from diel.tasks.ledger import Ledger
 from diel.worker.fence import put_up
+
+if TYPE_CHECKING:
+    from diel.journal import records
 
 
 def adopt(ledger: Ledger, take: Adopt) -> list[Block]:
@@ -27,13 +29,13 @@ def adopt(ledger: Ledger, take: Adopt) -> list[Block]:
     """
     history = ledger.history
     live = {name: record for name, record in history.blocks.items() if not JobState(record["state"]).ended}
-    tasks: list[list[Any]] = []
+    tasks: list[tuple[str, int, int, str]] = []
     _give_up(ledger, live)
     for (stage, index), attempt in sorted(history.left.items()):
-        tasks.append([stage, index, attempt.number, attempt.worker])
+        tasks.append((stage, index, attempt.number, attempt.worker))
         take(stage, index, attempt.number)
     if tasks:
-        ledger.append("adopted", tasks=tasks)
+        ledger.append({"event": "adopted", "tasks": tasks})
     return [_block(record) for record in live.values()]
 
 
@@ -47,10 +49,10 @@ def _give_up(ledger: Ledger, live: Container[str]) -> None:
     ledger.read_all()
     for (stage, index), attempt in sorted(history.left.items()):
         if history.workers[attempt.worker]["block"] not in live:
-            ledger.append("fenced", stage=stage, tasks=[[index, attempt.number]])
+            ledger.append({"event": "fenced", "stage": stage, "tasks": [[index, attempt.number]]})
 
 
-def _block(record: Record) -> Block:
+def _block(record: records.BlockFacts) -> Block:
     """A block as the journal has it."""
     return Block(
         name=record["block"],

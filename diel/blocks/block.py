@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from diel.scheduler.job import JobState
 from diel.site import Shape
 from diel.states import FailureClass
+
+if TYPE_CHECKING:
+    from diel.journal import records
 
 BLAME = {
     JobState.TIMEOUT: FailureClass.WALLTIME,
@@ -89,9 +92,10 @@ class Block:
         reason = f" ({self.reason})" if self.reason and self.reason.lower() != self.state else ""
         return f"its block {self.name} (job {self.job or 'unknown'}) ended: {self.state}{reason}"
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> records.Block:
         """What the journal keeps of it."""
         return {
+            "event": "block",
             "block": self.name,
             "job": self.job,
             "epoch": self.epoch,

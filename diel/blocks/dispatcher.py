@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Bundle, Job, Request
 from diel.blocks.backend import Backend
-from diel.journal.segment import Record
 from diel.plan import Plan
 from diel.site import Shape, shape_of
 from diel.spec import changed_resources
@@ -19,6 +18,9 @@ from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.recipe import Resolved
 from diel.tasks.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from diel.journal.records import Fail, Queued
 
 BUNDLE_SECONDS = 0.25
 """Run time that a bundle of short tasks aims at."""
@@ -46,9 +48,9 @@ class InFlight:
     def adopted(self) -> bool:
         return self.bundle == 0
 
-    def is_told_by(self, record: Record) -> bool:
+    def is_told_by(self, record: Fail) -> bool:
         """Whether a record of its worker's is of this attempt."""
-        return record["attempt"] == self.attempt and (self.adopted or record["bundle"] == self.bundle)
+        return record["attempt"] == self.attempt and (self.adopted or record.get("bundle") == self.bundle)
 
 
 @dataclass
@@ -129,14 +131,16 @@ class Dispatcher:
         before = stage.history.attempts
         requests = tuple(resolved.request(i, before.get(i, 0) + 1) for i, resolved in tasks)
         again = any(request.attempt > 1 for request in requests)
-        more: dict[str, Any] = {"attempts": [request.attempt for request in requests]} if again else {}
         indices = [request.index for request in requests]
+        record: Queued = {"event": "queued", "stage": stage.name, "bundle": number, "tasks": indices}
+        if again:
+            record["attempts"] = [request.attempt for request in requests]
         if stage.escalated:
             resources = stage.resources_of(indices[0])  # all have the same: their shape tells
             job = job.within(resources)
             if changed := changed_resources(stage.spec, resources):
-                more["resources"] = changed
-        self._ledger.append("queued", stage=stage.name, bundle=number, tasks=indices, **more)
+                record["resources"] = changed
+        self._ledger.append(record)
         for request in requests:
             self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
         self.sent[number] = Sent(stage, requests, time.monotonic())

@@ -108,12 +108,12 @@ class Local:
             self._waits = not self._waits
             longest = format_duration(patience)
             told = f"no worker has started yet; they get up to {longest} (`startup` of the site)"
-            self._ledger.append("trouble", message=told if self._waits else "")
+            self._ledger.trouble(told if self._waits else "")
 
     def _tell(self, pipes: Pipes) -> None:
         with contextlib.suppress(Empty):
             while True:
-                self._ledger.append("trouble", message=pipes.news.get_nowait())
+                self._ledger.trouble(pipes.news.get_nowait())
 
     def knows(self, since: float) -> bool:
         return True

@@ -68,7 +68,7 @@ class Watching:
         return False
 
     def write(self, block: Block) -> None:
-        self._ledger.append("block", **block.record())
+        self._ledger.append(block.record())
 
     def take_news(self) -> None:
         """Takes in what is new. Raises DielError where the site gives no block that works."""
@@ -120,7 +120,7 @@ class Watching:
         self.forgiven |= excluded
         wait = min(REFUSED_WAIT * 2 ** min(count - 1, 10), LONGEST_REFUSED_WAIT)
         self._not_before[label] = time.monotonic() + wait
-        self._ledger.append("trouble", message=f"a block was refused: {news.message}{without}")
+        self._ledger.trouble(f"a block was refused: {news.message}{without}")
 
     def _has_working(self, pool: str) -> bool:
         """Whether a pool has a block whose nodes were heard of: then the site's description is right."""
@@ -129,7 +129,7 @@ class Watching:
     def _note_silent(self, news: Silent) -> None:
         if news.message != self._silent:
             self._silent = news.message
-            self._ledger.append("scheduler", message=news.message)
+            self._ledger.append({"event": "scheduler", "message": news.message})
 
     def _note_heard(self, news: Heard) -> None:
         self._note_silent(Silent(""))

@@ -6,16 +6,20 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from diel.artifacts import files_of
 from diel.errors import counted
 from diel.explain.view import View
-from diel.journal.segment import Record, SegmentWriter, worker_segment_name
+from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
 from diel.status.columns import columns
-from diel.tasks.keeping import Place, Readers, delete, ended_well, own_files, reading, told
+from diel.tasks.keeping import Place, Readers, delete, dropped_record, ended_well, own_files, reading
 from diel.values import format_size
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Unneeded:
     """An output of a stage, and the results whose artifact of it all readers are done with."""
 
     place: Place
-    records: dict[int, Record]
+    records: dict[int, Made]
 
     @property
     def size(self) -> int:
@@ -56,7 +60,7 @@ def find_unneeded(run: Recorded) -> list[Unneeded]:
     return [one for one in found if one.records]
 
 
-def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[int, Record]]:
+def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[int, Made]]:
     name, output = place
     dropped = run.history.stage(name).dropped.get(output, ())
     for index, record in sorted(run.records(name).items()):
@@ -87,7 +91,7 @@ def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> str:
             gone = {index: size for index, size in freed.items() if size is not None}
             if gone:
                 size = sum(gone.values())
-                segment.append({"event": "dropped", **told(one.place, gone, size)})
+                segment.append(dropped_record(one.place, gone, size))
                 whole += size
                 files += sum(len(files_of(one.records[index]["artifacts"][one.place[1]])) for index in gone)
     finally:

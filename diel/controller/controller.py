@@ -145,7 +145,7 @@ class Controller:
             raise
         except Exception as error:
             with contextlib.suppress(DielError):  # the disk may be full
-                self._ledger.append("trouble", message=str(error) or type(error).__name__)
+                self._ledger.trouble(str(error) or type(error).__name__)
             raise
         finally:
             leave(state)
@@ -154,7 +154,7 @@ class Controller:
 
     def note(self, trouble: str) -> None:
         """Has `status` say what went wrong."""
-        self._ledger.append("trouble", message=trouble)
+        self._ledger.trouble(trouble)
 
     def let_go(self) -> None:
         """Lets go of the run at the next look, as at the end of `until`."""
@@ -375,21 +375,25 @@ class Controller:
                 cause = tolerance.of_course(axis, context) if course.failed else ""
                 failed |= course.failed and not cause
                 if cause:
-                    self._ledger.append("spared", axis=axis.label, context=list(context), cause=cause)
+                    self._ledger.append(
+                        {"event": "spared", "axis": axis.label, "context": list(context), "cause": cause}
+                    )
         return failed
 
     def _end_state(self) -> RunState:
         if self._cancelling_since is not None:
             for stage in self._stages.runs.values():
                 left = (i for i in range(stage.size) if not stage.history.state(i).ended)
-                self._ledger.verdict("cancelled", stage, ranges(left))
+                self._ledger.cancel(stage, ranges(left))
             return RunState.CANCELLED
         tolerance = Tolerance(self._stages.runs, self._stages.adaptive, self._stages.out_of)
         failed = self._has_failed_axis(tolerance)
         counts = []
         for stage in self._stages.runs.values():
             for cause, tasks in tolerance.failures(stage).items():
-                self._ledger.verdict("tolerated", stage, ranges(tasks), cause=cause)
+                self._ledger.append(
+                    {"event": "tolerated", "stage": stage.name, "tasks": ranges(tasks), "cause": cause}
+                )
             counts.append(stage.history.counts())
             failed |= stage.void or counts[-1]["failed"] > len(stage.history.tolerated)
         if failed:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from diel.axes.adaptive import Standing
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.journal.ranges import ranges
-from diel.journal.segment import Record
 from diel.project.cache import Cache
 from diel.project.requests import Cancel
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
 from diel.tasks.recipe import MissingInput, Recipe, Resolved
+from diel.tasks.results import carry
 from diel.tasks.stage_run import StageRun
 from diel.terms import SIMULATED
 
+if TYPE_CHECKING:
+    from diel.journal.records import Cached, Told
+
 Task = tuple[int, Resolved]
+UNASKED: Told = {"asked": 0.0, "used": False}
+"""What is told of the surrogate of a task whose result is from a run without one."""
 
 
 class Finder:
@@ -144,7 +150,7 @@ class Finder:
                 stage.history.set(index, TaskState.WAITING)
             waiting = (i for i in range(stage.size) if stage.history.state(i) == TaskState.WAITING)
             found = [i for i in waiting if any(cancel.covers(stage.name, i) for cancel in cancels)]
-            self._ledger.verdict("cancelled", stage, ranges(found))
+            self._ledger.cancel(stage, ranges(found))
             for index in found:
                 self._stages.note_end(stage, index)
 
@@ -152,13 +158,13 @@ class Finder:
         """Writes down what was skipped: a million tasks of one cause are one line."""
         for (name, reason, cause), indices in self._skips.items():
             skipped = ranges(sorted(indices))
-            self._ledger.verdict("skipped", self._stages.runs[name], skipped, reason=reason, cause=cause)
+            self._ledger.skip(self._stages.runs[name], skipped, reason, cause)
         self._skips.clear()
 
     def _examine(self, stage: StageRun, index: int) -> Resolved | None:
         """What a task needs to run; None where it waits, is skipped, cached, or cannot be made."""
         if any(cancel.covers(stage.name, index) for cancel in self.cancels):
-            self._ledger.verdict("cancelled", stage, [[index, index]])
+            self._ledger.cancel(stage, [[index, index]])
             self._stages.note_end(stage, index)
             return None
         if self._is_closed(stage, index) or stage.standing(index) is Standing.WAITING:
@@ -200,22 +206,23 @@ class Finder:
             found = self._cache.find(recipe.family, key)
         if found is None:
             return False
-        made: Record = {name: found[name] for name in ("values", "artifacts", "origin") if name in found}
+        record: Cached = {
+            "event": "cached",
+            "stage": stage.name,
+            "index": index,
+            "seconds": found.get("seconds", 0.0),
+            "key": key,
+            "parts": parts,
+        }
+        carry(found, record)
+        if "origin" in found:
+            record["origin"] = found["origin"]
         if stage.spec.surrogate is not None:
-            made["values"] = {SIMULATED: True, **made.get("values", {})}
-            made["surrogate"] = found.get("surrogate", {"asked": 0.0, "used": False})
+            record["values"] = {SIMULATED: True, **record.get("values", {})}
+            record["surrogate"] = found.get("surrogate", UNASKED)
         if stage.adaptive and found["event"] == "done":  # where the metrics are that a pruner reads
-            made["origin"] = [found["index"], found["attempt"]]
-        offset, record = self._ledger.append(
-            "cached",
-            stage=stage.name,
-            index=index,
-            run=found["run"],
-            seconds=found.get("seconds", 0.0),
-            key=key,
-            parts=parts,
-            **made,
-        )
+            record["origin"] = [found["index"], found["attempt"]]
+        offset = self._ledger.append(record)
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
         self._stages.note_end(stage, index)
         return True

@@ -7,6 +7,7 @@ import pickle
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Report
 from diel.attempt.reaper import kill_marked
@@ -15,7 +16,6 @@ from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
 from diel.controller.stages import Stages
 from diel.controller.stillborn import Stillborn
-from diel.journal.segment import Record
 from diel.journal.stage_history import Attempt
 from diel.spec import rule_of
 from diel.states import FailureClass, TaskState
@@ -23,6 +23,9 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
 from diel.worker.fence import put_up
 from diel.worker.oom import RecentOomKills
+
+if TYPE_CHECKING:
+    from diel.journal.records import Done, Fail, Record, Release, Start
 
 MAX_BACKOFF = 300.0
 SHARED = "retries"
@@ -80,59 +83,67 @@ class Intake:
         self._kills.look()
         news = self._ledger.read_news()
         for segment, offset, record, ended in news:
-            if not self._take_record(segment, offset, record) and not ended:
-                self._take_late(segment, offset, record)
+            self._take_record(segment, offset, record, ended=ended)
         return bool(news)
 
-    def _take_late(self, segment: str, offset: int, record: Record) -> None:
+    def _take_late(self, segment: str, offset: int, record: Start | Done | Fail) -> None:
         """Takes in what a worker wrote that was given up for lost: its task waits to be handed out again."""
-        stage = self._stages.runs.get(record["stage"])
+        index, stage = record["index"], self._stages.runs.get(record["stage"])
         if (
             stage is None
             or stage.domain is None
-            or stage.history.is_fenced(record["index"], record["attempt"])
-            or (stage.name, record["index"]) in self._dispatcher.in_flight
+            or stage.history.is_fenced(index, record["attempt"])
+            or (stage.name, index) in self._dispatcher.in_flight
         ):
             return
         if record["event"] == "done":
-            stage.measure(record["seconds"])
-            self._ledger.commit(stage, record["index"], segment, offset, record)
-            self._stages.note_end(stage, record["index"])
-        elif record["event"] in ("start", "fail"):
-            reset(stage, record["index"])
+            self._commit(stage, segment, offset, record)
+        else:
+            reset(stage, index)
 
-    def _take_record(self, segment: str, offset: int, record: Record) -> bool:
-        """Takes in what became of an attempt; says whether that was awaited."""
-        event = record["event"]
-        if event == "release":
-            stage = self._stages.runs[record["stage"]]
-            self._ledger.history.apply(record, segment)
-            if "taken" in record:  # by a worker that was given up before it began
-                taken = [[index, record["taken"]] for index in record["tasks"]]
-                self._ledger.append("fenced", stage=stage.name, tasks=taken)
-            self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
-            return True
-        if event == "staging":
-            self._ledger.history.apply(record, segment)
-            return True
-        if "index" not in record or (event == "done" and not self._ledger.counts(record)):
-            return True
-        name, index = record["stage"], record["index"]
-        task = self._dispatcher.in_flight.get((name, index))
+    def _take_record(self, segment: str, offset: int, record: Record, *, ended: bool = True) -> None:
+        """Takes in what a worker wrote; `ended` is whether its task had ended before."""
+        match record["event"]:
+            case "done":
+                if self._ledger.counts(record) and not self._take_end(segment, offset, record) and not ended:
+                    self._take_late(segment, offset, record)
+            case "fail" | "start":
+                if not self._take_end(segment, offset, record) and not ended:
+                    self._take_late(segment, offset, record)
+            case "release":
+                self._take_release(segment, record)
+            case "staging":
+                self._ledger.history.apply(record, segment)
+            case _:
+                pass  # folded in already, where it says anything of tasks
+
+    def _take_end(self, segment: str, offset: int, record: Start | Done | Fail) -> bool:
+        """Takes in how an attempt goes; says whether its task is in flight."""
+        task = self._dispatcher.in_flight.get((record["stage"], record["index"]))
         if task is None:
             return False
-        if event not in ("done", "fail") or (event == "fail" and not task.is_told_by(record)):
-            return True
-        del self._dispatcher.in_flight[(name, index)]
-        stage = self._stages.runs[name]
-        if event == "done":
-            stage.measure(record["seconds"])
-            self._ledger.commit(stage, index, segment, offset, record)
-            self._stages.note_end(stage, index)
-        else:
+        stage = self._stages.runs[record["stage"]]
+        if record["event"] == "done":
+            del self._dispatcher.in_flight[(stage.name, record["index"])]
+            self._commit(stage, segment, offset, record)
+        elif record["event"] == "fail" and task.is_told_by(record):
+            del self._dispatcher.in_flight[(stage.name, record["index"])]
             self._ledger.history.apply(record, segment)
-            self._retry_or_fail(stage, index, record, self._node(segment))
+            self._retry_or_fail(stage, record["index"], record, self._node(segment))
         return True
+
+    def _commit(self, stage: StageRun, segment: str, offset: int, record: Done) -> None:
+        stage.measure(record["seconds"])
+        self._ledger.commit(stage, record["index"], segment, offset, record)
+        self._stages.note_end(stage, record["index"])
+
+    def _take_release(self, segment: str, record: Release) -> None:
+        stage = self._stages.runs[record["stage"]]
+        self._ledger.history.apply(record, segment)
+        if "taken" in record:  # by a worker that was given up before it began
+            taken = [[index, record["taken"]] for index in record["tasks"]]
+            self._ledger.append({"event": "fenced", "stage": stage.name, "tasks": taken})
+        self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
 
     def _take_lost(self, number: int, sent: Sent, error: BaseException) -> None:
         """A worker was lost: its segment tells which tasks were done and which one it was at."""
@@ -203,33 +214,36 @@ class Intake:
         task = self._dispatcher.in_flight.pop((stage.name, index), None)
         if task is None:
             return
-        self._ledger.append("fenced", stage=stage.name, tasks=[[index, task.attempt]])
-        _, record = self._ledger.append(
-            "fail",
-            stage=stage.name,
-            index=index,
-            attempt=task.attempt,
-            bundle=task.bundle,
-            **{"class": kind, "message": message},
-        )
+        self._ledger.append({"event": "fenced", "stage": stage.name, "tasks": [[index, task.attempt]]})
+        record: Fail = {
+            "event": "fail",
+            "stage": stage.name,
+            "index": index,
+            "attempt": task.attempt,
+            "time": time.time(),
+            "bundle": task.bundle,
+            "class": kind,
+            "message": message,
+        }
+        self._ledger.append(record)
         self._retry_or_fail(stage, index, record, node)
 
     def _node(self, segment: str) -> str | None:
         """The node of a worker in a block, by its segment."""
-        node: str | None = self._ledger.history.workers.get(segment, {}).get("node")
-        return node
+        worker = self._ledger.history.workers.get(segment)
+        return None if worker is None else worker["node"]
 
-    def _retry_or_fail(self, stage: StageRun, index: int, record: Record, node: str | None) -> None:
+    def _retry_or_fail(self, stage: StageRun, index: int, record: Fail, node: str | None) -> None:
         kind = FailureClass(record["class"])
         if kind is FailureClass.UPSTREAM and self._stages.streaming.was_cancelled(stage, index):
             kind = FailureClass.CANCELLED
         if kind is FailureClass.CANCELLED and stage.standing(index) is Standing.CLOSED:
             stage.omitted.add(index)
-            self._ledger.verdict("skipped", stage, [[index, index]], reason="axis", cause="")
+            self._ledger.skip(stage, [[index, index]], "axis", "")
             self._stages.note_end(stage, index)
             return
         if kind is FailureClass.CANCELLED:
-            self._ledger.verdict("cancelled", stage, [[index, index]])
+            self._ledger.cancel(stage, [[index, index]])
             self._stages.note_end(stage, index)
             return
         if kind is FailureClass.INTERRUPTED:
@@ -246,14 +260,14 @@ class Intake:
         after = escalated(stage.name, before, rule, self._fits)
         hopeless = exhausted(before, after, rule)
         if hopeless and not (kind is FailureClass.WALLTIME and stage.spec.checkpoint):
-            self._fail(stage, index, {**record, "message": f"{record['message']}; {hopeless}"})
+            self._fail(stage, index, record, f"{record['message']}; {hopeless}")
             return
         if after != before:
             stage.granted[index] = after
         reset(stage, index)
         stage.later(index, time.monotonic() + min(rule.backoff * 2.0 ** min(count - 1, 32), MAX_BACKOFF))
 
-    def _continue(self, stage: StageRun, index: int, record: Record) -> None:
+    def _continue(self, stage: StageRun, index: int, record: Fail) -> None:
         """An interrupted task goes on at once, as another attempt, unless it gets nowhere."""
         hasty = stage.hasty.get(index, 0) + 1 if record.get("seconds", HASTE) < HASTE else 0
         stage.hasty[index] = hasty
@@ -262,13 +276,16 @@ class Intake:
                 f"interrupted {hasty} times in a row within {HASTE:g} s of its start: it gets nowhere; "
                 "give it more `resources.walltime`, or let it work before it stops"
             )
-            self._fail(stage, index, {**record, "class": FailureClass.APP, "message": message})
+            record["class"] = FailureClass.APP
+            self._fail(stage, index, record, message)
             return
         reset(stage, index)
         stage.look_at([index])
 
-    def _fail(self, stage: StageRun, index: int, record: Record) -> None:
-        self._ledger.fail(stage, index, record)
+    def _fail(self, stage: StageRun, index: int, record: Fail, message: str = "") -> None:
+        """Takes in that a task failed for good; `message` says more than its last attempt."""
+        record["message"] = message or record["message"]
+        self._ledger.fail(stage, index, record, record["attempt"])
         self._stages.note_end(stage, index)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain, with_replicas
@@ -31,6 +31,10 @@ from diel.tasks.recipe import Recipe
 from diel.tasks.stage_run import StageRun
 from diel.tasks.staging import staging_of
 from diel.tasks.stream import StreamEnds
+
+if TYPE_CHECKING:
+    from diel.journal import records
+    from diel.spec import Surrogate
 
 _DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
     "search": Searching,
@@ -135,7 +139,8 @@ class Stages:
         """Writes down what those need who show searches and loops without reading the workflow."""
         for label, axis in self.adaptive.items():
             if axis.history.facts is None:
-                self._ledger.append("axis", axis=label, facts=asdict(axis.facts(self._plan.workflow)))
+                facts = asdict(axis.facts(self._plan.workflow))
+                self._ledger.append({"event": "axis", "axis": label, "facts": facts})
 
     def begin(self) -> None:
         """Begins searches and loops in all contexts that are there by now; one may make room for another."""
@@ -242,7 +247,7 @@ class Stages:
         """A stage whose tasks will never be known; all that waits for it looks again."""
         stage.void = True
         kind = self._plan.stages[stage.name].kind
-        self._ledger.append("stage", stage=stage.name, kind=kind, total=0, void=reason)
+        self._ledger.append({"event": "stage", "stage": stage.name, "kind": kind, "total": 0, "void": reason})
         for link in self.out_of[stage.name]:
             if link.down.domain is not None:
                 link.down.look_at(range(link.down.size))
@@ -258,17 +263,20 @@ class Stages:
             stage.domain = with_replicas(stage.domain, replicas)
             stage.points = {**points, REPLICA: Listed((REPLICA,), (range(replicas),))}
         recipe = self.recipes[stage.name]
-        self._ledger.append(
-            "stage",
-            stage=stage.name,
-            kind=self._plan.stages[stage.name].kind,
-            total=stage.size,
-            family=recipe.family,
-            parts=recipe.family_parts,
-            reads=sorted(hyperparameter_reads(stage.name, stage.spec)),
-            **({"factors": [asdict(factor) for factor in stage.domain.factors]} if stage.adaptive else {}),
-            **self._surrogate(stage),
-        )
+        record: records.Stage = {
+            "event": "stage",
+            "stage": stage.name,
+            "kind": self._plan.stages[stage.name].kind,
+            "total": stage.size,
+            "family": recipe.family,
+            "parts": recipe.family_parts,
+            "reads": sorted(hyperparameter_reads(stage.name, stage.spec)),
+        }
+        if stage.adaptive:
+            record["factors"] = [asdict(factor) for factor in stage.domain.factors]
+        if stage.spec.surrogate is not None:
+            record["surrogate"] = self._teachers(stage.name, stage.spec.surrogate)
+        self._ledger.append(record)
         for link in self.out_of[stage.name]:
             link.resolve()
             if link.edge.stream and link.down.domain is not None:
@@ -285,14 +293,12 @@ class Stages:
         if stage.complete:
             self._wake_empty_groups(stage)
 
-    def _surrogate(self, stage: StageRun) -> dict[str, Any]:
+    def _teachers(self, stage: str, surrogate: Surrogate) -> records.Teachers:
         """What the journal says of a stage's surrogate: what its speedup is worked out from."""
-        if stage.spec.surrogate is None:
-            return {}
-        found = teachers(self._plan.graph, stage.name)
+        found = teachers(self._plan.graph, stage)
         training = [name for name in found.names if self._plan.stages[name].kind == "training"]
-        told = {"service": stage.spec.surrogate.service, "training": training}
-        return {"surrogate": {**told, "simulations": found.simulations}}
+        simulations = list(found.simulations)
+        return {"service": surrogate.service, "training": training, "simulations": simulations}
 
     def _keep_losses(self, stage: StageRun) -> None:
         """What failed before an axis was taken from a stage's results stays failed in this run.
@@ -309,8 +315,7 @@ class Stages:
                     "it had failed when an axis was made of this stage's results, which holds for the "
                     "whole run; `diel run` tries it again, and takes what is done from the cache"
                 )
-                record = {"class": FailureClass.UPSTREAM, "message": message}
-                self._ledger.fail(stage, index, record)
+                self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": message})
                 self.note_end(stage, index)
 
     def _is_wanted(self, stage: StageRun, index: int) -> bool:

@@ -12,14 +12,18 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diel.attempt.block import own_node
 from diel.attempt.reaper import kill_marked
-from diel.journal.segment import Record, SegmentWriter, read_segment, segments, worker_segment_name
+from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.project.birth import lives
 from diel.states import FailureClass
 from diel.worker.fence import ALL, fenced
+
+if TYPE_CHECKING:
+    from diel.journal.records import Start, Worker
 
 
 class Orphans:
@@ -69,21 +73,24 @@ class Orphans:
         for name in segments(self._paths.journal):
             if name.startswith(prefix) and name not in self._others:
                 worker = self._worker(name)
+                if worker is None:
+                    continue
                 if (worker.get("block"), worker.get("node")) == (self._block, self._node):
                     yield name
-                elif worker:
+                else:
                     self._others.add(name)
 
     def _lives(self, name: str) -> bool:
         """Whether a worker of this node lives, as far as it can be told."""
         worker = self._worker(name)
-        return lives(worker["pid"], worker.get("birth", "")) is not False
+        return worker is None or lives(worker["pid"], worker.get("birth", "")) is not False
 
-    def _worker(self, name: str) -> Record:
+    def _worker(self, name: str) -> Worker | None:
         """What a worker wrote of itself; empty as long as it has not."""
-        return next(read_segment(self._paths.journal / name), (0, 0, None))[2] or {}
+        record = next(read_segment(self._paths.journal / name), (0, 0, None))[2]
+        return record if record is not None and record["event"] == "worker" else None
 
-    def _tell(self, attempt: Record) -> None:
+    def _tell(self, attempt: Start) -> None:
         stage, index, number = attempt["stage"], attempt["index"], attempt["attempt"]
         # A command outlives its worker, and must not run beside the next attempt.
         kill_marked("DIEL_TASK_DIR", str(self._paths.task_dir(stage, index, number)))
@@ -103,10 +110,12 @@ class Orphans:
         )
 
 
-def _open_attempt(segment: Path) -> Record | None:
+def _open_attempt(segment: Path) -> Start | None:
     """The attempt that a worker was at when it died."""
     begun = None
     for _, _, record in read_segment(segment):
-        if record is not None and record["event"] in ("start", "done", "fail"):
-            begun = record if record["event"] == "start" else None
+        if record is not None and record["event"] == "start":
+            begun = record
+        elif record is not None and (record["event"] == "done" or record["event"] == "fail"):
+            begun = None
     return begun

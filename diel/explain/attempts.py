@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import counted
 from diel.explain.place import LOST, block_end, place_of, place_text
@@ -12,12 +12,15 @@ from diel.spec import resources_with
 from diel.states import FailureClass, RunState
 from diel.values import format_duration, format_size
 
+if TYPE_CHECKING:
+    from diel.journal.records import OfTask
+
 
 def attempts_of(run: Recorded, stage: str, index: int) -> list[dict[str, Any]]:
     """The attempts at a task as its workers told them, in their order."""
     found: dict[int, dict[str, Any]] = {}
     for segment, record in run.attempts(stage, index):
-        if "attempt" not in record:
+        if record["event"] == "cached":
             continue
         number = record["attempt"]
         if record["event"] == "done" and run.history.stage(stage).is_fenced(index, number):
@@ -66,7 +69,7 @@ def _changed_resources(run: Recorded, stage: str, index: int) -> dict[int, dict[
     return found
 
 
-def _add(attempt: dict[str, Any], record: Mapping[str, Any], segment: str) -> None:
+def _add(attempt: dict[str, Any], record: OfTask, segment: str) -> None:
     match record["event"]:
         case "start":
             attempt.update(began=record["time"], worker=segment.removesuffix(".jsonl"))
@@ -76,10 +79,10 @@ def _add(attempt: dict[str, Any], record: Mapping[str, Any], segment: str) -> No
             told = {key: record[key] for key in ("node", "copied", "bytes", "found", "seconds", "warning")}
             attempt["staging"].append(told)
         case "fail":
-            keys = ("class", "exit_code", "message", "stderr_tail", "seconds")
-            told = {key: record[key] for key in keys if key in record}
             continues = record["class"] == FailureClass.INTERRUPTED
-            attempt.update(told, state="interrupted" if continues else "failed", ended=record["time"])
+            attempt.update(record, state="interrupted" if continues else "failed", ended=record["time"])
+            for key in attempt.keys() & {"event", "stage", "index", "bundle", "time"}:
+                del attempt[key]
 
 
 def attempt_text(attempt: Mapping[str, Any]) -> str:

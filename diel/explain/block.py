@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError
 from diel.explain.place import never_step, says
@@ -14,6 +13,9 @@ from diel.states import TaskState
 from diel.status import blocks_of
 from diel.status.blocks import is_hopeless
 from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.journal.records import BlockNow
 
 SHOWN = 20
 """Attempts that are told one by one; all are counted."""
@@ -47,7 +49,7 @@ def explain_block(run: Recorded, word: str) -> dict[str, Any]:
     }
 
 
-def _find(run: Recorded, word: str) -> dict[str, Any]:
+def _find(run: Recorded, word: str) -> BlockNow:
     blocks = blocks_of(run.history)
     for block in blocks:
         if word in (block["block"], block["job"]) or (word and word == block["job"].partition(".")[0]):
@@ -59,7 +61,7 @@ def _find(run: Recorded, word: str) -> dict[str, Any]:
     raise UsageError(f"{run.paths.run_id} has no block '{word}'; {last}blocks: {named}")
 
 
-def _attempts(run: Recorded, block: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _attempts(run: Recorded, block: BlockNow) -> list[dict[str, Any]]:
     """The attempts that began in a block, as the workers there wrote them down."""
     found: dict[tuple[str, int, int], dict[str, Any]] = {}
     for segment, worker in sorted(run.history.workers.items()):
@@ -75,7 +77,7 @@ def _attempts(run: Recorded, block: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _begun(run: Recorded, stage: str, index: int, number: int, node: str) -> dict[str, Any]:
+def _begun(run: Recorded, stage: str, index: int, number: int, node: str | None) -> dict[str, Any]:
     """An attempt whose end its worker did not write: it runs, or was lost."""
     under_way = run.history.stage(stage).under_way.get(index) or run.history.left.get((stage, index))
     runs = under_way is not None and under_way.number == number and under_way.state == TaskState.RUNNING
@@ -83,7 +85,7 @@ def _begun(run: Recorded, stage: str, index: int, number: int, node: str) -> dic
     return {"task": f"{stage}/{index}", "attempt": number, "node": node, "state": state, "class": None}
 
 
-def _why(block: Mapping[str, Any]) -> str:
+def _why(block: BlockNow) -> str:
     reason = says(block)
     state = block["state"]
     if block["ended"] is None:
@@ -99,7 +101,7 @@ def _why(block: Mapping[str, Any]) -> str:
     return f"{ENDS.get(state, f'it ended: {state}')}{reason}"
 
 
-def _next(run: Recorded, block: Mapping[str, Any]) -> str:
+def _next(run: Recorded, block: BlockNow) -> str:
     site = run.run_file.site
     if is_hopeless(block):
         return never_step(run, block).partition("; ")[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact, files_of
 from diel.errors import DielError, counted
@@ -18,12 +18,14 @@ from diel.explain.difference import Difference, differences, is_same, plain
 from diel.explain.family import family_changes, file_changes
 from diel.explain.gang import gang_of
 from diel.explain.view import View
-from diel.journal.segment import Record
 from diel.results import Recorded
 from diel.states import TaskState
 from diel.table import shown
 from diel.tasks.results import artifact_path
 from diel.tasks.service import ServiceLink
+
+if TYPE_CHECKING:
+    from diel.journal.records import Result
 
 MAX_DEPTH = 5
 """How far a change is followed upstream."""
@@ -72,7 +74,7 @@ def why_computed(view: View, stage: str, index: int, depth: int = 0) -> Comparis
     return Comparison("", name, changes)
 
 
-def _moved(record: Record | None, old: Record) -> tuple[bool, bool]:
+def _moved(record: Result | None, old: Result) -> tuple[bool, bool]:
     """Whether a task's own values and its inputs differ, as the digests in the journal tell."""
     if record is None or "parts" not in record or "parts" not in old:
         return False, False
@@ -82,7 +84,7 @@ def _moved(record: Record | None, old: Record) -> tuple[bool, bool]:
 # --- the earlier task -----------------------------------------------------------------------------
 
 
-def _earlier(view: View, stage: str, index: int) -> tuple[View, int, Record] | str:
+def _earlier(view: View, stage: str, index: int) -> tuple[View, int, Result] | str:
     """The task at the same point in the nearest earlier run that has its result; else why there is none.
 
     Empty where this is the first run of its workflow.
@@ -99,7 +101,7 @@ def _earlier(view: View, stage: str, index: int) -> tuple[View, int, Record] | s
     return note
 
 
-def _at_same_point(old: Recorded, run: Recorded, stage: str, index: int) -> tuple[int, Record] | str:
+def _at_same_point(old: Recorded, run: Recorded, stage: str, index: int) -> tuple[int, Result] | str:
     name = old.paths.run_id
     if stage not in old.workflow.stages:
         return f"{name} has no stage '{stage}'"
@@ -122,7 +124,7 @@ def _at_same_point(old: Recorded, run: Recorded, stage: str, index: int) -> tupl
 _NOT_RUN = (TaskState.WAITING, TaskState.READY, TaskState.QUEUED)
 
 
-def _unusable(run: Recorded, old: Recorded, record: Record, old_record: Record) -> str:
+def _unusable(run: Recorded, old: Recorded, record: Result, old_record: Result) -> str:
     """Why a result with the same key was not used."""
     name = old.paths.run_id
     made = old_record.get("artifacts", {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.project.submission import awaited
 from diel.results import Recorded
@@ -12,15 +12,18 @@ from diel.spec import resources_with
 from diel.states import FailureClass, RunState
 from diel.status.blocks import is_hopeless, is_live, reason_of
 
+if TYPE_CHECKING:
+    from diel.journal.records import BlockFacts
+
 LOST = (FailureClass.NODE, FailureClass.PREEMPTED, FailureClass.WALLTIME, FailureClass.OOM)
 """Failures of tasks for which the end of a block may be to blame."""
 
 
-def job_of(block: Mapping[str, Any]) -> str:
+def job_of(block: BlockFacts) -> str:
     return f"job {block['job'] or 'unknown'}"
 
 
-def says(block: Mapping[str, Any]) -> str:
+def says(block: BlockFacts) -> str:
     """The scheduler's own words of a block, behind a colon; nothing where they say no more than its state."""
     reason = reason_of(block)
     return f": {reason}" if reason and reason.lower() != block["state"] else ""
@@ -103,7 +106,7 @@ def wait_for_block(run: Recorded, stage: str, index: int | None = None) -> dict[
     }
 
 
-def never_step(run: Recorded, block: Mapping[str, Any]) -> str:
+def never_step(run: Recorded, block: BlockFacts) -> str:
     """What to do about a block that can never run."""
     name, site = run.paths.run_id, run.run_file.site
     return (
@@ -112,12 +115,12 @@ def never_step(run: Recorded, block: Mapping[str, Any]) -> str:
     )
 
 
-def _named(block: Mapping[str, Any]) -> str:
+def _named(block: BlockFacts) -> str:
     nodes = f", {block['nodes']}" if block["nodes"] else ""
     return f"{block['block']} ({job_of(block)}{nodes})"
 
 
-def _why_none(site: Site, shape: Shape, live: Sequence[Mapping[str, Any]]) -> str:
+def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
     """Why there is no block of a shape yet."""
     held = [block for block in live if block["pool"] == shape.pool]
     most = site.pools[shape.pool].blocks

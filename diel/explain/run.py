@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.explain.advice import again_step, next_step
 from diel.explain.axis import explain_axes, point_never_came, points_awaited, pruned_trials
@@ -16,12 +16,14 @@ from diel.explain.place import awaited_text, place_of, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
 from diel.journal.ranges import spread
-from diel.journal.segment import Record
 from diel.journal.stage_history import Attempt
 from diel.results import Recorded
 from diel.states import RunState, TaskState
 from diel.status import blocks_of
 from diel.status.blocks import is_live
+
+if TYPE_CHECKING:
+    from diel.journal.records import BlockNow, Failed
 
 MANY = 1000
 """Tasks that were left out of which the reason is looked at."""
@@ -69,8 +71,8 @@ def _failures(run: Recorded, stage: str) -> Iterator[dict[str, Any]]:
     history = run.history.stage(stage)
     if not history.states.count(TaskState.FAILED):
         return
-    last: dict[int, Record] = {}
-    for record in run.verdicts("failed", stage):
+    last: dict[int, Failed] = {}
+    for record in run.failed(stage):
         for index in spread(record["tasks"]):
             if history.state(index) == TaskState.FAILED:
                 last[index] = record
@@ -116,7 +118,7 @@ def _skips(view: View, stage: str) -> Iterator[dict[str, Any]]:
     if not history.states.count(TaskState.SKIPPED):
         return
     groups: dict[tuple[str, str], list[int]] = {}
-    for record in view.run.verdicts("skipped", stage):
+    for record in view.run.skipped(stage):
         for index in spread(record["tasks"]):
             if history.state(index) == TaskState.SKIPPED:
                 groups.setdefault((record.get("reason", ""), record.get("cause", "")), []).append(index)
@@ -199,7 +201,7 @@ def _waiting_text(
     return room_awaited(view, stage) or "waits for a free worker"
 
 
-def _blocks(run: Recorded) -> list[dict[str, Any]]:
+def _blocks(run: Recorded) -> list[BlockNow]:
     """The blocks that have not ended, and the last ones that ended otherwise than by diel's wish."""
     blocks = blocks_of(run.history)
     bad = [block for block in blocks if not is_live(block) and not block["ending"]]

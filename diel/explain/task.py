@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import DielError, UsageError
 from diel.explain.advice import again_step, next_step
@@ -15,11 +14,18 @@ from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.place import awaited_text, block_end, place_of, place_text, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
-from diel.journal.segment import Record
 from diel.results import DROPPED, Recorded
 from diel.states import RunState, TaskState
 from diel.tasks.recipe import Resolved
 from diel.tasks.results import output_of, outputs_of
+
+if TYPE_CHECKING:
+    from diel.journal.records import Cause, Result, Said
+
+
+UNCAUSED: Cause = {}
+UNTOLD: Said = {"class": "app", "message": ""}
+"""What is taken for said of a failure where the journal has no word of it."""
 
 
 def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
@@ -84,7 +90,7 @@ def _story(
     index: int,
     state: TaskState,
     attempts: list[dict[str, Any]],
-    record: Record | None,
+    record: Result | None,
 ) -> dict[str, Any]:
     match state:
         case TaskState.CACHED if record is not None:
@@ -115,9 +121,10 @@ def _story(
             return _waiting(view, stage, index, attempts)
 
 
-def _asked(run: Recorded, stage: str, record: Record | None) -> list[str]:
+def _asked(run: Recorded, stage: str, record: Result | None) -> list[str]:
     """What a task's surrogate said, where it has one."""
-    told, surrogate = (record or {}).get("surrogate"), run.workflow.stages[stage].surrogate
+    told = None if record is None else record.get("surrogate")
+    surrogate = run.workflow.stages[stage].surrogate
     if told is None or surrogate is None:
         return []
     if told.get("message"):
@@ -128,7 +135,7 @@ def _asked(run: Recorded, stage: str, record: Record | None) -> list[str]:
 
 
 def _failed(run: Recorded, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    verdict = run.verdict("failed", stage, index) or {}
+    verdict: Said = next(reversed([*run.failed(stage, index)]), UNTOLD)
     kind, message = verdict.get("class", "app"), verdict.get("message", "")
     tries = f" at attempt {attempts[-1]['attempt']}" if len(attempts) > 1 else ""
     task, tolerated = f"{stage}/{index}", run.history.stage(stage).tolerated.get(index, "")
@@ -144,7 +151,7 @@ def _failed(run: Recorded, stage: str, index: int, attempts: list[dict[str, Any]
 
 
 def _skipped(view: View, stage: str, index: int) -> list[str]:
-    verdict = view.run.verdict("skipped", stage, index) or {}
+    verdict: Cause = next(reversed([*view.run.skipped(stage, index)]), UNCAUSED)
     cause = verdict.get("cause", "")
     if verdict.get("reason") == "axis":
         return point_never_came(view, stage, index) or ["its point never came"]
@@ -276,10 +283,9 @@ def _value(view: View, link: Any, good: list[int]) -> Any:
     return found if link.edge.gathered else found[0]
 
 
-def _outputs(run: Recorded, record: Mapping[str, Any]) -> dict[str, Any]:
-    plain = dict(record)
-    stage, index = str(record["stage"]), int(record["index"])
+def _outputs(run: Recorded, record: Result) -> dict[str, Any]:
+    stage, index = record["stage"], record["index"]
     return {
-        name: DROPPED if run.is_dropped(stage, name, index) else output_of(plain, name, run.paths.root)
-        for name in outputs_of(plain)
+        name: DROPPED if run.is_dropped(stage, name, index) else output_of(record, name, run.paths.root)
+        for name in outputs_of(record)
     }

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diel.errors import DielError
-from diel.journal.segment import Record
 from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.project.runs import all_runs
 from diel.results import Recorded
@@ -28,6 +28,9 @@ from diel.tasks.results import Results
 from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
 
+if TYPE_CHECKING:
+    from diel.journal.records import Made
+
 
 class _Lookup(Results):
     """Results that are read from the journal when they are asked for, a stage at a time."""
@@ -35,9 +38,9 @@ class _Lookup(Results):
     def __init__(self, run: Recorded) -> None:
         super().__init__(run.paths)
         self._run = run
-        self._stages: dict[str, dict[int, Record]] = {}
+        self._stages: dict[str, dict[int, Made]] = {}
 
-    def record(self, stage: str, index: int) -> Record:
+    def made(self, stage: str, index: int) -> Made:
         """Raises MissingInput where the task has no result."""
         if stage not in self._stages:
             self._stages[stage] = self._run.records(stage)

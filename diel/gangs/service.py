@@ -181,7 +181,7 @@ class Serving:
 
     def _tell_refused(self, path: Path, error: OSError) -> None:
         name = path.relative_to(self._ledger.paths.root)
-        self._ledger.append("trouble", message=f"{name} cannot be written: {error.strerror}")
+        self._ledger.trouble(f"{name} cannot be written: {error.strerror}")
 
     def _catch_up(self) -> None:
         """Writes what is owed, and sends what an earlier controller may not have sent."""

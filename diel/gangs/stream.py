@@ -115,7 +115,8 @@ class Streaming:
         state = stage.history.state(index)
         if state != TaskState.FAILED:
             return f"{stage.name}/{index} was {state.label}"
-        told = self._ledger.history.failures.get((stage.name, index), {}).get("message", "")
+        failed = self._ledger.history.failures.get((stage.name, index))
+        told = "" if failed is None else failed.get("message", "")
         return f"{stage.name}/{index} failed" + (f": {told[:MOST_TOLD]}" if told else "")
 
     def was_cancelled(self, stage: StageRun, index: int) -> bool:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from diel.journal.segment import Misfit
+
+if TYPE_CHECKING:
+    from diel.journal import records
 
 Context = tuple[int, ...]
 """Coordinates on the axes for each combination of which a search or loop runs once."""
@@ -95,6 +98,38 @@ class Course:
             raise Misfit(f"trial {number}, which never began, is told of")
         return self.trials[number]
 
+    def ask(self, record: records.Trial) -> None:
+        """A new trial."""
+        if record["number"] == len(self.trials):
+            self.trials.append(Trial(record["number"], record["hp"], record["time"]))
+            self.told.append([record["number"]])
+
+    def report(self, record: records.Reported) -> None:
+        """A pruner was told how a trial does."""
+        trial, step = self.known(record["number"]), record["step"]
+        if step not in trial.reported and trial.state is TrialState.RUNNING:
+            trial.reported[step] = record["value"]
+            self.told.append([trial.number, step])
+
+    def judge(self, record: records.Judged) -> None:
+        """A trial has ended."""
+        trial = self.known(record["number"])
+        if trial.state is not TrialState.RUNNING:
+            return
+        trial.state = TrialState(record["state"])
+        trial.values = record.get("values", [])
+        trial.message = record.get("message", "")
+        trial.lost = record.get("lost", [])
+        trial.core_seconds = record.get("core_seconds", 0.0)
+        trial.ended = record["time"]
+        self.told.append([trial.number, -1])
+
+    def judge_round(self, record: records.Round) -> None:
+        """A round of a loop was judged."""
+        if record["number"] == len(self.rounds):
+            judged = Round(record["number"], record["holds"], record["values"], record["time"])
+            self.rounds.append(judged)
+
     def reopen(self, trials: Iterable[int]) -> None:
         """Goes on; these trials are tried again.
 
@@ -139,58 +174,35 @@ class AxisHistory:
     courses: dict[Context, Course] = field(default_factory=dict)
     facts: AxisFacts | None = None
 
-    def axis(self, record: dict[str, Any]) -> None:
-        """What the workflow says of it."""
-        self.facts = AxisFacts(**record["facts"])
+    def course(self, context: list[int]) -> Course:
+        return self.courses.setdefault(tuple(context), Course(tuple(context)))
 
-    def course(self, record: dict[str, Any]) -> Course:
-        """The course that a record is about."""
-        context = tuple(record["context"])
-        return self.courses.setdefault(context, Course(context))
-
-    def begin(self, record: dict[str, Any]) -> None:
-        course = self.course(record)
-        course.seed, course.began = record["seed"], record["time"]
-        course.at = record.get("at", {})
-
-    def trial(self, record: dict[str, Any]) -> None:
-        """A new trial."""
-        course = self.course(record)
-        if record["number"] == len(course.trials):
-            course.trials.append(Trial(record["number"], record["hp"], record["time"]))
-            course.told.append([record["number"]])
-
-    def reported(self, record: dict[str, Any]) -> None:
-        """A value on the way."""
-        course = self.course(record)
-        trial = course.known(record["number"])
-        if record["step"] not in trial.reported and trial.state is TrialState.RUNNING:
-            trial.reported[record["step"]] = record["value"]
-            course.told.append([record["number"], record["step"]])
-
-    def judged(self, record: dict[str, Any]) -> None:
-        """The end of a trial."""
-        course = self.course(record)
-        trial = course.known(record["number"])
-        if trial.state is not TrialState.RUNNING:
-            return
-        trial.state = TrialState(record["state"])
-        trial.values = record.get("values", [])
-        trial.message = record.get("message", "")
-        trial.lost = record.get("lost", [])
-        trial.core_seconds = record.get("core_seconds", 0.0)
-        trial.ended = record["time"]
-        course.told.append([trial.number, -1])
-
-    def round(self, record: dict[str, Any]) -> None:
-        """A round was judged."""
-        course = self.course(record)
-        if record["number"] == len(course.rounds):
-            course.rounds.append(Round(record["number"], record["holds"], record["values"], record["time"]))
-
-    def stopped(self, record: dict[str, Any]) -> None:
-        """No further trials."""
-        self.course(record).stopped = record["message"] or "until"
+    def apply(self, record: records.OfCourse) -> None:
+        """Folds one record in."""
+        course = self.course(record["context"])
+        match record["event"]:
+            case "begin":
+                course.seed, course.began = record["seed"], record["time"]
+                course.at = record.get("at", {})
+            case "trial":
+                course.ask(record)
+            case "reported":
+                course.report(record)
+            case "judged":
+                course.judge(record)
+            case "round":
+                course.judge_round(record)
+            case "stopped":
+                course.stopped = record["message"] or "until"
+            case "closed":
+                course.points, course.reason = record["points"], record["reason"]
+                course.failed = record.get("failed", False)
+            case "reopened":
+                course.reopen(record["trials"])
+            case "spared":
+                course.tolerated = record["cause"]
+            case never:
+                assert_never(never)
 
     def reopen(self, cancelled: Callable[[Trial], bool]) -> Iterator[tuple[str, int]]:
         """A new controller goes on with what is not decided. It tries trials again that lost tasks, where
@@ -203,17 +215,3 @@ class AxisHistory:
                 again = (one for one in course.trials if one.lost and (course.failed or cancelled(one)))
                 course.reopen([trial.number for trial in again])
             yield from ((name, index) for trial in course.trials for name, index in trial.lost)
-
-    def reopened(self, record: dict[str, Any]) -> None:
-        """A search was over without trials that a user had stopped, and nobody has used what it found."""
-        self.course(record).reopen(record["trials"])
-
-    def closed(self, record: dict[str, Any]) -> None:
-        """No more points."""
-        course = self.course(record)
-        course.points, course.reason = record["points"], record["reason"]
-        course.failed = record.get("failed", False)
-
-    def spared(self, record: dict[str, Any]) -> None:
-        """It failed, and others went on without it."""
-        self.course(record).tolerated = record["cause"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from diel.form import (
@@ -20,7 +21,6 @@ from diel.form import (
     rows,
 )
 from diel.journal.axis_history import AxisFacts, TrialState
-from diel.journal.segment import Record
 from diel.states import RunState
 
 MOST_TASKS = 10**9
@@ -48,6 +48,7 @@ _INDEX = ("a task's index", _is_index)
 _TOTAL = ("a number of tasks", _is_index)
 _INDICES = ("a list of tasks", list_of(_is_index))
 _RANGES = ("pairs of tasks", lambda value: bool(value) and rows(_is_index, _is_index)(value))
+_NUMBERED = ("tasks, each with its attempt", rows(_is_index, is_count))
 _TASK = {"stage": TEXT, "index": _INDEX}
 _ATTEMPT = {**_TASK, "attempt": COUNT, "time": NUMBER}
 _VERDICT = {"stage": TEXT, "tasks": _RANGES}
@@ -75,10 +76,12 @@ FORMS: dict[str, Form] = {
     "done": _TASK,
     "cached": {**_TASK, "run": TEXT},
     "dropped": {"stage": TEXT, "output": TEXT, "tasks": _RANGES},
-    "gone": {"stage": TEXT, "tasks": _RANGES},
+    "gone": {"stage": TEXT, "tasks": _NUMBERED},
     "failed": _VERDICT,
     "skipped": _VERDICT,
     "cancelled": _VERDICT,
+    "tolerated": {**_VERDICT, "cause": TEXT},
+    "fenced": {"stage": TEXT, "tasks": _NUMBERED},
     "end": {"state": _RUN_STATE, "time": NUMBER},
     "staging": {"node": TEXT, "time": NUMBER, **_STAGING},
     "axis": {"axis": TEXT, "facts": ("the facts of an axis", _is_facts)},
@@ -89,7 +92,11 @@ FORMS: dict[str, Form] = {
     "round": {**_TRIAL, "holds": ANY, "values": ANY, "time": NUMBER},
     "stopped": {**_COURSE, "message": TEXT},
     "closed": {**_COURSE, "points": COUNT, "reason": TEXT},
-    "reopened": _COURSE,
+    "reopened": {**_COURSE, "trials": COUNTS},
+    "spared": {**_COURSE, "cause": TEXT},
+    "handover": {},
+    "service": {},
+    "worker": {},
 }
 _OPTIONAL: Form = {
     "attempt": COUNT,
@@ -104,7 +111,7 @@ _OPTIONAL: Form = {
 }
 
 
-def flaw_of(record: Record) -> str:
+def flaw_of(record: Mapping[str, Any]) -> str:
     """What is wrong with a record's form; empty where nothing is."""
     event = record["event"]
     if not isinstance(event, str):

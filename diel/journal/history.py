@@ -8,13 +8,18 @@ controller takes over.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from diel.journal.axis_history import AxisHistory, Trial
+from diel.journal.axis_history import AxisFacts, AxisHistory, Trial
+from diel.journal.form import FORMS
 from diel.journal.ranges import spread
-from diel.journal.segment import Misfit, Record, epoch_of
+from diel.journal.segment import Misfit, epoch_of
 from diel.journal.stage_history import Attempt, StageHistory
 from diel.journal.surrogate_history import SurrogateHistory
 from diel.states import RunState, TaskState
+
+if TYPE_CHECKING:
+    from diel.journal import records
 
 MAX_FAILURES = 1000
 """How many failures are kept with their messages; the rest are counted."""
@@ -25,7 +30,7 @@ class History:
     """The state of a run, folded from its records."""
 
     stages: dict[str, StageHistory] = field(default_factory=dict)
-    failures: dict[tuple[str, int], Record] = field(default_factory=dict)
+    failures: dict[tuple[str, int], records.Failed] = field(default_factory=dict)
     state: RunState = RunState.PENDING
     epoch: int = 0
     bundles: int = 0
@@ -34,9 +39,9 @@ class History:
     ended: float | None = None
     uses: set[str] = field(default_factory=set)
     """Earlier runs whose results this one took from the cache."""
-    blocks: dict[str, Record] = field(default_factory=dict)
+    blocks: dict[str, records.BlockFacts] = field(default_factory=dict)
     """Allocations of a scheduler, by name: the latest record of each."""
-    workers: dict[str, Record] = field(default_factory=dict)
+    workers: dict[str, records.WorkerFacts] = field(default_factory=dict)
     """The workers in blocks, by segment."""
     left: dict[tuple[str, int], Attempt] = field(default_factory=dict)
     """What workers in blocks were at when their controller went: it may still go on."""
@@ -46,21 +51,83 @@ class History:
     """What last went wrong besides tasks."""
     axes: dict[str, AxisHistory] = field(default_factory=dict)
     """Searches and loops, by axis."""
-    staging: dict[str, Record] = field(default_factory=dict)
+    staging: dict[str, records.NodeFacts] = field(default_factory=dict)
     """What was brought to the disk of each node, and what last went wrong there, by node."""
     staging_told: dict[str, float] = field(default_factory=dict)
     """The time of the last such record of each worker: they are counted once."""
 
-    def apply(self, record: Record, worker: str = "") -> None:
-        """Folds one record in; unknown events are left alone (a newer diel may have written them)."""
-        handler = _HANDLERS.get(record["event"])
-        if handler is not None:
-            handler(self, record, worker)
+    def apply(self, record: records.Record, worker: str = "") -> None:
+        """Folds one record in: the most frequent are asked for first.
+
+        Unknown events are left alone (a newer diel may have written them).
+        """
+        match record["event"]:
+            case "done":
+                self._done(record)
+            case "start":
+                self._take_step(record, TaskState.RUNNING, worker)
+            case "queued":
+                self._queued(record)
+            case "cached":
+                self._cached(record)
+            case "fail":
+                self._take_step(record, TaskState.READY, worker)
+            case "failed" | "skipped" | "cancelled":
+                self._verdict(record)
+            case "release":
+                self._release(record, worker)
+            case "staging":
+                self._staging(record, worker)
+            case "service":
+                pass  # its own file tells how it stands
+            case _:
+                if record["event"] in FORMS:
+                    self._apply_to_stage(record, worker)
+
+    def _apply_to_stage(self, record: records.OfStage | records.OfAxis | records.OfRun, worker: str) -> None:
+        match record["event"]:
+            case "stage":
+                self._stage(record)
+            case "tolerated":
+                self._tolerated(record)
+            case "fenced":
+                self._fenced(record)
+            case "gone":
+                for index, attempt in record["tasks"]:
+                    self.stage(record["stage"]).lose(index, attempt)
+            case "dropped":
+                gone = self.stage(record["stage"]).dropped.setdefault(record["output"], set())
+                gone.update(spread(record["tasks"]))
+            case _:
+                self._apply_to_run(record, worker)
+
+    def _apply_to_run(self, record: records.OfAxis | records.OfRun, worker: str) -> None:
+        match record["event"]:
+            case "controller":
+                self._controller(record)
+            case "worker":
+                self._worker(record, worker)
+            case "block":
+                self._block(record)
+            case "scheduler":
+                self.silent = record["message"]
+            case "trouble":
+                self.trouble = record["message"]
+            case "adopted":
+                self._adopted(record)
+            case "end":
+                self._end(record)
+            case "handover":
+                pass
+            case "axis":
+                self.axis(record["axis"]).facts = AxisFacts(**record["facts"])
+            case _:
+                self.axis(record["axis"]).apply(record)
 
     def stage(self, name: str) -> StageHistory:
         return self.stages.setdefault(name, StageHistory("analysis", 0, bytearray()))
 
-    def _controller(self, record: Record, worker: str) -> None:
+    def _controller(self, record: records.Controller) -> None:
         self.epoch = max(self.epoch, record["epoch"])
         self.state, self.ended = RunState.RUNNING, None
         self.began = min(self.began or record["time"], record["time"])
@@ -97,29 +164,28 @@ class History:
         if known is not None and known.number <= number:
             del self.left[(stage, index)]
 
-    def _worker(self, record: Record, worker: str) -> None:
+    def _worker(self, record: records.Worker, worker: str) -> None:
         if record.get("block"):
-            self.workers[worker] = {key: record.get(key) for key in ("block", "node", "host", "pid")}
+            self.workers[worker] = {
+                "block": record["block"],
+                "node": record.get("node"),
+                "host": record.get("host"),
+                "pid": record.get("pid"),
+            }
 
-    def _block(self, record: Record, worker: str) -> None:
-        self.blocks[record["block"]] = {k: v for k, v in record.items() if k != "event"}
+    def _block(self, record: records.Block) -> None:
+        self.blocks[record["block"]] = record
         if record["state"] == "running":
             self.trouble = ""
 
-    def _scheduler(self, record: Record, worker: str) -> None:
-        self.silent = record["message"]
-
-    def _trouble(self, record: Record, worker: str) -> None:
-        self.trouble = record["message"]
-
-    def _adopted(self, record: Record, worker: str) -> None:
+    def _adopted(self, record: records.Adopted) -> None:
         for name, index, number, segment in record["tasks"]:
             stage = self.stage(name)
             if not stage.state(index).ended:
                 stage.under_way[index] = Attempt(number, TaskState.RUNNING, record["time"], segment)
                 stage.set(index, TaskState.RUNNING)
 
-    def _stage(self, record: Record, worker: str) -> None:
+    def _stage(self, record: records.Stage) -> None:
         stage = self.stage(record["stage"])
         stage.kind, stage.total = record["kind"], record["total"]
         stage.parts = record.get("parts", {})
@@ -133,7 +199,7 @@ class History:
             stage.surrogate = SurrogateHistory()
         return stage.surrogate
 
-    def _queued(self, record: Record, worker: str) -> None:
+    def _queued(self, record: records.Queued) -> None:
         tasks, attempts = record["tasks"], record.get("attempts") or [1] * len(record["tasks"])
         if len(attempts) != len(tasks):
             raise Misfit(f"a record of `queued` has {len(tasks)} tasks and {len(attempts)} attempts")
@@ -144,13 +210,7 @@ class History:
             if "resources" in record:
                 self.stage(record["stage"]).resources[index] = record["resources"]
 
-    def _start(self, record: Record, worker: str) -> None:
-        self._take_step(record, TaskState.RUNNING, worker)
-
-    def _fail(self, record: Record, worker: str) -> None:
-        self._take_step(record, TaskState.READY, worker)
-
-    def _take_step(self, record: Record, state: TaskState, worker: str) -> None:
+    def _take_step(self, record: records.Start | records.Fail, state: TaskState, worker: str) -> None:
         name, index = record["stage"], record["index"]
         stage = self.stage(name)
         if worker and stage.is_fenced(index, record["attempt"]):
@@ -161,7 +221,7 @@ class History:
             bundle = 0 if known is None else known.bundle
         self._advance(name, index, Attempt(record["attempt"], state, record["time"], worker, bundle), worker)
 
-    def _release(self, record: Record, worker: str) -> None:
+    def _release(self, record: records.Release, worker: str) -> None:
         stage = self.stage(record["stage"])
         for index in record["tasks"]:
             stage.count_attempt(index, record.get("taken", 0))
@@ -203,10 +263,10 @@ class History:
         """Whether a record comes from a worker whose controller let go."""
         return bool(worker) and (epoch_of(worker) < self.epoch or self.ended is not None)
 
-    def _done(self, record: Record, worker: str) -> None:
+    def _done(self, record: records.Done) -> None:
         stage = self.stage(record["stage"])
         index, attempt = record["index"], record.get("attempt", 1)
-        if not stage.counts_result(index, attempt):
+        if not stage.takes(record):
             self._forget_attempt(record["stage"], index, attempt)
             return
         stage.count_attempt(index, attempt)
@@ -219,7 +279,7 @@ class History:
                 self._surrogate(stage).count(record["surrogate"], record.get("seconds", 0.0))
         self._commit(stage, record, TaskState.DONE)
 
-    def _cached(self, record: Record, worker: str) -> None:
+    def _cached(self, record: records.Cached) -> None:
         self.uses.add(record["run"])
         stage = self.stage(record["stage"])
         if stage.is_gone(record["index"], 0):
@@ -230,7 +290,7 @@ class History:
                 self._surrogate(stage).count(record["surrogate"], record.get("seconds", 0.0))
         self._commit(stage, record, TaskState.CACHED)
 
-    def _commit(self, stage: StageHistory, record: Record, state: TaskState) -> None:
+    def _commit(self, stage: StageHistory, record: records.Result, state: TaskState) -> None:
         index = record["index"]
         if not stage.is_good(index):
             stage.set(index, state)
@@ -251,33 +311,26 @@ class History:
             del stage.under_way[index]
             stage.set(index, TaskState.WAITING)
 
-    def _gone(self, record: Record, worker: str) -> None:
-        for index, attempt in record["tasks"]:
-            self.stage(record["stage"]).lose(index, attempt)
-
-    def _fenced(self, record: Record, worker: str) -> None:
+    def _fenced(self, record: records.Fenced) -> None:
         for index, attempt in record["tasks"]:
             self.stage(record["stage"]).fence(index, attempt)
             self._forget_attempt(record["stage"], index, attempt)
 
-    def _dropped(self, record: Record, worker: str) -> None:
-        gone = self.stage(record["stage"]).dropped.setdefault(record["output"], set())
-        gone.update(spread(record["tasks"]))
-
-    def _verdict(self, record: Record, worker: str) -> None:
+    def _verdict(self, record: records.Failed | records.Skipped | records.Cancelled) -> None:
         stage = self.stage(record["stage"])
         state = _VERDICTS[record["event"]]
         for index in spread(record["tasks"]):
             if not stage.state(index).good:
                 stage.set(index, state)
                 stage.under_way.pop(index, None)
-                if state == TaskState.SKIPPED:
+                if record["event"] == "skipped":
                     stage.leave_out(index, record.get("reason", ""))
         first = record["tasks"][0][0]
-        if TaskState.FAILED == state == stage.state(first) and len(self.failures) < MAX_FAILURES:
+        has_failed = stage.state(first) == TaskState.FAILED and len(self.failures) < MAX_FAILURES
+        if record["event"] == "failed" and has_failed:
             self.failures[(record["stage"], first)] = record
 
-    def _tolerated(self, record: Record, worker: str) -> None:
+    def _tolerated(self, record: records.Tolerated) -> None:
         stage = self.stage(record["stage"])
         for index in spread(record["tasks"]):
             task = (record["stage"], index)
@@ -285,7 +338,7 @@ class History:
             if task in self.failures:
                 self.failures[task] = {**self.failures[task], "tolerated": record["cause"]}
 
-    def _staging(self, record: Record, worker: str) -> None:
+    def _staging(self, record: records.Staging, worker: str) -> None:
         if self.staging_told.get(worker, 0.0) >= record["time"]:
             return  # folded in before: a worker's report brings it again
         self.staging_told[worker] = record["time"]
@@ -302,10 +355,7 @@ class History:
     def axis(self, label: str) -> AxisHistory:
         return self.axes.setdefault(label, AxisHistory())
 
-    def _axis(self, record: Record, worker: str) -> None:
-        getattr(self.axis(record["axis"]), record["event"])(record)
-
-    def _end(self, record: Record, worker: str) -> None:
+    def _end(self, record: records.End) -> None:
         self.state = RunState(record["state"])
         self.ended = record["time"]
         self.left.clear()
@@ -322,31 +372,3 @@ def _order(attempt: Attempt) -> tuple[int, int, int]:
 
 
 _VERDICTS = {"failed": TaskState.FAILED, "skipped": TaskState.SKIPPED, "cancelled": TaskState.CANCELLED}
-_HANDLERS = {
-    "controller": History._controller,
-    "worker": History._worker,
-    "block": History._block,
-    "scheduler": History._scheduler,
-    "trouble": History._trouble,
-    "adopted": History._adopted,
-    "stage": History._stage,
-    "queued": History._queued,
-    "start": History._start,
-    "fail": History._fail,
-    "release": History._release,
-    "done": History._done,
-    "cached": History._cached,
-    "dropped": History._dropped,
-    "gone": History._gone,
-    "fenced": History._fenced,
-    "failed": History._verdict,
-    "skipped": History._verdict,
-    "cancelled": History._verdict,
-    "tolerated": History._tolerated,
-    "end": History._end,
-    "staging": History._staging,
-    **dict.fromkeys(
-        ("axis", "begin", "trial", "reported", "judged", "round", "stopped", "closed", "reopened", "spared"),
-        History._axis,
-    ),
-}

@@ -20,3 +20,8 @@ def spread(pairs: Iterable[Iterable[int]]) -> Iterable[int]:
     """The indices that `ranges` packed."""
     for first, last in pairs:
         yield from range(first, last + 1)
+
+
+def covers(pairs: Iterable[Iterable[int]], index: int | None) -> bool:
+    """Whether an index is among those that `ranges` packed; None stands for any."""
+    return index is None or any(first <= index <= last for first, last in pairs)

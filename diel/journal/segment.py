@@ -10,13 +10,15 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from diel.errors import JournalError, UsageError
 
-Record = dict[str, Any]
+if TYPE_CHECKING:
+    from diel.journal.records import Record, Result
+
 _NAME = re.compile(r"(controller-[0-9]+|worker-[0-9]+-.*)\.jsonl")
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -44,7 +46,7 @@ class SegmentWriter:
         """Bytes written."""
         return self._size
 
-    def append(self, *records: Mapping[str, Any]) -> int:
+    def append(self, *records: Record) -> int:
         """Appends records and returns the offset of the first.
 
         A write that fails part-way (a full disk) is taken back before JournalError is raised, so
@@ -86,18 +88,26 @@ def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record
 def decode(line: bytes) -> Record | None:
     """The record of a line, or None where it is no JSON object with an event."""
     try:
-        record = json.loads(line.decode("utf-8", "surrogateescape"))
+        record: Record = json.loads(line.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) and "event" in record else None
 
 
-def read_record(path: Path, offset: int) -> Record:
-    """The record at an offset. Raises JournalError where there is none."""
+def result_in(line: bytes) -> Result | None:
+    """The result of a line; None where it is none."""
+    record = decode(line)
+    if record is not None and (record["event"] == "done" or record["event"] == "cached"):
+        return record
+    return None
+
+
+def read_result(path: Path, offset: int) -> Result:
+    """The result at an offset. Raises JournalError where there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
-            record = decode(file.readline())
+            record = result_in(file.readline())
     except OSError as error:
         raise JournalError(f"cannot read {path}: {error.strerror}") from error
     if record is None:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError
 from diel.files import put
@@ -23,11 +23,14 @@ from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Tri
 from diel.journal.form import flaw_of
 from diel.journal.history import History
 from diel.journal.ranges import ranges, spread
-from diel.journal.segment import Misfit, Record, read_segment, segments
+from diel.journal.segment import Misfit, read_segment, segments
 from diel.journal.stage_history import Attempt, StageHistory
 from diel.journal.surrogate_history import SurrogateHistory
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
+
+if TYPE_CHECKING:
+    from diel.journal.records import Record
 
 VERSION = 7
 LATE = 60.0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.journal.surrogate_history import SurrogateHistory
 from diel.states import TaskState
+
+if TYPE_CHECKING:
+    from diel.journal.records import Result
 
 _STATES = tuple(TaskState)
 LEFT_BY_WHEN = 1
@@ -118,8 +121,9 @@ class StageHistory:
         """Whether an attempt was given up for lost."""
         return bool(self.fenced) and attempt <= self.fenced.get(index, 0)
 
-    def counts_result(self, index: int, attempt: int) -> bool:
-        """Whether a result of this attempt (0: from the cache) is the task's."""
+    def takes(self, record: Result) -> bool:
+        """Whether a result is its task's: not where its attempt was given up for lost, or lost its files."""
+        index, attempt = record["index"], record.get("attempt", 1) if record["event"] == "done" else 0
         return not self.is_gone(index, attempt) and (attempt == 0 or not self.is_fenced(index, attempt))
 
     def fence(self, index: int, attempt: int) -> None:

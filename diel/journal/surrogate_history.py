@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from diel.journal.segment import Record
+if TYPE_CHECKING:
+    from diel.journal.records import Teachers, Told
 
 
 @dataclass(slots=True)
@@ -31,13 +32,13 @@ class SurrogateHistory:
     message: str = ""
     """Why the last of them had none."""
 
-    def begin(self, facts: dict[str, Any]) -> None:
+    def begin(self, facts: Teachers) -> None:
         """Takes what the controller says of the workflow."""
         self.service = facts["service"]
         self.training = tuple(facts["training"])
         self.simulations = tuple(facts["simulations"])
 
-    def count(self, told: Record, seconds: float) -> None:
+    def count(self, told: Told, seconds: float) -> None:
         """Takes in what a result says of its question; `seconds` is the run time of its task."""
         if told["used"]:
             self.answered += 1

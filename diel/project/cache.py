@@ -18,15 +18,18 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import files_of
 from diel.errors import UsageError
 from diel.files import replacing
-from diel.journal.segment import Record, decode, segments
+from diel.journal.segment import decode, result_in, segments
 from diel.paths import RunPaths
 from diel.project.lease import driver
 from diel.project.runs import all_runs
+
+if TYPE_CHECKING:
+    from diel.journal.records import Result
 
 VERSION = 2
 MAX_RUNS = 100
@@ -75,7 +78,7 @@ class Cache:
         self._keys = [keys for paths in others[:MAX_RUNS] if (keys := open_keys(paths)) is not None]
         self._by_family: dict[str, list[Keys]] = {}
 
-    def find(self, family: str, key: str) -> Record | None:
+    def find(self, family: str, key: str) -> Result | None:
         """The record of a result whose artifacts are all still there, with the `run` that made it."""
         candidates = self._by_family.get(family)
         if candidates is None:
@@ -92,16 +95,16 @@ class Cache:
         return None
 
 
-def _read(paths: RunPaths, segment: str, offset: int) -> Record | None:
+def _read(paths: RunPaths, segment: str, offset: int) -> Result | None:
     try:
         with open(paths.journal / segment, "rb") as file:
             file.seek(offset)
-            return decode(file.readline())
+            return result_in(file.readline())
     except OSError:
         return None
 
 
-def _is_whole(record: Record, runs: Path) -> bool:
+def _is_whole(record: Result, runs: Path) -> bool:
     """Whether the artifacts are there, with their size."""
     for artifact in (file for entry in record.get("artifacts", {}).values() for file in files_of(entry)):
         path = runs / record["run"] / artifact["path"]
@@ -113,7 +116,7 @@ def _is_whole(record: Record, runs: Path) -> bool:
     return True
 
 
-def _may_go(record: Record, runs: Path) -> bool:
+def _may_go(record: Result, runs: Path) -> bool:
     """Whether an artifact is one that need not be kept, of a run that goes on and will delete it."""
     passing = any(entry.get("keep") is False for entry in record.get("artifacts", {}).values())
     return passing and driver(RunPaths(runs / record["run"])) is not None
@@ -169,7 +172,9 @@ def write_keys(paths: RunPaths) -> None:
                     if key is not None and line.endswith(b"\n"):
                         entries.append(_entry(key[1], number, offset))
                 elif line.startswith(b'{"event":"stage"'):
-                    families.add((decode(line) or {}).get("family", ""))
+                    stage = decode(line)
+                    if stage is not None and stage["event"] == "stage":
+                        families.add(stage.get("family", ""))
                 offset += len(line)
     _write(paths, names, families, entries, newest)
 

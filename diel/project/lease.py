@@ -19,16 +19,19 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from diel.errors import JournalError, UsageError
 from diel.files import LONGEST, put, sweep
 from diel.form import COUNT, NUMBER, TEXT, flaw_in
-from diel.journal.segment import Record, SegmentWriter, decode, epoch_of, read_segment, segments
+from diel.journal.segment import SegmentWriter, decode, epoch_of, read_segment, segments
 from diel.paths import RunPaths
 from diel.project.birth import birth_of, lives
+
+if TYPE_CHECKING:
+    from diel.journal import records
 
 HEARTBEAT = 2.0
 """Seconds between heartbeats."""
@@ -212,13 +215,25 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     birth = birth_of(process.pid)
     lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time(), birth)
     try:
-        segment.append({"event": "controller", **asdict(lease), "time": time.time()})
+        segment.append(_record(lease))
     except JournalError:
         segment.path.unlink()  # nobody took the run: who tries again is not kept waiting
         raise
     put(paths.lease, json.dumps(asdict(lease)))
     _clear(paths, [*paths.own(), *paths.shared()])
     return lease, segment
+
+
+def _record(lease: Lease) -> records.Controller:
+    return {
+        "event": "controller",
+        "epoch": lease.epoch,
+        "host": lease.host,
+        "pid": lease.pid,
+        "started": lease.started,
+        "birth": lease.birth,
+        "time": time.time(),
+    }
 
 
 def clear_up(paths: RunPaths) -> None:
@@ -249,7 +264,7 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
     return None if lease is None else (lease, paths.controller_segment(epoch).stat().st_mtime)
 
 
-def _first_record(paths: RunPaths, epoch: int) -> Record | None:
+def _first_record(paths: RunPaths, epoch: int) -> records.Controller | None:
     """What a controller wrote when it took the run."""
     for _, _, record in read_segment(paths.controller_segment(epoch)):
         if record is not None and record["event"] == "controller":

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact
 from diel.axes.adaptive import Adaptive, adaptive_axes
@@ -18,7 +18,8 @@ from diel.axes.domain import Domain, Origins, make_domain, with_replicas
 from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
 from diel.journal.history import History
-from diel.journal.segment import Record, decode, segments
+from diel.journal.ranges import covers
+from diel.journal.segment import decode, segments
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import Attempt, StageHistory
 from diel.load import Document, load_text
@@ -30,11 +31,13 @@ from diel.spec.forms.points import Counted, Points, kept
 from diel.spec.forms.rows import read_points
 from diel.states import RunState
 from diel.status import standing
-from diel.tasks.results import output_of
+from diel.tasks.results import carry, output_of
 from diel.version import __version__
 
+if TYPE_CHECKING:
+    from diel.journal.records import Failed, Made, OfTask, Record, Result, Skipped
+
 _COMMITS = (b'"event":"done"', b'"event":"cached"')
-_MADE = ("values", "artifacts", "run")
 
 
 class Recorded:
@@ -247,14 +250,15 @@ class Recorded:
                     if record is not None:
                         yield name, record
 
-    def records(self, stage: str) -> dict[int, Record]:
+    def records(self, stage: str) -> dict[int, Made]:
         """What the tasks of a stage made, by index: their values, artifacts, and the run they are from."""
-        return {
-            record["index"]: {key: record[key] for key in _MADE if key in record}
-            for record in self.results(stage)
-        }
+        found: dict[int, Made] = {}
+        for record in self.results(stage):
+            found[record["index"]] = {}
+            carry(record, found[record["index"]])
+        return found
 
-    def results(self, stage: str, having: bytes = b"") -> Iterator[Record]:
+    def results(self, stage: str, having: bytes = b"") -> Iterator[Result]:
         """The committed results of a stage whose lines hold these bytes; of two of a task the last counts."""
         history = self.history.stage(stage)
         mine = b'"stage":"%s"' % stage.encode()
@@ -263,40 +267,36 @@ class Recorded:
                 for line in file:
                     if mine in line and having in line and any(event in line for event in _COMMITS):
                         record = decode(line)
-                        if record is not None and _is_result(record, stage, history):
-                            yield record
+                        found = None if record is None else _result(record, stage, history)
+                        if found is not None:
+                            yield found
 
-    def record(self, stage: str, index: int) -> Record | None:
+    def record(self, stage: str, index: int) -> Result | None:
         """The committed result of one task; None where it has none."""
         found = None
         history = self.history.stage(stage)
         for _, record in self.attempts(stage, index):
-            if _is_result(record, stage, history):
-                found = record
+            found = _result(record, stage, history) or found
         return found
 
-    def attempts(self, stage: str, index: int) -> Iterator[tuple[str, Record]]:
+    def attempts(self, stage: str, index: int) -> Iterator[tuple[str, OfTask]]:
         """What was written of one task alone, with the segments that have it."""
         for segment, record in self.events(b'"stage":"%s"' % stage.encode(), b'"index":%d' % index):
-            if record.get("stage") == stage and record.get("index") == index:
-                yield segment, record
+            told = of_task(record, stage, index)
+            if told is not None:
+                yield segment, told
 
-    def verdicts(self, event: str, stage: str | None = None) -> Iterator[Record]:
-        """The controller's verdicts of a sort (`failed`, `skipped`, `cancelled`), in their order."""
-        needles = [b'"event":"%s"' % event.encode()]
-        if stage is not None:
-            needles.append(b'"stage":"%s"' % stage.encode())
-        for _, record in self.events(*needles):
-            if record["event"] == event and (stage is None or record["stage"] == stage):
+    def failed(self, stage: str, index: int | None = None) -> Iterator[Failed]:
+        """The controller's verdicts on failed tasks of a stage, or on one of them, in their order."""
+        for _, record in self.events(b'"event":"failed"', b'"stage":"%s"' % stage.encode()):
+            if record["event"] == "failed" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
-    def verdict(self, event: str, stage: str, index: int) -> Record | None:
-        """The last verdict of a sort on one task."""
-        found = None
-        for record in self.verdicts(event, stage):
-            if any(first <= index <= last for first, last in record["tasks"]):
-                found = record
-        return found
+    def skipped(self, stage: str, index: int | None = None) -> Iterator[Skipped]:
+        """The same on tasks that are not run."""
+        for _, record in self.events(b'"event":"skipped"', b'"stage":"%s"' % stage.encode()):
+            if record["event"] == "skipped" and record["stage"] == stage and covers(record["tasks"], index):
+                yield record
 
 
 def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
@@ -314,7 +314,17 @@ def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
                 at = data.find(needle, end)
 
 
-def _is_result(record: Record, stage: str, history: StageHistory) -> bool:
-    if record["event"] not in ("done", "cached") or record["stage"] != stage:
-        return False
-    return history.counts_result(record["index"], record.get("attempt", 0))
+def of_task(record: Record, stage: str, index: int) -> OfTask | None:
+    """A record of one task alone; None where it is of others."""
+    match record["event"]:
+        case "start" | "fail" | "done" | "cached" | "service" | "staging":
+            return record if (record["stage"], record["index"]) == (stage, index) else None
+        case _:
+            return None
+
+
+def _result(record: Record, stage: str, history: StageHistory) -> Result | None:
+    """A record that is a result which counts; None where it is none."""
+    if record["event"] == "done" or record["event"] == "cached":
+        return record if record["stage"] == stage and history.takes(record) else None
+    return None

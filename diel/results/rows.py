@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.axes.domain import Domain
 from diel.errors import UsageError, counted, did_you_mean
-from diel.journal.segment import Record
 from diel.results.recorded import Recorded
 from diel.states import TaskState
 from diel.status.tasks import count_text
 from diel.table import Table
 from diel.tasks.results import output_of, outputs_of
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
 
 DROPPED = "deleted after its use"
 """What stands for an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
@@ -89,7 +91,7 @@ def _widest(run: Recorded, stages: Sequence[str]) -> str:
 
 
 def _columns(
-    run: Recorded, uses: Sequence[_Wanted], records: Mapping[str, Mapping[int, Record]]
+    run: Recorded, uses: Sequence[_Wanted], records: Mapping[str, Mapping[int, Made]]
 ) -> list[tuple[str, str]]:
     columns: dict[tuple[str, str], None] = {}
     for use in uses:
@@ -114,7 +116,7 @@ def _no_output(run: Recorded, stage: str, output: str, made: Sequence[str]) -> s
     return f"'{stage}' made no '{output}'; {hint}"
 
 
-def _made(records: Iterable[Record]) -> list[str]:
+def _made(records: Iterable[Made]) -> list[str]:
     """The outputs that a stage's tasks made, in the order in which they first came."""
     return list(dict.fromkeys(name for record in records for name in outputs_of(record)))
 
@@ -138,7 +140,7 @@ class _Column:
     main: str
     stage: str
     output: str
-    records: Mapping[int, Record]
+    records: Mapping[int, Made]
 
     def value(self, row: int) -> Any:
         """The cell of a row; None where the task made none."""

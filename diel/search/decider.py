@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.errors import DielError
@@ -18,6 +18,9 @@ from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.results import output_of, outputs_of
 from diel.tasks.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from diel.journal.records import CourseKey
 
 
 @dataclass(frozen=True)
@@ -195,11 +198,19 @@ class Decider(ABC):
 
     def _close(self, context: Context, points: int, reason: str, *, failed: bool = False) -> None:
         """There will be no more points: tasks beyond them never run, and what waited for the end goes on."""
-        self._write("closed", context, points=points, reason=reason, failed=failed)
+        self._ledger.append(
+            {"event": "closed", **self._key(context), "points": points, "reason": reason, "failed": failed}
+        )
         self._run.wake(self.label, self._coordinates(context))
 
-    def _write(self, event: str, context: Context, **content: Any) -> None:
-        self._ledger.append(event, axis=self.label, context=list(context), **content)
+    def _begin_course(self, context: Context, seed: int = 0) -> None:
+        """Writes that it begins in a context; the seed is its sampler's."""
+        at = self._at(context)
+        self._ledger.append({"event": "begin", **self._key(context), "seed": seed, "at": at})
+
+    def _key(self, context: Context) -> CourseKey:
+        """What all records of a course begin with."""
+        return {"axis": self.label, "context": list(context)}
 
     def _lost(self, context: Context, point: int) -> list[list[Any]]:
         """The tasks at a point that failed or were cancelled, as [stage, index]."""

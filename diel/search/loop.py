@@ -13,7 +13,7 @@ class Looping(Decider):
 
     def _begin(self, context: Context) -> None:
         if context not in self.axis.history.courses:
-            self._write("begin", context, seed=0, at=self._at(context))
+            self._begin_course(context)
         course = self._course(context)
         if course.rounds and not course.over:
             self._go_on(context, course.rounds[-1])
@@ -44,7 +44,9 @@ class Looping(Decider):
         except (Unjudged, ExpressionError) as error:
             self._close(context, number + 1, f"`until` in round {number}: {error}", failed=True)
             return
-        self._write("round", context, number=number, holds=holds, values=values)
+        self._ledger.append(
+            {"event": "round", **self._key(context), "number": number, "holds": holds, "values": values}
+        )
         self._go_on(context, self._course(context).rounds[number])
 
     def _go_on(self, context: Context, judged: Round) -> None:

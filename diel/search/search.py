@@ -6,9 +6,9 @@ import math
 import random
 import reprlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.axes.adaptive import Adaptive, Searched
 from diel.errors import counted
@@ -24,6 +24,9 @@ from diel.spec import Search
 from diel.states import FailureClass, TaskState
 from diel.tasks.stage_run import StageRun
 from diel.values import as_float
+
+if TYPE_CHECKING:
+    from diel.journal.records import Judged
 
 HOUR = 3600.0
 FIRST = 10
@@ -56,11 +59,11 @@ class Searching(Decider):
     def _begin(self, context: Context) -> None:
         if context not in self.axis.history.courses:
             seed = self._seed(len(self.axis.history.courses))
-            self._write("begin", context, seed=seed, at=self._at(context))
+            self._begin_course(context, seed)
         course = self._course(context)
         again = [trial.number for trial in course.trials if self._is_to_be_tried(trial)]
         if again and course.over and not self._run.is_used(self.label, self._coordinates(context)):
-            self._write("reopened", context, trials=again)
+            self._ledger.append({"event": "reopened", **self._key(context), "trials": again})
         live = {trial.number for trial in course.trials if trial.state is TrialState.RUNNING}
         self._live[context], self._stopping[context] = live, {}
         self._failed[context] = sum(trial.state is TrialState.FAILED for trial in course.trials)
@@ -127,7 +130,7 @@ class Searching(Decider):
                 reason = "all"
                 break
             number = len(course.trials)
-            self._write("trial", context, number=number, hp=drawn)
+            self._ledger.append({"event": "trial", **self._key(context), "number": number, "hp": drawn})
             live.add(number)
             self._open(context, number)
             reason = self._reason_to_stop(context, course)
@@ -224,10 +227,30 @@ class Searching(Decider):
             found.append(score)
         return found
 
-    def _tell(self, context: Context, trial: Trial, state: TrialState, **content: Any) -> None:
+    def _tell(
+        self,
+        context: Context,
+        trial: Trial,
+        state: TrialState,
+        values: Sequence[float] = (),
+        message: str = "",
+        lost: Sequence[list[Any]] = (),
+        core_seconds: float = 0.0,
+    ) -> None:
         searcher = self._searcher(context)  # first: it replays what has been told so far
-        searcher.tell(trial.number, state, content.get("values", []))
-        self._write("judged", context, number=trial.number, state=state, **content)
+        searcher.tell(trial.number, state, list(values))
+        record: Judged = {
+            "event": "judged",
+            "axis": self.label,
+            "context": list(context),
+            "number": trial.number,
+            "state": state,
+            "values": list(values),
+            "message": message,
+            "lost": list(lost),
+            "core_seconds": core_seconds,
+        }
+        self._ledger.append(record)
         self._live[context].discard(trial.number)
         self._failed[context] += state is TrialState.FAILED
         self._metrics.pop((context, trial.number), None)
@@ -239,10 +262,15 @@ class Searching(Decider):
         try:
             holds = self._holds(context, trial.number, self._read_by_until(context, trial.number))
         except (Unjudged, ExpressionError) as error:
-            self._write("stopped", context, number=trial.number, message=f"`until`: {error}")
+            self._end_asking(context, trial, f"`until`: {error}")
             return
         if holds:
-            self._write("stopped", context, number=trial.number, message="")
+            self._end_asking(context, trial, "")
+
+    def _end_asking(self, context: Context, trial: Trial, message: str) -> None:
+        """Writes that no further trials are asked for."""
+        number = trial.number
+        self._ledger.append({"event": "stopped", **self._key(context), "number": number, "message": message})
 
     def _spent(self, context: Context) -> float:
         """Core-hours of the committed tasks of a search, and of what ran of its pruned trials."""
@@ -283,8 +311,17 @@ class Searching(Decider):
         for step, value in self._reports(context, trial):
             if step in trial.reported:
                 continue
-            given_up = self._searcher(context).report(trial.number, step, value)
-            self._write("reported", context, number=trial.number, step=step, value=value)
+            number = trial.number
+            given_up = self._searcher(context).report(number, step, value)
+            self._ledger.append(
+                {
+                    "event": "reported",
+                    **self._key(context),
+                    "number": number,
+                    "step": step,
+                    "value": value,
+                }
+            )
             if given_up:
                 return True
         return False

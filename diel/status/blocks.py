@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from diel.errors import counted
 from diel.states import RunState
@@ -14,7 +14,9 @@ from diel.status.columns import columns, last_line, paint, printable, shorten, w
 from diel.status.run import Status
 from diel.values import format_duration
 
-Block = Mapping[str, Any]
+if TYPE_CHECKING:
+    from diel.journal.records import BlockFacts, BlockNow
+
 BAD = ("failed", "oom", "timeout", "node_failed", "preempted", "gone", "cancelled")
 """How a job may end that nobody at diel asked to end."""
 SHOWN = 8
@@ -27,17 +29,17 @@ LEAST = 16
 WIDE = 300
 
 
-def is_live(block: Block) -> bool:
+def is_live(block: BlockFacts) -> bool:
     """Whether a block has not ended, as far as its controller knew."""
     return block["ended"] is None
 
 
-def ended_badly(block: Block) -> bool:
+def ended_badly(block: BlockFacts) -> bool:
     """Whether a block ended otherwise than by diel's own wish."""
     return not is_live(block) and not block["ending"] and block["state"] in BAD
 
 
-def is_hopeless(block: Block) -> bool:
+def is_hopeless(block: BlockFacts) -> bool:
     """Whether a block waits for what will never be."""
     if block["state"] != "pending" or not block["reason"]:
         return False
@@ -46,7 +48,7 @@ def is_hopeless(block: Block) -> bool:
     return is_hopeless(block["reason"])
 
 
-def reason_of(block: Block) -> str:
+def reason_of(block: BlockFacts) -> str:
     """The scheduler's own words, without those that diel says itself."""
     reason = str(block["reason"]).strip()
     return re.sub(rf"^{NEVER}:?\s*", "", reason, flags=re.IGNORECASE) if is_hopeless(block) else reason
@@ -64,7 +66,7 @@ def block_lines(
     return lines
 
 
-def _summary(live: Sequence[Block]) -> list[str]:
+def _summary(live: Sequence[BlockNow]) -> list[str]:
     """All blocks that are held, in one line: `blocks: 3 running, 1 pending (Resources)`."""
     if not live:
         return []
@@ -72,7 +74,7 @@ def _summary(live: Sequence[Block]) -> list[str]:
     return [f"blocks: {', '.join(f'{number:,} {state}' for state, number in states.items())}"]
 
 
-def _live(status: Status, live: Sequence[Block], width: int, *, show_all: bool) -> list[str]:
+def _live(status: Status, live: Sequence[BlockNow], width: int, *, show_all: bool) -> list[str]:
     ended = len(status.blocks) - len(live)
     count = paint(f"{counted(ended, 'block')} ended", dim=True)
     told = [count] if ended else []
@@ -86,12 +88,12 @@ def _live(status: Status, live: Sequence[Block], width: int, *, show_all: bool) 
     return lines + told
 
 
-def _rank(block: Block) -> int:
+def _rank(block: BlockFacts) -> int:
     """What a reader wants to see first: what can never run, what runs, what waits."""
     return 0 if is_hopeless(block) else 2 if block["state"] == "pending" else 1
 
 
-def _table(blocks: Sequence[Block], now: float, width: int) -> list[str]:
+def _table(blocks: Sequence[BlockNow], now: float, width: int) -> list[str]:
     """A row a block, the scheduler's words last. Cells are left out where the terminal is narrow."""
     header = ("block", "job", "shape", "nodes", "time", "tasks", "state")
     rows = [[paint(cell, dim=True) for cell in header], *(_row(block, now) for block in blocks)]
@@ -105,13 +107,13 @@ def _table(blocks: Sequence[Block], now: float, width: int) -> list[str]:
     return columns([[*row[:-1], word] for row, word in zip(cut, words, strict=True)])
 
 
-def _row(block: Block, now: float) -> list[str]:
+def _row(block: BlockNow, now: float) -> list[str]:
     running = f"{block['running']:,}" if block["running"] else ""
     nodes = shorten(printable(block["nodes"]), 24)
     return [block["block"], block["job"] or "…", block["shape"], nodes, _time(block, now), running, ""]
 
 
-def _time(block: Block, now: float) -> str:
+def _time(block: BlockFacts, now: float) -> str:
     """How long it waits, or how old it is and how much of it is left."""
     began = block["began"]
     if began is None:
@@ -121,7 +123,7 @@ def _time(block: Block, now: float) -> str:
     return f"{age}, {format_duration(left)} left" if left > 0 else age
 
 
-def _state(block: Block) -> str:
+def _state(block: BlockFacts) -> str:
     """Where it is, in the words of a table: a running block that diel gives back is ending."""
     if block["ending"]:
         return "ending"
@@ -141,7 +143,7 @@ def never_lines(status: Status, where: str) -> list[str]:
     return ["", text]
 
 
-def _state_words(block: Block, room: int) -> str:
+def _state_words(block: BlockFacts, room: int) -> str:
     reason = printable(reason_of(block))
     words = shorten(f"{_state(block)}: {reason}" if reason else _state(block), room)
     if is_hopeless(block):
@@ -149,13 +151,13 @@ def _state_words(block: Block, room: int) -> str:
     return paint(words, fg="blue" if _state(block) == "running" else "yellow")
 
 
-def _badly_ended(status: Status, bad: Sequence[Block], width: int, most: int, *, brief: bool) -> list[str]:
+def _badly_ended(status: Status, bad: Sequence[BlockNow], width: int, most: int, *, brief: bool) -> list[str]:
     """How the last blocks ended that nobody asked to end, each with the last words of its job."""
     if brief:
         return [paint(f"{len(bad):,} ended badly", fg="red")] if bad else []
     lines = [paint(f"{len(bad) - most:,} earlier ones ended badly", dim=True)] if len(bad) > most else []
-    for block in sorted(bad, key=lambda block: block["ended"])[len(bad) - min(most, len(bad)) :]:
-        ago = format_duration(max(0.0, status.now - block["ended"]))
+    for block in sorted(bad, key=lambda block: block["ended"] or 0.0)[len(bad) - min(most, len(bad)) :]:
+        ago = format_duration(max(0.0, status.now - (block["ended"] or 0.0)))
         named = f"block {block['block']} (job {block['job'] or 'unknown'})"
         reason = printable(str(block["reason"]).strip())
         told = f" {block['state']} {ago} ago" + (f": {reason}" if reason else "")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from diel.status.columns import last_line, paint, printable, shorten
 from diel.status.run import failure_document
 
+if TYPE_CHECKING:
+    from diel.journal.records import Failed
 
-def failure_lines(record: dict[str, object]) -> list[str]:
+
+def failure_lines(record: Failed) -> list[str]:
     """A failure in one line or two: the task, its class and message, the end of its stderr."""
     told = failure_document(record)
     message = shorten(printable(str(told["message"]).strip()), 300)

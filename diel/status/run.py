@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from diel.journal.history import History
-from diel.journal.segment import Record, decode
+from diel.journal.segment import decode
 from diel.journal.snapshot import Reader, read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
@@ -24,6 +24,9 @@ from diel.status.stream import streams_of
 from diel.status.surrogate import SurrogateStatus, surrogate_of
 from diel.status.tasks import UNDER_WAY
 from diel.status.written import run_document, stage_names, workflow_name
+
+if TYPE_CHECKING:
+    from diel.journal.records import BlockFacts, BlockNow, Failed, Record
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Status:
     """When the run ended, or its controller was last heard of; None while it runs."""
     now: float
     stages: tuple[StageStatus, ...]
-    failures: tuple[Record, ...]
+    failures: tuple[Failed, ...]
     """The verdicts on failed tasks, in the order of their stages and indices."""
     uses: tuple[str, ...] = ()
     """Earlier runs whose results this one took."""
@@ -97,7 +100,7 @@ class Status:
     """How its controller was asked for; None where it was started in the foreground."""
     awaited: bool = False
     """Whether that controller is still to come."""
-    blocks: tuple[Mapping[str, Any], ...] = field(default=())
+    blocks: tuple[BlockNow, ...] = ()
     """Allocations of a scheduler, the oldest first; none on one machine."""
     silent: str = ""
     """Why the scheduler does not answer; empty where it does, or is not asked."""
@@ -178,7 +181,7 @@ class Status:
         }
 
 
-def failure_document(record: Record) -> dict[str, Any]:
+def failure_document(record: Failed) -> dict[str, Any]:
     """A failure as JSON: the same keys whatever failed."""
     return {
         "task": task_of(record),
@@ -192,7 +195,7 @@ def failure_document(record: Record) -> dict[str, Any]:
     }
 
 
-def task_of(record: Record) -> str:
+def task_of(record: Failed) -> str:
     """The first task of a verdict: `simulate/17`."""
     return f"{record['stage']}/{record['tasks'][0][0]}"
 
@@ -243,7 +246,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
     )
 
 
-def blocks_of(history: History) -> list[dict[str, Any]]:
+def blocks_of(history: History) -> list[BlockNow]:
     """The run's allocations, the oldest first, each with how many tasks are known to run in it."""
     at = {
         (name, index): attempt.worker
@@ -253,10 +256,13 @@ def blocks_of(history: History) -> list[dict[str, Any]]:
     }
     at |= {task: attempt.worker for task, attempt in history.left.items()}
     running = Counter(history.workers[worker]["block"] for worker in at.values() if worker in history.workers)
-    return [
-        {**{key: value for key, value in block.items() if key != "time"}, "running": running[name]}
-        for name, block in sorted(history.blocks.items(), key=lambda item: item[1]["asked"])
-    ]
+    found = sorted(history.blocks.items(), key=lambda item: item[1]["asked"])
+    return [_now(block, running[name]) for name, block in found]
+
+
+def _now(block: BlockFacts, running: int) -> BlockNow:
+    facts = {key: value for key, value in block.items() if key not in ("event", "time")}
+    return cast("BlockNow", {**facts, "running": running})
 
 
 def _silent_since(paths: RunPaths, history: History) -> float | None:
@@ -264,7 +270,8 @@ def _silent_since(paths: RunPaths, history: History) -> float | None:
     since = None
     if history.silent:
         for record in _records_with(paths.controller_segment(history.epoch), b'"event":"scheduler"'):
-            since = (since or record["time"]) if record["message"] else None
+            if record["event"] == "scheduler":
+                since = (since or record["time"]) if record["message"] else None
     return since
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact
 from diel.axes.domain import Origins
@@ -15,6 +15,9 @@ from diel.spec.forms.points import Points, Rows, keep, kept
 from diel.spec.forms.rows import read_points, rows_to_points
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
 
 
 class Axes:
@@ -95,11 +98,11 @@ class Axes:
         if maker.domain.axes:
             self.origins[label] = Origins(axes, origins)
 
-    def _made(self, label: str, axis: Axis, task: str, record: Mapping[str, Any], output: str) -> Rows:
+    def _made(self, label: str, axis: Axis, task: str, record: Made, output: str) -> Rows:
         try:
-            value = output_of(dict(record), output, self._paths.root)
+            value = output_of(record, output, self._paths.root)
         except KeyError:
-            made = ", ".join(outputs_of(dict(record))) or "nothing"
+            made = ", ".join(outputs_of(record)) or "nothing"
             raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {made}") from None
         if isinstance(value, Artifact):
             return read_points(Path(value), label, axis.gives)

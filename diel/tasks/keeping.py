@@ -11,19 +11,22 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from diel.artifacts import files_of
 from diel.axes.domain import Group
 from diel.errors import DielError
 from diel.journal.ranges import ranges
-from diel.journal.segment import Record, epoch_of
+from diel.journal.segment import epoch_of
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from diel.journal.records import Dropped, Made
 
 Place = tuple[str, str]
 """A stage and one of its outputs."""
@@ -185,19 +188,20 @@ class Keeping:
                     gone.append(index)
                     freed += size
         if gone:
-            self._ledger.append("dropped", **told(place, gone, freed))
+            self._ledger.append(dropped_record(place, gone, freed))
 
     def _may_be_lent(self, stage: str, index: int) -> bool:
         """Whether another run may use a result: one that an earlier controller's workers made."""
         return self._is_lent and epoch_of(self._ledger.results.place(stage, index)[0]) < self._epoch
 
 
-def told(place: Place, tasks: Iterable[int], freed: int) -> dict[str, Any]:
-    """What a `dropped` record says: of which tasks the output is gone, and the bytes that freed."""
-    return {"stage": place[0], "output": place[1], "tasks": ranges(sorted(tasks)), "bytes": freed}
+def dropped_record(place: Place, tasks: Iterable[int], freed: int) -> Dropped:
+    """Of which tasks an output is gone, and the bytes that freed."""
+    gone = ranges(sorted(tasks))
+    return {"event": "dropped", "stage": place[0], "output": place[1], "tasks": gone, "bytes": freed}
 
 
-def own_files(record: Record, stage: str, output: str, root: Path) -> dict[str, str] | None:
+def own_files(record: Made, stage: str, output: str, root: Path) -> dict[str, str] | None:
     """The files of an artifact that a task of this run made, each with the place that it leads to.
 
     None where they must stay: it is a value, it lies in another run, or another output of the task is in
@@ -225,7 +229,7 @@ def _above(path: str, home: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-def delete(record: Record, stage: str, output: str, root: Path) -> int | None:
+def delete(record: Made, stage: str, output: str, root: Path) -> int | None:
     """Deletes an artifact; says how many bytes that freed, or None where it must stay (see `own_files`)."""
     files = own_files(record, stage, output, root)
     if files is None:

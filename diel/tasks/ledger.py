@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from diel.journal.segment import Record, SegmentWriter, read_segment
+from diel.journal.segment import SegmentWriter, read_segment
 from diel.journal.snapshot import Reader
 from diel.paths import RunPaths
 from diel.project.cache import write_keys
@@ -14,7 +14,10 @@ from diel.states import RunState
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
 
-Seen = Callable[[str, int, Record], None]
+if TYPE_CHECKING:
+    from diel.journal.records import Failed, Ranges, Record, Result, Said
+
+Seen = Callable[[str, int, "Record"], None]
 
 
 class Ledger:
@@ -32,13 +35,12 @@ class Ledger:
         self.reader.catch_up(self._remember)
 
     def _remember(self, segment: str, offset: int, record: Record) -> None:
-        if record["event"] in ("done", "cached") and self.counts(record):
+        if (record["event"] == "done" or record["event"] == "cached") and self.counts(record):
             self.results.put(record["stage"], record["index"], segment, offset, record)
 
-    def counts(self, record: Record) -> bool:
+    def counts(self, record: Result) -> bool:
         """Whether a result is its task's: not where its attempt was given up for lost, or lost its files."""
-        stage = self.history.stage(record["stage"])
-        return stage.counts_result(record["index"], record.get("attempt", 0))
+        return self.history.stage(record["stage"]).takes(record)
 
     def read_news(self) -> list[tuple[str, int, Record, bool]]:
         """Folds what workers wrote and did not report yet.
@@ -48,36 +50,60 @@ class Ledger:
         news: list[tuple[str, int, Record, bool]] = []
 
         def note(segment: str, offset: int, record: Record) -> None:
-            index = record.get("index")
-            ended = index is None or self.history.stage(record["stage"]).state(index).ended
+            ended = True
+            match record["event"]:
+                case "start" | "done" | "fail":
+                    ended = self.history.stage(record["stage"]).state(record["index"]).ended
             news.append((segment, offset, record, ended))
 
         self.reader.catch_up(note)
         return news
 
-    def append(self, event: str, **content: Any) -> tuple[int, Record]:
-        """Writes a record of this controller's and folds it in; returns its place and itself.
+    def append(self, record: Record) -> int:
+        """Writes a record of this controller's, with the time, and folds it in; returns its place.
 
         A result is written only: `commit` folds it in, as it does for those of workers.
         """
-        record: Record = {"event": event, "time": time.time(), **content}
+        record["time"] = time.time()
         offset = self.segment.append(record)
         self.reader.offsets[self.segment.name] = self.segment.size
-        if event != "cached":
+        if record["event"] != "cached":
             self.history.apply(record)
-        return offset, record
+        return offset
 
-    def verdict(self, event: str, stage: StageRun, tasks: list[list[int]], **more: Any) -> None:
-        """Writes what became of tasks that have no result: ranges of indices."""
+    def trouble(self, message: str) -> None:
+        """Writes what went wrong besides tasks."""
+        self.append({"event": "trouble", "message": message})
+
+    def cancel(self, stage: StageRun, tasks: Ranges) -> None:
+        """Writes that a user stopped these tasks."""
         if tasks:
-            self.append(event, stage=stage.name, tasks=tasks, **more)
+            self.append({"event": "cancelled", "stage": stage.name, "tasks": tasks})
 
-    def fail(self, stage: StageRun, index: int, record: Mapping[str, Any]) -> None:
+    def skip(self, stage: StageRun, tasks: Ranges, reason: str, cause: str) -> None:
+        """Writes that these tasks are not run."""
+        self.append(
+            {"event": "skipped", "stage": stage.name, "tasks": tasks, "reason": reason, "cause": cause}
+        )
+
+    def fail(self, stage: StageRun, index: int, said: Said, attempt: int | None = None) -> None:
         """Writes that a task failed for good, with what its last attempt said."""
-        kept = ("class", "message", "exit_code", "stderr_tail", "attempt")
-        self.verdict("failed", stage, [[index, index]], **{k: record[k] for k in kept if k in record})
+        record: Failed = {
+            "event": "failed",
+            "stage": stage.name,
+            "tasks": [[index, index]],
+            "class": said["class"],
+            "message": said["message"],
+        }
+        if attempt is not None:
+            record |= {
+                "exit_code": said.get("exit_code"),
+                "stderr_tail": said.get("stderr_tail", ""),
+                "attempt": attempt,
+            }
+        self.append(record)
 
-    def commit(self, stage: StageRun, index: int, segment: str, offset: int, record: Record) -> None:
+    def commit(self, stage: StageRun, index: int, segment: str, offset: int, record: Result) -> None:
         """Takes in a committed result."""
         self.history.apply(record, segment)
         self.results.put(stage.name, index, segment, offset, record)
@@ -96,14 +122,14 @@ class Ledger:
 
     def hand_over(self) -> None:
         """Leaves the run to the next controller: tasks that run in blocks stay as they are."""
-        self.append("handover")
+        self.append({"event": "handover"})
         self.reader.catch_up()
         self.reader.save()
         self.segment.close()
 
     def close(self, state: RunState) -> None:
         """Leaves the run so that others read it fast."""
-        self.append("end", state=state)
+        self.append({"event": "end", "state": state})
         self.reader.catch_up()
         self.reader.save()
         self.segment.close()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import DielError
 from diel.graph import Published
-from diel.journal.segment import Record
 from diel.project.run_file import RunFile
 from diel.registry import Change, append_change, read_changes
 from diel.spec import Workflow
@@ -15,6 +14,9 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.recipe import MissingInput, accepted
 from diel.tasks.results import output_of
 from diel.tasks.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from diel.journal.records import Result
 
 
 class Publishing:
@@ -45,7 +47,7 @@ class Publishing:
             if values and not self._is_known(stage, index, record):
                 append_change(self._runs, self._change(stage, index, record, values))
         except DielError as error:
-            self._ledger.append("trouble", message=f"{stage.name}/{index} publishes: {error}")
+            self._ledger.trouble(f"{stage.name}/{index} publishes: {error}")
 
     def catch_up(self, stage: StageRun) -> None:
         """Publishes what was committed last while no controller lived."""
@@ -57,7 +59,7 @@ class Publishing:
     def _has_one_value(self, stage: StageRun) -> bool:
         return all(self._workflow.axes[label].in_turn for label in stage.spec.over)
 
-    def _values(self, stage: StageRun, index: int, record: Record) -> dict[str, Any]:
+    def _values(self, stage: StageRun, index: int, record: Result) -> dict[str, Any]:
         """The values that fit; a bad one fails the tasks that read it, and is told here."""
         found = {}
         for name, output in stage.spec.publishes.items():
@@ -66,12 +68,12 @@ class Publishing:
                 published = Published(name, self._workflow.hyperparameters[name])
                 found[name] = accepted(published, made, f"{stage.name}/{index}")
             except KeyError:
-                self._ledger.append("trouble", message=f"{stage.name}/{index} made no '{output}' to publish")
+                self._ledger.trouble(f"{stage.name}/{index} made no '{output}' to publish")
             except MissingInput as error:
-                self._ledger.append("trouble", message=str(error))
+                self._ledger.trouble(str(error))
         return found
 
-    def _is_known(self, stage: StageRun, index: int, record: Record) -> bool:
+    def _is_known(self, stage: StageRun, index: int, record: Result) -> bool:
         """Whether the project has this result: of this run, or of the one that the cache took it from."""
         cached = record["event"] == "cached"
         mine = (self._ledger.paths.run_id, self._run_file.created, stage.name, index)
@@ -83,7 +85,7 @@ class Publishing:
             if change.origin == "publication"
         )
 
-    def _change(self, stage: StageRun, index: int, record: Record, values: dict[str, Any]) -> Change:
+    def _change(self, stage: StageRun, index: int, record: Result, values: dict[str, Any]) -> Change:
         return Change(
             "publication",
             values,

@@ -341,7 +341,7 @@ class Recipe:
             return {**self.hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
         output = link.edge.output
         assert output is not None
-        record = self.results.record(link.edge.upstream, index)
+        record = self.results.made(link.edge.upstream, index)
         try:
             return output_of(record, output, self.paths.root)
         except KeyError:

@@ -9,11 +9,14 @@ import os
 from array import array
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact, files_of
-from diel.journal.segment import Record, read_record
+from diel.journal.segment import read_result
 from diel.paths import RunPaths
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made, Result
 
 RECENT = 4096
 """How many records are kept in memory: a task is mostly read right after it was written."""
@@ -27,9 +30,9 @@ class Results:
         self._segments: list[str] = []
         self._numbers: dict[str, int] = {}
         self._places: dict[str, tuple[array[int], array[int]]] = {}
-        self._recent: OrderedDict[tuple[str, int], Record] = OrderedDict()
+        self._recent: OrderedDict[tuple[str, int], Result] = OrderedDict()
 
-    def put(self, stage: str, index: int, segment: str, offset: int, record: Record) -> None:
+    def put(self, stage: str, index: int, segment: str, offset: int, record: Result) -> None:
         """Notes where a result stands."""
         number = self._numbers.get(segment)
         if number is None:
@@ -45,13 +48,17 @@ class Results:
         if len(self._recent) > RECENT:
             self._recent.popitem(last=False)
 
-    def record(self, stage: str, index: int) -> Record:
+    def record(self, stage: str, index: int) -> Result:
         """The record of a committed result."""
         recent = self._recent.get((stage, index))
         if recent is not None:
             return recent
         numbers, offsets = self._places[stage]
-        return read_record(self._paths.journal / self._segments[numbers[index]], offsets[index])
+        return read_result(self._paths.journal / self._segments[numbers[index]], offsets[index])
+
+    def made(self, stage: str, index: int) -> Made:
+        """What a task made, of its record."""
+        return self.record(stage, index)
 
     def place(self, stage: str, index: int) -> tuple[str, int]:
         """Segment and offset of a committed result."""
@@ -59,7 +66,17 @@ class Results:
         return self._segments[numbers[index]], offsets[index]
 
 
-def output_of(record: Record, name: str, run_root: Path) -> Any:
+def carry(record: Made, to: Made) -> None:
+    """Copies what a task made, and nothing else that its record says."""
+    if "values" in record:
+        to["values"] = record["values"]
+    if "artifacts" in record:
+        to["artifacts"] = record["artifacts"]
+    if "run" in record:
+        to["run"] = record["run"]
+
+
+def output_of(record: Made, name: str, run_root: Path) -> Any:
     """An output in a record: a value, or an Artifact with its absolute path, or a list of them.
 
     Raises KeyError where the task made no such output.
@@ -73,17 +90,17 @@ def output_of(record: Record, name: str, run_root: Path) -> Any:
     return found if "files" in entry else found[0]
 
 
-def artifact_path(record: Record, path: str, run_root: Path) -> Path:
+def artifact_path(record: Made, path: str, run_root: Path) -> Path:
     """Where an artifact lies: in this run, or in the earlier one that it was taken from."""
     return artifact_home(record, run_root) / path
 
 
-def artifact_home(record: Record, run_root: Path) -> Path:
+def artifact_home(record: Made, run_root: Path) -> Path:
     """The run in whose directory a task's artifacts lie: this one, or an earlier one."""
     origin = record.get("run")
     return run_root if origin is None else run_root.parent / origin
 
 
-def outputs_of(record: Record) -> list[str]:
+def outputs_of(record: Made) -> list[str]:
     """The names of a task's outputs."""
     return [*record.get("values", {}), *record.get("artifacts", {})]

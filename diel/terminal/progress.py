@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -23,7 +23,6 @@ from diel.controller.renewal import drive_on
 from diel.errors import DielError
 from diel.executors.light import own
 from diel.journal.history import History
-from diel.journal.segment import Record
 from diel.paths import here
 from diel.states import RunState
 from diel.status import AxisStatus, task_of
@@ -34,6 +33,9 @@ from diel.status.failure import failure_lines
 from diel.terminal.meter import Meter, Row
 from diel.terminal.summary import start_line, summary
 from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.journal.records import Failed
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
 PAUSE = 0.12
@@ -177,7 +179,7 @@ class Watch:
             elif len(self._told) == MAX_FAILURES + 1:
                 self._say([f"more tasks failed; `diel status {self._run} --all{self._here}` shows them"])
 
-    def _hint(self, record: Record) -> str:
+    def _hint(self, record: Failed) -> str:
         return f"    diel logs {self._run} {task_of(record)}{self._here}"
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diel.controller.controller import Controller
 from diel.errors import counted
-from diel.journal.segment import Record
 from diel.paths import here
 from diel.states import RunState, TaskState
 from diel.status import task_of
@@ -16,6 +16,9 @@ from diel.status.surrogate import surrogate_lines, surrogate_of
 from diel.status.tasks import count_text
 from diel.tasks.results import artifact_path
 from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.journal.records import Made
 
 MAX_VALUES = 10
 """Tasks of a last stage whose values are shown."""
@@ -108,7 +111,7 @@ def _values(controller: Controller) -> list[str]:
     return lines
 
 
-def _outputs(controller: Controller, record: Record) -> dict[str, object]:
+def _outputs(controller: Controller, record: Made) -> dict[str, object]:
     found: dict[str, object] = dict(record.get("values") or {})
     for label, artifact in (record.get("artifacts") or {}).items():
         if "files" in artifact:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -33,7 +33,7 @@ from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Asked, ask
 from diel.attempt.watchdog import Watchdog, Watched, watched_of
 from diel.errors import DielError, JournalError, NotBegun
-from diel.journal.segment import Record, SegmentWriter, worker_segment_name
+from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
 from diel.project.birth import birth_of
 from diel.services.endpoint import variables
@@ -45,6 +45,10 @@ from diel.worker.fence import ALL, fenced
 from diel.worker.killed import killer_of, told_by_mpiexec
 from diel.worker.oom import OomKills
 from diel.worker.record import done_record, fail_record
+
+if TYPE_CHECKING:
+    from diel.journal import records
+    from diel.journal.records import Record
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
 """What launchers are told where the site does not say otherwise: a rank that dies takes its task along.
@@ -65,7 +69,7 @@ class Worker:
         name = worker_segment_name(epoch, socket.gethostname(), process.pid)
         self.segment = SegmentWriter(self.paths.journal / name)
         self.block = own_block(os.environ)
-        record: Record = {
+        record: records.Worker = {
             "event": "worker",
             "host": socket.gethostname(),
             "pid": process.pid,
@@ -75,7 +79,7 @@ class Worker:
         }
         self._in_block = "DIEL_BLOCK" in os.environ
         if self._in_block:
-            record |= {"block": os.environ["DIEL_BLOCK"], "node": own_node(os.environ)}
+            record["block"], record["node"] = os.environ["DIEL_BLOCK"], own_node(os.environ)
         self.segment.append(record)
         self.capture = Capture(self.paths.captures, name.removesuffix(".jsonl"))
         self._surroundings = Surroundings(self.paths)
@@ -153,13 +157,14 @@ class Worker:
                 self.segment.append(self._release(self._bundle.job, self._rest))
                 self._rest.clear()
 
-    def _release(self, job: Job, requests: Iterable[Request]) -> Record:
+    def _release(self, job: Job, requests: Iterable[Request]) -> records.Release:
         tasks = [request.index for request in requests]
         return {"event": "release", "stage": job.stage, "bundle": self._number, "tasks": tasks}
 
     def _give_back(self, job: Job, request: Request) -> tuple[int, Record]:
         """Hands back a task of which another worker has taken the attempt: it needs a later number."""
-        record = {**self._release(job, [request]), "taken": request.attempt}
+        record = self._release(job, [request])
+        record["taken"] = request.attempt
         with self.dog.lock:
             return self.segment.append(record), record
 
@@ -184,7 +189,6 @@ class Worker:
             }
         )
         self._attempt = (job, request, began)
-        record: Record
         try:
             if unmade is not None:
                 raise unmade
@@ -298,7 +302,7 @@ class Worker:
         drain: Drain,
         env: Mapping[str, str],
         asked: Asked | None,
-    ) -> Record:
+    ) -> records.Done | records.Fail:
         try:
             drain.copy()
             values, artifacts = collect(job, request, drain.task_dir, self._root, env)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from diel.artifacts import Artifacts, Values
 from diel.attempt.bundle import Failure, Job, Request
 from diel.attempt.surrogate import Asked
-from diel.journal.segment import Record
+
+if TYPE_CHECKING:
+    from diel.journal.records import Done, Fail
 
 
 def done_record(
     job: Job, request: Request, began: float, values: Values, artifacts: Artifacts, asked: Asked | None
-) -> Record:
+) -> Done:
     """An attempt that ended well. `began` is in time.monotonic seconds; `asked` is for its surrogate."""
-    record: Record = {
+    record: Done = {
         "event": "done",
         "stage": job.stage,
         "index": request.index,
@@ -33,7 +36,7 @@ def done_record(
     return record
 
 
-def fail_record(job: Job, request: Request, bundle: int, began: float, failure: Failure, tail: str) -> Record:
+def fail_record(job: Job, request: Request, bundle: int, began: float, failure: Failure, tail: str) -> Fail:
     """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
     return {
         "event": "fail",

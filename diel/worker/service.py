@@ -26,7 +26,6 @@ from diel.attempt.reaper import kill_marked, signal_group
 from diel.attempt.watchdog import Watchdog, Watched
 from diel.context import Context
 from diel.errors import counted
-from diel.journal.segment import Record
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, mark_of, read_token, write_endpoint
 from diel.states import FailureClass
@@ -34,6 +33,8 @@ from diel.worker.health import Line, Printed
 from diel.worker.wanted import Stopped, Wanted
 
 if TYPE_CHECKING:
+    from diel.journal import records
+    from diel.journal.records import Record
     from diel.spec import Service
 
 TICK = 0.1
@@ -46,7 +47,7 @@ LONGEST_PAUSE = 5.0
 """Seconds before a restart; the first comes after a tenth, and each pause is twice the last."""
 TIED = (sys.executable, "-m", "diel.worker.tied")
 
-Note = Callable[[Record], int]
+Note = Callable[["Record"], int]
 """Writes a record to the worker's segment."""
 
 
@@ -285,7 +286,7 @@ class Keeper:
             self._tell(state, "", message)
 
     def _write(self, state: str, url: str, message: str) -> None:
-        record: Record = {
+        record: records.Service = {
             "event": "service",
             "stage": self._job.stage,
             "index": self._request.index,
@@ -295,8 +296,10 @@ class Keeper:
             "url": url,
             "restarts": self._restarts,
         }
+        if message:
+            record["message"] = message
         with self._dog.lock:
-            self._note({**record, "message": message} if message else record)
+            self._note(record)
 
 
 def _has_ended(pid: int) -> bool:

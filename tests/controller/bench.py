@@ -52,14 +52,14 @@ class Bench:
         """Another controller has taken the run over."""
         self.ledger = Ledger(self.paths, SegmentWriter(self.paths.controller_segment(2)))
         self.ledger.read_all()
-        self.ledger.append("controller", epoch=2, host="here", pid=1)
+        self.ledger.append({"event": "controller", "epoch": 2, "host": "here", "pid": 1})
         self.stages = Stages(self.plan, self.run_file, self.ledger)
         self.stages.open()
 
     def cancelled(self, stage: str, index: int = 0) -> None:
         """A task was stopped because a user said so."""
         run = self.stages.runs[stage]
-        self.ledger.verdict("cancelled", run, [[index, index]])
+        self.ledger.cancel(run, [[index, index]])
         self.stages.note_end(run, index)
 
     def done(self, stage: str, index: int = 0, /, **values: Any) -> None:

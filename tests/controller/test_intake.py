@@ -37,10 +37,16 @@ class Late:
         self.in_flight = in_flight
         self.intake = Intake(self.bench.stages, self.bench.ledger, dispatcher)
         self.worker = SegmentWriter(self.bench.paths.journal / "worker-0001-n1-7-1.jsonl")
-        self.bench.ledger.append("queued", stage="work", bundle=1, tasks=[0])
-        self.bench.ledger.append(
-            "fail", stage="work", index=0, attempt=1, **{"class": "node", "message": "lost"}
-        )
+        self.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 1, "tasks": [0]})
+        lost = {
+            "event": "fail",
+            "stage": "work",
+            "index": 0,
+            "attempt": 1,
+            "class": "node",
+            "message": "lost",
+        }
+        self.bench.ledger.append(lost)
 
     def writes(self, event: str, **more: Any) -> None:
         self.worker.append({"event": event, "stage": "work", "index": 0, "attempt": 1, "time": 1.0, **more})
@@ -72,11 +78,11 @@ def test_what_else_comes_late_leaves_the_task_to_go_out_again(late: Late, event:
 
 def test_the_result_of_an_attempt_that_was_given_up_does_not_count(late: Late) -> None:
     """Whether its task waits, or is out as another attempt."""
-    late.bench.ledger.append("fenced", stage="work", tasks=[[0, 1]])
+    late.bench.ledger.append({"event": "fenced", "stage": "work", "tasks": [[0, 1]]})
     late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
     assert late.state is TaskState.WAITING
     out = late.in_flight[("work", 0)] = SimpleNamespace(bundle=2, attempt=2)
-    late.bench.ledger.append("queued", stage="work", bundle=2, tasks=[0], attempts=[2])
+    late.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 2, "tasks": [0], "attempts": [2]})
     late.writes("done", seconds=1.0, values={"x": 6}, artifacts={})
     assert late.in_flight == {("work", 0): out}
     late.worker.append(
@@ -89,7 +95,7 @@ def test_the_result_of_an_attempt_that_was_given_up_does_not_count(late: Late) -
 
 def test_a_result_that_comes_late_beats_the_attempt_that_is_out(late: Late) -> None:
     late.in_flight[("work", 0)] = SimpleNamespace(bundle=2, attempt=2)
-    late.bench.ledger.append("queued", stage="work", bundle=2, tasks=[0], attempts=[2])
+    late.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 2, "tasks": [0], "attempts": [2]})
     late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
     assert late.state is TaskState.DONE
     assert late.in_flight == {}
@@ -102,7 +108,7 @@ def test_news_of_a_bundle_that_was_lost_before_is_no_news_of_those_who_run_its_t
     intake = Intake(late.bench.stages, ledger, dispatcher)
     dispatcher.sent[1] = Sent(work, (request(0),), time.monotonic())
     dispatcher.in_flight[("work", 0)] = InFlight(2, 2)
-    ledger.append("queued", stage="work", bundle=2, tasks=[0], attempts=[2])
+    ledger.append({"event": "queued", "stage": "work", "bundle": 2, "tasks": [0], "attempts": [2]})
     late.worker.append({"event": "worker", "host": "n1", "pid": 7, "block": "1-1", "node": "n1"})
     late.worker.append(
         {"event": "start", "stage": "work", "index": 0, "attempt": 2, "time": 1.0, "bundle": 2}

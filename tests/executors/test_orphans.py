@@ -12,7 +12,8 @@ import pytest
 
 from diel.attempt.block import own_node
 from diel.executors.orphans import Orphans
-from diel.journal.segment import Record, SegmentWriter, read_segment, segments, worker_segment_name
+from diel.journal.records import Record
+from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.project.birth import birth_of
 

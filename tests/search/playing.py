@@ -120,7 +120,7 @@ class Play:
 
 def course_of(records: list[Record]) -> Course:
     history = AxisHistory()
-    history.begin({"context": [], "seed": 0, "time": 0.0})
+    history.apply({"event": "begin", "axis": "a", "context": [], "seed": 0, "time": 0.0})
     for record in records:
-        getattr(history, record["event"])(record)
+        history.apply(record)
     return history.courses[()]

@@ -260,7 +260,7 @@ class Pruned(Bench):
         """A worker is at a trial's task."""
         told = {"stage": "f", "index": number, "attempt": attempt}
         more = {"attempts": [attempt]} if attempt > 1 else {}
-        self.ledger.append("queued", stage="f", bundle=number, tasks=[number], **more)
+        self.ledger.append({"event": "queued", "stage": "f", "bundle": number, "tasks": [number], **more})
         self.ledger.history.apply({"event": "start", "time": time.time() - 36, **told}, "worker-0001-a.jsonl")
         self.paths.task_dir("f", number, attempt).mkdir(parents=True)
 
@@ -302,7 +302,7 @@ def test_a_bad_trial_is_stopped_and_the_next_begins_when_nothing_of_it_runs(prun
     assert pruned.stages.runs["after"].standing(5) is Standing.CLOSED
     assert len(course(pruned).trials) == 6, "parallel: 1, and the task may still run"
     stage = pruned.stages.runs["f"]
-    pruned.ledger.verdict("skipped", stage, [[5, 5]], reason="axis")
+    pruned.ledger.skip(stage, [[5, 5]], "axis", "")
     pruned.stages.note_end(stage, 5)
     assert running(pruned) == [6]
     assert read_stops(pruned.paths) == [], "workers would read it for ever"
@@ -363,7 +363,7 @@ def test_core_hours_count_pruned_trials_too(workspace: Path) -> None:
         here.report(number, {"epoch": 0, "value": 3.5})
         here.stages.tend()
         stage = here.stages.runs["f"]
-        here.ledger.verdict("skipped", stage, [[number, number]], reason="axis")
+        here.ledger.skip(stage, [[number, number]], "axis", "")
         here.stages.note_end(stage, number)
     assert here.trial(6).core_seconds == pytest.approx(36, abs=5)
     assert (course(here).points, course(here).reason) == (7, "core_hours")

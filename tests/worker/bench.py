@@ -12,7 +12,8 @@ from typing import Any
 from diel.attempt.bundle import Bundle, Job, Report, Request
 from diel.attempt.reaper import kill_marked, mark
 from diel.executors.pipes import Pipes
-from diel.journal.segment import Record, SegmentWriter, read_segment, segments
+from diel.journal.records import Record
+from diel.journal.segment import SegmentWriter, read_segment, segments
 from diel.modules.catalogue import find
 from diel.paths import RunPaths
 

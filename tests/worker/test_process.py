@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from diel.executors.pipes import WorkerLost
-from diel.journal.segment import read_record, segments
+from diel.journal.segment import read_segment, segments
 from diel.project.requests import ask_cancel
 from diel.spec import Output, Service, Surrogate
 from diel.spec.model import plain
@@ -41,7 +41,7 @@ def test_a_report_tells_where_each_result_stands(bench: Bench) -> None:
     assert [(r["event"], r["index"]) for _, r in report.records] == [("done", 0), ("fail", 1), ("done", 2)]
     path = bench.paths.journal / report.segment
     for offset, record in report.records:
-        assert read_record(path, offset) == json.loads(json.dumps(record))
+        assert next(read_segment(path, offset))[2] == json.loads(json.dumps(record))
     assert report.end == path.stat().st_size
     assert (bench.paths.tasks / "s" / "0" / "stdout").read_text() == "hi\n"
     assert [r["index"] for r in bench.records("start")] == [0, 1, 2]

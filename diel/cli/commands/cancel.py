@@ -216,7 +216,9 @@ def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> N
 def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
     """Tasks that failed stay failed, for a reader wants to know; the rest without a result is cancelled."""
     now = time.time()
-    segment.append(*({**record, "time": now} for record in status.failures))
+    for record in status.failures:
+        record["time"] = now
+    segment.append(*status.failures)
     history = read_run(paths).history
     for name, stage in history.stages.items():
         open_ = [i for i in range(stage.total) if not stage.state(i).ended]

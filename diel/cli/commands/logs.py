@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -15,13 +14,16 @@ from diel.cli.complete import complete_task
 from diel.cli.named_run import run_and_rest
 from diel.cli.options import runs_option
 from diel.errors import JournalError, UsageError
-from diel.journal.segment import Record, decode, read_record, segments
+from diel.journal.segment import read_result, result_in, segments
 from diel.journal.snapshot import Reader, read_run
 from diel.paths import RunPaths, runs_dir
 from diel.states import RunState, TaskState
 from diel.status import find_task, fold_status
 from diel.status.columns import paint, printable, shorten
 from diel.status.failure import failure_lines
+
+if TYPE_CHECKING:
+    from diel.journal.records import Cached, Done
 
 STREAMS = ("stdout", "stderr")
 METRICS = ".metrics.jsonl"
@@ -112,22 +114,10 @@ def find_output(reader: Reader, task: str, attempt: int | None = None) -> Output
     return Output(label, number, state, reader.paths.task_dir(name, index, number), capture)
 
 
-def _records(paths: RunPaths, index: int, words: tuple[bytes, ...]) -> Iterator[Record]:
-    """The records of tasks with this index that hold one of these words, without decoding most others."""
-    for name in segments(paths.journal):
-        with open(paths.journal / name, "rb") as file:
-            for line in file:
-                if f'"index":{index},'.encode() not in line or not any(word in line for word in words):
-                    continue
-                record = decode(line)
-                if record is not None and record.get("index") == index:
-                    yield record
-
-
 def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None) -> Output:
     """The output in the run that computed the result: found by the key that both records have."""
     label = f"{stage}/{index}"
-    cached = _find_record(paths, stage, index, "cached")
+    cached = _find_cached(paths, stage, index)
     origin = RunPaths(paths.root.parent / cached["run"])
     made = _made(origin, cached["key"])
     if made is None:
@@ -144,25 +134,30 @@ def _attempts(count: int) -> str:
     return "one attempt" if count == 1 else f"{count} attempts"
 
 
-def _made(origin: RunPaths, key: str) -> Record | None:
+def _made(origin: RunPaths, key: str) -> Done | None:
     from diel.project.cache import open_keys  # needed for cached tasks alone
 
     keys = open_keys(origin)
     place = None if keys is None else keys.find(bytes.fromhex(key))
     try:
-        return None if place is None else read_record(origin.journal / place[0], place[1])
+        made = None if place is None else read_result(origin.journal / place[0], place[1])
     except JournalError:
         return None
+    return made if made is not None and made["event"] == "done" else None
 
 
-def _find_record(paths: RunPaths, stage: str, index: int, event: str) -> Record:
-    """A record of a task, found without decoding most others. Raises JournalError where it is not there."""
-    found: Record | None = None
-    for record in _records(paths, index, (f'"{event}"'.encode(),)):
-        if (record["event"], record["stage"]) == (event, stage):
-            found = record
+def _find_cached(paths: RunPaths, stage: str, index: int) -> Cached:
+    """What tells where a result was taken from, found without decoding most lines. Raises JournalError."""
+    found = None
+    for name in segments(paths.journal):
+        with open(paths.journal / name, "rb") as file:
+            for line in file:
+                if b'"cached"' in line and f'"index":{index},'.encode() in line:
+                    record = result_in(line)
+                    if record is not None and (record["stage"], record["index"]) == (stage, index):
+                        found = record if record["event"] == "cached" else found
     if found is None:
-        raise JournalError(f"{paths.run_id} has no '{event}' record of {stage}/{index}")
+        raise JournalError(f"{paths.run_id} has no 'cached' record of {stage}/{index}")
     return found
 
 

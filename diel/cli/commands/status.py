@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -48,6 +48,9 @@ from diel.status.stream import stream_lines
 from diel.status.surrogate import surrogate_lines
 from diel.status.tasks import count_text
 from diel.values import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    pass
 
 EXIT_CODES = {
     RunState.PENDING: 4,

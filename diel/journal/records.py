@@ -1,0 +1,474 @@
+"""The records of a journal: one JSON object a line, told apart by its `event`.
+
+Whoever writes a record makes it of one of these types, and whoever reads one gets it: mypy names the field
+that a writer forgot, and the places that have to deal with a new kind. At run time they are plain dicts, as
+the JSON reader makes them (docs/decisions/035): this is imported under TYPE_CHECKING alone.
+
+A key that need not be there is one that older runs lack, or that is written only where it says something.
+`time` is in seconds since the epoch; the ledger stamps what a controller writes.
+"""
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+Ranges = list[list[int]]
+"""Tasks of a stage as [first, last] pairs (see diel.journal.ranges)."""
+Numbered = list[list[int]]
+"""Tasks of a stage, each as [index, attempt]."""
+
+
+class _Stamped(TypedDict):
+    time: NotRequired[float]
+
+
+# --- the controller's: the run and its blocks ---------------------------------------------------------
+
+
+class Controller(TypedDict):
+    """A controller took the run over. Its first record, with its lease."""
+
+    event: Literal["controller"]
+    epoch: int
+    host: str
+    pid: int
+    started: float
+    birth: NotRequired[str]
+    time: float
+
+
+class Handover(_Stamped):
+    """It let go, for its successor to go on."""
+
+    event: Literal["handover"]
+
+
+class End(_Stamped):
+    """It let go: the run's state then. `diel cancel` writes one for a run without a controller."""
+
+    event: Literal["end"]
+    state: str
+
+
+class Trouble(_Stamped):
+    """What went wrong besides tasks: a block was refused."""
+
+    event: Literal["trouble"]
+    message: str
+
+
+class Scheduler(_Stamped):
+    """Why the scheduler does not answer; an empty message where it does again."""
+
+    event: Literal["scheduler"]
+    message: str
+
+
+class BlockFacts(TypedDict):
+    """How one allocation stands."""
+
+    block: str
+    job: str
+    epoch: int
+    pool: str
+    shape: str
+    needs: dict[str, Any]
+    """The fields of its diel.site.Shape."""
+    state: str
+    reason: str
+    """The scheduler's own words."""
+    hopeless: NotRequired[bool]
+    """Whether it will never run, by these words."""
+    nodes: str
+    walltime: float
+    asked: float
+    began: float | None
+    ended: float | None
+    ending: bool
+    """Whether diel asked for its end."""
+    stderr_tail: str
+
+
+class Block(BlockFacts, _Stamped):
+    """How one allocation stands. By `diel cancel` too, of those that it ended."""
+
+    event: Literal["block"]
+
+
+class BlockNow(BlockFacts):
+    """The same as status tells it, with how many tasks are known to run there."""
+
+    running: int
+
+
+class Adopted(_Stamped):
+    """Attempts of an earlier controller that still run in its blocks."""
+
+    event: Literal["adopted"]
+    tasks: list[tuple[str, int, int, str]]
+    """Stage, index, attempt and the worker's segment, each."""
+
+
+# --- the controller's: stages and tasks -----------------------------------------------------------------
+
+
+class Teachers(TypedDict):
+    """What the workflow says of a stage's surrogate."""
+
+    service: str
+    training: list[str]
+    simulations: list[str]
+
+
+class Stage(_Stamped):
+    """A stage's tasks are known, or, with `void`, never will be."""
+
+    event: Literal["stage"]
+    stage: str
+    kind: str
+    total: int
+    family: NotRequired[str]
+    parts: NotRequired[dict[str, str]]
+    """Of the family: the parts of the cache key that its tasks share."""
+    reads: NotRequired[list[str]]
+    """The hyperparameters that its tasks read."""
+    factors: NotRequired[list[dict[str, Any]]]
+    surrogate: NotRequired[Teachers]
+    void: NotRequired[str]
+
+
+class Queued(_Stamped):
+    """Tasks were handed out in a bundle, to be these attempts (the first, where none are said)."""
+
+    event: Literal["queued"]
+    stage: str
+    bundle: NotRequired[int]
+    tasks: list[int]
+    attempts: NotRequired[list[int]]
+    resources: NotRequired[dict[str, Any]]
+    """What they ask for where that is not what their stage says."""
+
+
+class _Verdict(_Stamped):
+    stage: str
+    tasks: Ranges
+
+
+Said = TypedDict(
+    "Said",
+    {
+        "class": str,
+        "message": str,
+        "exit_code": NotRequired[int | None],
+        "stderr_tail": NotRequired[str],
+    },
+)
+"""What an attempt said that ended without a result."""
+
+
+class Failed(_Verdict, Said):
+    """The verdict on tasks that failed for good, with what the last attempt said."""
+
+    event: Literal["failed"]
+    attempt: NotRequired[int]
+    tolerated: NotRequired[str]
+    """Never written: the fold adds what says that others may go on without them."""
+
+
+class Cause(TypedDict, total=False):
+    """Why tasks are not run."""
+
+    reason: str
+    """`upstream`, `when`, `axis` or `service`."""
+    cause: str
+    """The stage that it comes from; empty where the task's own `when` says so."""
+
+
+class Skipped(_Verdict, Cause):
+    """The verdict on tasks that are not run."""
+
+    event: Literal["skipped"]
+
+
+class Cancelled(_Verdict):
+    """The verdict on tasks that a user stopped."""
+
+    event: Literal["cancelled"]
+
+
+class Tolerated(_Verdict):
+    """Failed tasks that others went on without, and what says that they may."""
+
+    event: Literal["tolerated"]
+    cause: str
+
+
+class Fenced(_Stamped):
+    """Attempts that were given up for lost: no result of theirs counts, whenever it comes."""
+
+    event: Literal["fenced"]
+    stage: str
+    tasks: Numbered
+
+
+class Gone(_Stamped):
+    """Results that lost their files: up to which attempt they count no more. By `diel resume`."""
+
+    event: Literal["gone"]
+    stage: str
+    tasks: Numbered
+
+
+class Dropped(_Stamped):
+    """Artifacts that were deleted after their use. By `diel clean --intermediate` too."""
+
+    event: Literal["dropped"]
+    stage: str
+    output: str
+    tasks: Ranges
+    bytes: int
+
+
+# --- the controller's: searches and loops ---------------------------------------------------------------
+
+
+class Axis(_Stamped):
+    """What the workflow says of a search or loop."""
+
+    event: Literal["axis"]
+    axis: str
+    facts: dict[str, Any]
+    """The fields of diel.journal.axis_history.AxisFacts."""
+
+
+class CourseKey(_Stamped):
+    axis: str
+    context: list[int]
+    """Coordinates on the axes for each combination of which it runs once."""
+
+
+class Begin(CourseKey):
+    """It began there."""
+
+    event: Literal["begin"]
+    seed: int
+    at: NotRequired[dict[str, Any]]
+    """The parameters of the points that its context is made of, by name."""
+
+
+class Trial(CourseKey):
+    """A trial, and the hyperparameters that it sets."""
+
+    event: Literal["trial"]
+    number: int
+    hp: dict[str, Any]
+
+
+class Reported(CourseKey):
+    """What a pruner was told of a trial."""
+
+    event: Literal["reported"]
+    number: int
+    step: int
+    value: float
+
+
+class Judged(CourseKey):
+    """The end of a trial."""
+
+    event: Literal["judged"]
+    number: int
+    state: str
+    values: NotRequired[list[float]]
+    message: NotRequired[str]
+    lost: NotRequired[list[list[Any]]]
+    """The tasks that failed or were cancelled, as [stage, index]."""
+    core_seconds: NotRequired[float]
+
+
+class Stopped(CourseKey):
+    """No further trials."""
+
+    event: Literal["stopped"]
+    number: NotRequired[int]
+    message: str
+
+
+class Round(CourseKey):
+    """The values that `until` read in a round, and whether it held."""
+
+    event: Literal["round"]
+    number: int
+    holds: bool
+    values: dict[str, Any]
+
+
+class Closed(CourseKey):
+    """How many points there are in the end."""
+
+    event: Literal["closed"]
+    points: int
+    reason: str
+    failed: NotRequired[bool]
+
+
+class Reopened(CourseKey):
+    """A search goes on with trials that had been cancelled, for nobody has used what it found."""
+
+    event: Literal["reopened"]
+    trials: list[int]
+
+
+class Spared(CourseKey):
+    """It failed and others went on without it, and what says that they may."""
+
+    event: Literal["spared"]
+    cause: str
+
+
+# --- the workers' -----------------------------------------------------------------------------------------
+
+
+class Worker(TypedDict):
+    """A worker process began. Its first record."""
+
+    event: Literal["worker"]
+    host: str
+    pid: int
+    started: NotRequired[float]
+    birth: NotRequired[str]
+    time: float
+    block: NotRequired[str]
+    """In a block alone, as `node` is."""
+    node: NotRequired[str]
+
+
+class WorkerFacts(TypedDict):
+    """A worker in a block, as the fold keeps it."""
+
+    block: str
+    node: str | None
+    host: str | None
+    pid: int | None
+
+
+class _Task(TypedDict):
+    stage: str
+    index: int
+
+
+class _Attempt(_Task):
+    attempt: int
+    time: float
+
+
+class Start(_Attempt):
+    """An attempt began."""
+
+    event: Literal["start"]
+    bundle: NotRequired[int]
+
+
+class Told(TypedDict):
+    """What a task's surrogate said."""
+
+    asked: float
+    """Seconds that the question took."""
+    used: bool
+    uncertainty: NotRequired[float | None]
+    message: NotRequired[str]
+
+
+class Made(TypedDict, total=False):
+    """What a task made."""
+
+    values: dict[str, Any]
+    artifacts: dict[str, dict[str, Any]]
+    run: str
+    """The earlier run in which that lies; not there where it is this one."""
+
+
+class _Result(_Task, Made):
+    seconds: float
+    key: str
+    parts: NotRequired[tuple[str, str]]
+    surrogate: NotRequired[Told]
+    origin: NotRequired[list[int]]
+    """Index and attempt in the earlier run."""
+
+
+class Done(_Result):
+    """An attempt's result: this line is the commit."""
+
+    event: Literal["done"]
+    attempt: int
+    time: float
+    output: NotRequired[bool]
+    """Whether it printed anything."""
+
+
+class Cached(_Result, _Stamped):
+    """A task's result, from an earlier `run`. By the controller."""
+
+    event: Literal["cached"]
+
+
+class Fail(_Attempt, Said):
+    """An attempt ended without a result. By the controller, where a worker does not answer."""
+
+    event: Literal["fail"]
+    bundle: NotRequired[int]
+    seconds: NotRequired[float]
+
+
+class Release(_Stamped):
+    """Tasks of a bundle that the worker will not run after all."""
+
+    event: Literal["release"]
+    stage: str
+    bundle: int
+    tasks: list[int]
+    taken: NotRequired[int]
+    """The attempt that another worker has begun."""
+
+
+class Service(_Attempt):
+    """How a replica of a service stands."""
+
+    event: Literal["service"]
+    state: str
+    url: str
+    restarts: int
+    message: NotRequired[str]
+
+
+class Staging(_Attempt):
+    """What an attempt brought to its node's disk, or why it did not."""
+
+    event: Literal["staging"]
+    node: str
+    copied: int
+    bytes: int
+    found: int
+    seconds: float
+    folder: str
+    warning: str
+
+
+class NodeFacts(TypedDict):
+    """What was brought to the disk of a node by all attempts, as the fold keeps it."""
+
+    copied: int
+    bytes: int
+    folder: str
+    warnings: int
+    warning: str
+
+
+Result = Done | Cached
+OfTask = Start | Fail | Done | Cached | Service | Staging
+"""What is written of one task alone."""
+OfCourse = Begin | Trial | Reported | Judged | Round | Stopped | Closed | Reopened | Spared
+OfAxis = Axis | OfCourse
+OfTasks = Queued | Release | Failed | Skipped | Cancelled
+OfStage = Stage | Tolerated | Fenced | Gone | Dropped
+OfRun = Controller | Handover | End | Trouble | Scheduler | Block | Adopted | Worker
+Record = OfTask | OfTasks | OfStage | OfAxis | OfRun
