@@ -2,7 +2,7 @@
 
 Whoever writes a record makes it of one of these types, and whoever reads one gets it: mypy names the field
 that a writer forgot, and the places that have to deal with a new kind. At run time they are plain dicts, as
-the JSON reader makes them (docs/decisions/035): this is imported under TYPE_CHECKING alone.
+the JSON reader makes them (docs/decisions/039): this is imported under TYPE_CHECKING alone.
 
 A key that need not be there is one that older runs lack, or that is written only where it says something.
 `time` is in seconds since the epoch; the ledger stamps what a controller writes.
