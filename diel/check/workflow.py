@@ -162,13 +162,11 @@ def _resolve(
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is something, be it nothing that can be read."""
+    """Whether there is something, readable or not."""
     try:
         os.stat(path)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
     return True
 
 
