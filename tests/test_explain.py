@@ -386,3 +386,28 @@ def test_a_run_tells_for_each_stage_why_it_was_computed(again: Project) -> None:
     lines = list(render_run(document))
     assert "fit: 1 task computed: hp.hidden: 64 → 32" in lines
     assert "    because fit/0 was computed anew: hp.hidden: 64 → 32" in lines
+
+
+LOOP = """
+    hyperparameters:
+      first: {type: int, default: 1}
+    axes:
+      round: {loop: {max: 2}}
+    stages:
+      step:
+        over: [round]
+        inputs: {x: {from: step.y, at: {round: previous}, initially: "${{ hp.first }}"}}
+        command: |
+          printf '{"y": %s}' ${{ inputs.x + 1 }} > "$DIEL_RESULT"
+        outputs: {y: {value: int}}
+"""
+
+
+def test_a_round_is_followed_to_what_the_first_one_began_with(tmp_path: Path) -> None:
+    project = Project(tmp_path, "w").workflow(LOOP)
+    project.run()
+    project.run("--set", "hp.first=2")
+    assert why(project, "w-2", "step/0")["why"] == ["input x (step.y): 1 → 2"]
+    (change,) = why(project, "w-2", "step/1")["changes"]
+    assert change["text"] == "input x (step.y): 2 → 3"
+    assert change["because"] == ("step/0 was computed anew: input x (step.y): 1 → 2",)

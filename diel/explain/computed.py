@@ -182,9 +182,9 @@ def _parts(view: View, stage: str, index: int, name: str, value: Any) -> list[_P
     if link is None:  # a hyperparameter
         return [("", 0, value)]
     group = link.group_of_downstream(index)
-    if link.edge.gathered:
-        return [(link.up.name, *found) for found in zip(link.good_members(group), value, strict=False)]
-    return [(link.up.name, next(iter(link.members(group)), 0), value)]
+    members = link.good_members(group) if link.edge.gathered else link.members(group)
+    found = zip(members, value if link.edge.gathered else [value], strict=False)
+    return [(link.up.name, *one) for one in found] or [("", 0, value)]  # nothing before a loop's first round
 
 
 def _input_change(
