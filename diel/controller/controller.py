@@ -253,7 +253,7 @@ class Controller:
                 alike = [task for task in tasks if self._dispatcher.shape(stage, task[0]) == shape]
                 if self._dispatcher.line(shape) not in full and self._dispatcher.has_room(stage, shape):
                     self._finder.hold(stage, [task for task in tasks if task not in alike])
-                    self._dispatcher.send(stage, shape, self._stages.recipes[stage.name].job, alike)
+                    self._dispatcher.send(stage, shape, self._stages.jobs[stage.name], alike)
                     return True
                 self._finder.hold(stage, tasks)
                 if self._dispatcher.could_hold([(stage, shape)]):

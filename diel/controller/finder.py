@@ -16,8 +16,9 @@ from diel.project.requests import Cancel
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
-from diel.tasks.recipe import MissingInput, Recipe, Resolved
+from diel.tasks.recipe import Recipe, Resolved
 from diel.tasks.results import carry
+from diel.tasks.sources import MissingInput
 from diel.tasks.stage_run import StageRun
 from diel.terms import SIMULATED
 

@@ -143,5 +143,5 @@ class Gangs:
             self._stages.streaming.begin(stage, index)
             task = self._finder.take(stage, index)
             shape = self._dispatcher.shape(stage, index)
-            self._dispatcher.send(stage, shape, self._stages.recipes[stage.name].job, [task])
+            self._dispatcher.send(stage, shape, self._stages.jobs[stage.name], [task])
         self._judge(line, group)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from diel.attempt.bundle import Job
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain, with_replicas
 from diel.errors import DielError, UsageError
@@ -23,11 +24,14 @@ from diel.spec.forms.points import Listed
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
 from diel.tasks.choosing import link_of
+from diel.tasks.job import job_of
 from diel.tasks.keeping import Keeping
+from diel.tasks.key import family_parts
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.publishing import Publishing
 from diel.tasks.recipe import Recipe
+from diel.tasks.sources import Sources
 from diel.tasks.stage_run import StageRun
 from diel.tasks.staging import staging_of
 from diel.tasks.stream import StreamEnds
@@ -71,23 +75,11 @@ class Stages:
             link = link_of(edge, up, down, self.adaptive, makers)
             self.into[edge.downstream].append(link)
             self.out_of[edge.upstream].append(link)
-        self.recipes: dict[str, Recipe] = {
-            name: Recipe(
-                stage,
-                plan.modules.get(name),
-                self.into[name],
-                ledger.results,
-                run_file.hyperparameters,
-                run_file.folder,
-                ledger.paths,
-                plan.stages[name].launcher,
-                plan.site.grace,
-                staging_of(plan.site, stage.spec, plan.stages[name].shape),
-            )
-            for name, stage in self.runs.items()
+        beside = {name for gang in gangs(plan.graph) for name in gang.stages}
+        self.recipes = {
+            name: self._recipe(stage, run_file, streams=name in beside) for name, stage in self.runs.items()
         }
-        for name in (name for gang in gangs(plan.graph) for name in gang.stages):
-            self.recipes[name].streams = StreamEnds(self.into[name], self.out_of[name])
+        self.jobs = {name: self._job(name) for name in self.runs}
         self.streaming = Streaming(plan, ledger, [link for links in self.into.values() for link in links])
         """What looks after the broker and its channels."""
         self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes)
@@ -112,6 +104,18 @@ class Stages:
         )
         """So that samples flow through, instead of piling up behind the first stage; services are not kept
         waiting by what does not need them."""
+
+    def _recipe(self, stage: StageRun, run_file: RunFile, *, streams: bool) -> Recipe:
+        into, module = self.into[stage.name], self._plan.modules.get(stage.name)
+        given, folder = run_file.hyperparameters, run_file.folder
+        sources = Sources(stage, into, self._ledger.results, given, folder, self._ledger.paths)
+        parts = family_parts(stage.spec, module, sources.files.shared)
+        return Recipe(sources, module, parts, StreamEnds(into, self.out_of[stage.name]) if streams else None)
+
+    def _job(self, name: str) -> Job:
+        plan, stage, planned = self._plan, self._plan.workflow.stages[name], self._plan.stages[name]
+        staging = staging_of(plan.site, stage, planned.shape)
+        return job_of(name, stage, plan.modules.get(name), planned.launcher, plan.site.grace, staging)
 
     def _decider(self, axis: Adaptive, run: Deciding) -> Decider:
         outer = [self.adaptive[label] for label in axis.judge.context if label in self.adaptive]

@@ -177,8 +177,8 @@ _Part = tuple[str, int, Any]
 
 def _parts(view: View, stage: str, index: int, name: str, value: Any) -> list[_Part]:
     """The results behind what a task reads by a name: several where it gathers them."""
-    recipe = view.recipe(stage)
-    link = recipe.inputs.get(name) or recipe.link_of(tuple(name.split(".")))
+    sources = view.recipe(stage).sources
+    link = sources.inputs.get(name) or sources.link_of(tuple(name.split(".")))
     if link is None:  # a hyperparameter
         return [("", 0, value)]
     group = link.group_of_downstream(index)

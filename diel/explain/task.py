@@ -268,16 +268,16 @@ def _inputs(view: View, stage: str, index: int) -> dict[str, dict[str, Any]]:
 def _hyperparameter_inputs(view: View, stage: str, index: int) -> dict[str, Any]:
     """The inputs of a task that are hyperparameters; none while they cannot be known."""
     try:
-        return view.recipe(stage).static_inputs(index)
+        return view.recipe(stage).scope(index).hyperparameter_inputs()
     except DielError:
         return {}
 
 
 def _value(view: View, link: Any, good: list[int]) -> Any:
     """The value of an input, or the first ones where many are gathered."""
-    recipe = view.recipe(link.edge.downstream)
+    sources = view.recipe(link.edge.downstream).sources
     try:
-        found = [recipe.output(link, member) for member in good[:SHOWN]]
+        found = [sources.output(link, member) for member in good[:SHOWN]]
     except (DielError, KeyError):
         return None
     return found if link.edge.gathered else found[0]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,11 +20,12 @@ from diel.services import REPLICA
 from diel.states import RunState, TaskState
 from diel.status import AxisStatus, axes_of
 from diel.tasks.choosing import link_of
-from diel.tasks.files import Files
+from diel.tasks.key import family_parts
 from diel.tasks.link import Link
-from diel.tasks.recipe import MissingInput, Recipe
+from diel.tasks.recipe import Recipe
 from diel.tasks.results import Results
 from diel.tasks.service import ServiceLink
+from diel.tasks.sources import MissingInput, Sources
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
@@ -156,21 +156,11 @@ class View:
         """
         if stage not in self._recipes:
             held = self.stages[stage]
+            folder, paths = self.run.run_file.folder, self.run.paths
+            sources = Sources(held, self.into(stage), self._results, self.hyperparameters, folder, paths)
+            module = self.module(stage)
             # Without the files, whose content would be read for a digest that nobody asks for.
-            bare = replace(held, spec=held.spec.model_copy(update={"files": {}}))
-            folder = self.run.run_file.folder
-            recipe = Recipe(
-                bare,
-                self.module(stage),
-                self.into(stage),
-                self._results,
-                self.hyperparameters,
-                folder,
-                self.run.paths,
-                (),
-            )
-            recipe.files = Files(held.spec, folder)
-            self._recipes[stage] = recipe
+            self._recipes[stage] = Recipe(sources, module, family_parts(held.spec, module, {}))
         return self._recipes[stage]
 
     @property

@@ -23,8 +23,9 @@ from diel.services.endpoint import Endpoint, make_token, mark_of, read_endpoint,
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
-from diel.tasks.recipe import MissingInput, Recipe
+from diel.tasks.recipe import Recipe
 from diel.tasks.service import ServiceLink
+from diel.tasks.sources import MissingInput
 from diel.tasks.stage_run import StageRun
 
 PATIENCE = 10.0

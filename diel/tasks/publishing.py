@@ -11,8 +11,8 @@ from diel.project.run_file import RunFile
 from diel.registry import Change, append_change, read_changes
 from diel.spec import Workflow
 from diel.tasks.ledger import Ledger
-from diel.tasks.recipe import MissingInput, accepted
 from diel.tasks.results import output_of
+from diel.tasks.sources import MissingInput, accepted
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:

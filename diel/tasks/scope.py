@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.tasks.link import Link
-
-if TYPE_CHECKING:
-    from diel.tasks.recipe import Recipe
+from diel.tasks.sources import MissingInput, Sources
 
 
 class Scope(Mapping[str, Any]):
     """The names that the expressions of one task may read."""
 
-    def __init__(self, recipe: Recipe, index: int, inputs: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, sources: Sources, index: int, inputs: Mapping[str, Any] | None = None) -> None:
         """`inputs` stand in for what the task reads, where they are given."""
-        self.recipe = recipe
+        self.sources = sources
         self.index = index
-        self.point = recipe.run.point(index)
+        self.point = sources.run.point(index)
         self._known: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
 
     def __getitem__(self, name: str) -> Any:
@@ -37,31 +35,42 @@ class Scope(Mapping[str, Any]):
             value = value[name]
         return value
 
+    def along(self, link: Link) -> Any:
+        """What the task reads along an edge. Raises MissingInput."""
+        return self.sources.read(link, self.index, self)
+
+    def hyperparameter_inputs(self) -> dict[str, Any]:
+        """The inputs that are hyperparameters of the task itself. Raises MissingInput without a value."""
+        for name in self.sources.own_inputs.values():
+            if name not in self["hp"]:
+                raise MissingInput(f"hp.{name} has no value: give it a default, or --set hp.{name}=VALUE")
+        return {label: self["hp"][name] for label, name in self.sources.own_inputs.items()}
+
     def _find(self, name: str) -> Any:
-        recipe = self.recipe
+        sources = self.sources
         match name:
             case "hp":
-                return recipe.registry(self.index)
+                return sources.registry(self.index, self)
             case "files":
-                return recipe.files.paths(self)
+                return sources.files.paths(self)
             case "params":
-                return {key: tree.value(self) for key, tree in recipe.params.items()}
+                return {key: tree.value(self) for key, tree in sources.texts.params.items()}
             case "inputs":
-                read = {key: recipe.read(link, self.index) for key, link in recipe.inputs.items()}
-                return {**recipe.static_inputs(self.index), **read}
+                read = {key: self.along(link) for key, link in sources.inputs.items()}
+                return {**self.hyperparameter_inputs(), **read}
             case "outputs":
-                return {key: template.text_value(self) for key, template in recipe.outputs.items()}
+                return {key: template.text_value(self) for key, template in sources.texts.outputs.items()}
             case "task":
-                stage = recipe.run.name
-                attempt = recipe.run.history.attempts.get(self.index, 0) + 1
+                stage = sources.run.name
+                attempt = sources.run.history.attempts.get(self.index, 0) + 1
                 task = f"{stage}/{self.index}"
                 return {"id": task, "index": self.index, "attempt": attempt, "stage": stage}
             case "run":
-                return {"id": recipe.paths.run_id, "dir": str(recipe.paths.root)}
-        links = {output: link for (stage, output), link in recipe.data.items() if stage == name}
+                return {"id": sources.paths.run_id, "dir": str(sources.paths.root)}
+        links = {output: link for (stage, output), link in sources.made.items() if stage == name}
         if links:
             return _StageView(self, links)
-        for axis, points in recipe.run.points.items():
+        for axis, points in sources.run.points.items():
             if axis == name:  # an axis with several parameters: its point as a mapping
                 return {key: self.point[key] for key in points.parameters}
         raise KeyError(name)
@@ -69,7 +78,7 @@ class Scope(Mapping[str, Any]):
     def __iter__(self) -> Iterator[str]:
         yield from self.point
         yield from ("hp", "files", "params", "inputs", "outputs", "task", "run")
-        yield from {stage for stage, _ in self.recipe.data}
+        yield from {stage for stage, _ in self.sources.made}
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -83,7 +92,7 @@ class _StageView(Mapping[str, Any]):
         self._links = links
 
     def __getitem__(self, output: str) -> Any:
-        return self._scope.recipe.read(self._links[output], self._scope.index)
+        return self._scope.along(self._links[output])
 
     def __iter__(self) -> Iterator[str]:
         return (output for output in self._links if output is not None)

@@ -1,0 +1,61 @@
+"""What the tasks of a stage ask its surrogate, and what of its answers is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from diel.artifacts import digest_of
+from diel.attempt.bundle import Question
+from diel.errors import ModuleError
+from diel.expressions import ExpressionError
+from diel.graph.surrogate import answered
+from diel.modules.catalogue import Module
+from diel.spec import Stage, Surrogate
+from diel.tasks.link import Link
+from diel.tasks.service import ServiceLink
+from diel.tasks.sources import MissingInput
+
+_NUMBERS = (int, float)
+
+
+def surrogate_of(stage: Stage, module: Module | None) -> Surrogate | None:
+    """A stage's surrogate, with the outputs that it answers."""
+    if stage.surrogate is None:
+        return None
+    outputs = answered(stage, None if module is None else module.signature)
+    return stage.surrogate.model_copy(update={"outputs": outputs})
+
+
+def asking_of(stage: Stage, module: Module | None, links: Iterable[Link]) -> Asking | None:
+    """Makes the questions of a stage's tasks; None where it has no surrogate."""
+    surrogate = surrogate_of(stage, module)
+    for link in links:
+        if surrogate is not None and isinstance(link, ServiceLink) and link.up.name == surrogate.service:
+            return Asking(surrogate, link)
+    return None
+
+
+class Asking:
+    """Makes the questions of one stage's tasks."""
+
+    def __init__(self, surrogate: Surrogate, link: ServiceLink) -> None:
+        self._surrogate = surrogate
+        self._link = link
+
+    def question(
+        self, index: int, known: Mapping[str, Any], key: str, parts: tuple[str, str]
+    ) -> Question | None:
+        """What a task asks; None where the service will not come."""
+        surrogate, link = self._surrogate, self._link
+        group = link.group_of_downstream(index)
+        if link.is_spared(group):
+            return None
+        try:
+            model = link.key(group)
+        except (ExpressionError, MissingInput, ModuleError):
+            return None
+        given = digest_of([model, surrogate.model_dump(exclude={"timeout"})])
+        row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
+        replicas = tuple(link.replicas(group))
+        return Question(row, replicas, digest_of([key, given]), (parts[0], digest_of([parts[1], given])[:16]))

@@ -1,0 +1,68 @@
+"""The texts of a stage that hold expressions, parsed once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from diel.errors import ModuleError
+from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
+from diel.spec import Stage
+from diel.spec.output import path_flaw
+
+Scope = Mapping[str, Any]
+
+_OWN = ("run", "outputs", "files", "params", "inputs")
+"""What a task's key holds by other ways, or must not hold."""
+
+
+class Texts:
+    """What a stage says of its tasks. Its methods raise ExpressionError, and what a scope raises."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._when = parse_expression(stage.when) if isinstance(stage.when, str) else stage.when
+        self.params = {name: parse_tree(value) for name, value in stage.params.items()}
+        self._env = {name: parse(str(value)) for name, value in stage.env.items()}
+        self.outputs = {n: parse(p) for n, o in stage.outputs.items() if (p := o.path or o.glob) is not None}
+        words = stage.command if isinstance(stage.command, tuple) else ()
+        self._words = [parse(word if isinstance(word, str) else json.dumps(word)) for word in words]
+        self._interpreter = stage.interpreter
+        self._shell = parse(stage.command) if isinstance(stage.command, str) else None
+
+    @property
+    def references(self) -> tuple[tuple[str, ...], ...]:
+        """The dotted names that enter a task's key."""
+        found: list[Template | Tree] = [*self.params.values(), *self._env.values(), *self.outputs.values()]
+        found += self._words if self._shell is None else [self._shell]
+        chains = {chain for text in found for chain in text.references}
+        return tuple(sorted(c for c in chains if c[0] not in _OWN and c[:2] != ("task", "attempt")))
+
+    def is_wanted(self, scope: Scope) -> bool:
+        """Whether `when` holds for a task."""
+        if self._when is None or isinstance(self._when, bool):
+            return self._when is not False
+        return bool(self._when.value(scope))
+
+    def paths(self, scope: Scope) -> dict[str, str]:
+        """The output files of a task. Raises ModuleError for one outside of its directory."""
+        found: dict[str, str] = scope["outputs"]
+        for name, path in found.items():
+            flaw = path_flaw(path)
+            if flaw:
+                raise ModuleError(f"output '{name}': {flaw}: {path!r}")
+        return found
+
+    def env(self, scope: Scope) -> dict[str, str]:
+        """A task's variables. Raises ModuleError for one that cannot be."""
+        found = {name: template.text_value(scope) for name, template in self._env.items()}
+        for name, text in found.items():
+            if "\0" in text:
+                raise ModuleError(f"env '{name}': a variable cannot hold a NUL character")
+        return found
+
+    def command(self, scope: Scope) -> tuple[str, ...] | None:
+        """A task's command; None where its stage has a module."""
+        if self._shell is not None:
+            return (*self._interpreter, self._shell.shell(scope))
+        return tuple(word for text in self._words for word in text.words(scope)) if self._words else None
