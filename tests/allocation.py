@@ -29,6 +29,7 @@ def block(run: Written | Handmade, name: str, state: str = "running", **more: An
         "needs": asdict(Shape("cpu", 0, 1)),
         "state": state,
         "reason": "",
+        "hopeless": False,
         "nodes": "" if pending else f"n{name[-1]}",
         "walltime": 3600.0,
         "asked": asked + float(name.replace("-", ".")),

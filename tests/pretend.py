@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from diel.scheduler.job import Job, JobState, JobStatus
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.scheduler import Job, JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
 
 
-class Pretend:
+class Pretend(Scheduler):
     """What a scheduler's commands do, without any."""
 
     spread = ("each", "{nodes}")
+    share = ("each",)
 
     def __init__(self) -> None:
+        super().__init__()
         self.jobs: dict[str, str] = {}
         """Names by id."""
         self.states: dict[str, JobState] = {}
@@ -27,6 +28,9 @@ class Pretend:
         self.deaf = False
         """Whether it takes cancellations and does nothing."""
         self.cancelled: list[str] = []
+
+    def directives(self, job: Job) -> Iterable[str]:
+        return ()
 
     def script(self, job: Job) -> str:
         lines = [f"#name {job.name}", f"#nodes {job.nodes} cores {job.cores} time {job.walltime:.0f}"]

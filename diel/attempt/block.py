@@ -61,7 +61,7 @@ def start_slack(walltime: float) -> float:
 
 def own_node(environ: Mapping[str, str]) -> str:
     """This node as its scheduler calls it."""
-    return environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
+    return environ.get("DIEL_NODE_NAME") or socket.gethostname().partition(".")[0]
 
 
 def with_hosts(words: tuple[str, ...]) -> tuple[str, ...]:

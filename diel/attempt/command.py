@@ -65,8 +65,10 @@ def write_given(request: Request, env: Mapping[str, str]) -> None:
     """Writes the files in which a command reads its parameters and inputs. Raises OSError."""
     for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
         if value:
-            with open(env[name], "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(json.dumps(value))
+            # It may be there: written over, and not emptied first, it costs a tenth of a new one.
+            with open(os.open(env[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb") as file:
+                file.write(json.dumps(value).encode())
+                file.truncate()
 
 
 def collect(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from diel.blocks.backend import Adopt
 from diel.blocks.block import Block
-from diel.scheduler.job import JobState
+from diel.scheduler import JobState
 from diel.site import Shape
 from diel.tasks.ledger import Ledger
 from diel.worker.fence import put_up

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from diel.executors.workers import Load
-from diel.scheduler.job import JobState, JobStatus
-from diel.scheduler.scheduler import Scheduler, SchedulerBusy, SchedulerRefused
+from diel.scheduler import JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
 
 LONGEST_WAIT = 60.0
 """Seconds between two questions to a scheduler that does not answer."""

@@ -24,8 +24,8 @@ from diel.files import put
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.submission import job_prefix
+from diel.scheduler import Scheduler
 from diel.scheduler.inside import Inside
-from diel.scheduler.scheduler import Scheduler
 from diel.site import Pool, Shape
 
 if TYPE_CHECKING:
@@ -159,7 +159,15 @@ class Asking:
         paths, shape = self._paths, block.shape
         paths.blocks.mkdir(parents=True, exist_ok=True)
         node = node_script(
-            self._site, shape, paths.root, block.name, block.epoch, block.walltime, command, os.environ
+            self._site,
+            shape,
+            self._scheduler,
+            paths.root,
+            block.name,
+            block.epoch,
+            block.walltime,
+            command,
+            os.environ,
         )
         put(paths.node_script(block.name), node)
         block.number = number
@@ -174,10 +182,10 @@ class Asking:
 
     def _script(self, block: Block) -> str:
         """The job script of a block. Raises SchedulerRefused."""
-        name, folder, spread = self._job_name(block), self._paths.blocks, self._scheduler.spread
+        name, folder, scheduler = self._job_name(block), self._paths.blocks, self._scheduler
         walltime, excluded = block.walltime, sorted(self.excluded)
-        job = block_job(self._site, block.shape, name, spread, folder, block.name, walltime, excluded)
-        return self._scheduler.script(job)
+        job = block_job(self._site, block.shape, scheduler, name, folder, block.name, walltime, excluded)
+        return scheduler.script(job)
 
     def _job_name(self, block: Block) -> str:
         return f"{job_prefix(self._paths)}-{block.name}"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diel.scheduler.job import JobState
+from diel.scheduler import JobState
 from diel.site import Shape
 from diel.states import FailureClass
 
@@ -47,6 +47,8 @@ class Block:
     """The scheduler's id; empty until it gave one."""
     state: JobState = JobState.PENDING
     reason: str = ""
+    hopeless: bool = False
+    """Whether the scheduler says that it can never run."""
     nodes: str = ""
     began: float | None = None
     ended: float | None = None
@@ -104,6 +106,7 @@ class Block:
             "needs": asdict(self.shape),
             "state": self.state.value,
             "reason": self.reason,
+            "hopeless": self.hopeless,
             "nodes": self.nodes,
             "walltime": self.walltime,
             "asked": self.asked,

@@ -24,7 +24,7 @@ from diel.blocks.sizing import is_idle, wants_block
 from diel.blocks.watching import Watching
 from diel.errors import DielError
 from diel.plan import Plan
-from diel.scheduler.scheduler import Scheduler
+from diel.scheduler import Scheduler
 from diel.site import Shape
 from diel.tasks.ledger import Ledger
 

@@ -9,10 +9,7 @@ from dataclasses import dataclass
 from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.project.submission import job_prefix, read_submissions
-from diel.scheduler import scheduler_named
-from diel.scheduler.installed import lacking
-from diel.scheduler.job import JobState
-from diel.scheduler.scheduler import SchedulerBusy
+from diel.scheduler import JobState, SchedulerBusy, scheduler_named
 from diel.site import Site
 
 PATIENCE = 90.0
@@ -53,7 +50,7 @@ def end_jobs(
     scheduler = scheduler_named(site.scheduler)
     seen: set[str] = set()
     left, why = noted_jobs(paths, history), ""
-    if absent := lacking(site.scheduler):  # to wait for an answer is of no use here
+    if absent := scheduler.lacking():  # to wait for an answer is of no use here
         return Leftovers((), tuple(sorted(left)), f"no {', '.join(absent)} here")
     end = time.monotonic() + patience
     again, pause = 0.0, PAUSE

@@ -15,10 +15,7 @@ from diel.errors import UsageError
 from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.plan import Plan
-from diel.scheduler import scheduler_named
-from diel.scheduler.hopeless import is_hopeless
-from diel.scheduler.job import Job, JobState
-from diel.scheduler.scheduler import Scheduler, SchedulerBusy, SchedulerRefused
+from diel.scheduler import Job, JobState, Scheduler, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site import Site
 
 REFUSED = "the scheduler does not take"
@@ -40,10 +37,10 @@ class NeverRuns(SchedulerRefused):
 def block_jobs(plan: Plan, runs: Path) -> Iterator[tuple[str, Job]]:
     """The jobs that a new run in `runs` would ask for, with their pools; the same job may come again."""
     paths = RunPaths(runs.resolve() / f"{plan.workflow.name}-1")
-    spread = scheduler_named(plan.site.scheduler).spread
+    scheduler = scheduler_named(plan.site.scheduler)
     for stage in plan.stages.values():
         walltime = stage.shape.block_walltime(plan.site.pools[stage.pool], plan.site.grace)
-        job = block_job(plan.site, stage.shape, "diel-trial", spread, paths.blocks, "1-0", walltime)
+        job = block_job(plan.site, stage.shape, scheduler, "diel-trial", paths.blocks, "1-0", walltime)
         yield stage.pool, job
 
 
@@ -95,7 +92,7 @@ def is_at_start(history: History) -> bool:
 
 def is_answered(history: History) -> bool:
     """Whether the scheduler lets a run's first block wait or run, or none is needed any more."""
-    waits = any(block["reason"] and not is_hopeless(block["reason"]) for block in history.blocks.values())
+    waits = any(block["reason"] and not block.get("hopeless") for block in history.blocks.values())
     runs = any(block["state"] == "running" for block in history.blocks.values())
     if history.trouble.startswith(REFUSED):
         return history.ended is not None

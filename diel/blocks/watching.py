@@ -13,7 +13,7 @@ from diel.blocks.asking import Asking
 from diel.blocks.block import Block, tail_of
 from diel.blocks.tryout import NeverRuns, is_at_start, refusal
 from diel.errors import DielError
-from diel.scheduler.job import JobState, JobStatus
+from diel.scheduler import JobState, JobStatus
 from diel.site import Site
 from diel.tasks.ledger import Ledger
 
@@ -143,6 +143,7 @@ class Watching:
         before = (block.state, block.reason, block.nodes)
         block.state = status.state
         block.reason = status.reason
+        block.hopeless = status.hopeless
         block.nodes = status.nodes or block.nodes
         if status.state == JobState.RUNNING and block.began is None:
             block.began = self._begin_of(block)

@@ -13,9 +13,8 @@ from diel.controller.home import choose_home, controller_script
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.submission import job_prefix
-from diel.scheduler import scheduler_named
+from diel.scheduler import Scheduler, scheduler_named
 from diel.scheduler.inside import Inside
-from diel.scheduler.scheduler import Scheduler
 
 POOL = "<the command line of Parsl's worker pool, known when the run has started>"
 
@@ -64,10 +63,9 @@ def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
         stages = tuple(name for name, stage in plan.stages.items() if stage.shape == shape)
         stem = f"1-{number}"
         walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
-        job = block_job(
-            plan.site, shape, f"{job_prefix(paths)}-{stem}", scheduler.spread, paths.blocks, stem, walltime
-        )
-        node = node_script(plan.site, shape, paths.root, stem, 1, walltime, POOL, os.environ)
+        name = f"{job_prefix(paths)}-{stem}"
+        job = block_job(plan.site, shape, scheduler, name, paths.blocks, stem, walltime)
+        node = node_script(plan.site, shape, scheduler, paths.root, stem, 1, walltime, POOL, os.environ)
         about = f"a block of shape {shape.label}, for {', '.join(stages)}"
         yield Script(str(paths.block_script(stem)), about, shape.label, stages, scheduler.script(job))
         about = f"what {'the first' if shape.nodes else 'each'} node of that block runs"
@@ -76,6 +74,5 @@ def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
 
 def _scheduler(plan: Plan) -> Scheduler:
     """What a controller would ask for blocks: the site's scheduler, or its own within the allocation."""
-    if choose_home(plan.site) == "inside":
-        return Inside(plan.site.scheduler, (), "", 0.0)
-    return scheduler_named(plan.site.scheduler)
+    scheduler = scheduler_named(plan.site.scheduler)
+    return Inside(scheduler, (), "", 0.0) if choose_home(plan.site) == "inside" else scheduler

@@ -31,9 +31,8 @@ from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.submission import Submission, make_submission, refuse_unwanted, withdraw
-from diel.scheduler import scheduler_named
-from diel.scheduler.inside import END, KEPT, job_id
-from diel.scheduler.scheduler import SchedulerBusy
+from diel.scheduler import SchedulerBusy, scheduler_named
+from diel.scheduler.inside import END, KEPT
 from diel.states import RunState
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
@@ -167,7 +166,9 @@ class Succession:
         try:
             made = make_submission(paths, self._home, successor=True)
             patience = max(0.0, self._end - time.monotonic())
-            self._next = queue(paths, plan, made, after=job_id(), patience=patience)
+            self._next = queue(
+                paths, plan, made, after=scheduler_named(plan.site.scheduler).job_id(), patience=patience
+            )
             say(f"{paths.run_id}: its next controller is job {self._next.job}")
         except DielError as error:
             if made is not None:

@@ -39,7 +39,6 @@ from diel.project.requests import changed, read_cancels
 from diel.project.run_file import RunFile
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import inside_here
-from diel.scheduler.scheduler import Scheduler
 from diel.site import within
 from diel.states import RunState, TaskState
 from diel.tasks.ledger import Ledger
@@ -93,9 +92,9 @@ class Controller:
     def _make_backend(self) -> Backend:
         if self.plan.executor != "blocks":
             return Local(self.plan, self._ledger)
-        plan, name = self.plan, self.plan.site.scheduler
-        scheduler: Scheduler = scheduler_named(name)
-        if inside := inside_here(name):
+        plan = self.plan
+        scheduler = scheduler_named(plan.site.scheduler)
+        if inside := inside_here(scheduler):
             scheduler, plan = inside, replace(plan, site=within(plan.site, inside.size))
         return Blocks(plan, self._ledger, self._epoch, scheduler, self._note_block_end, self._busy_blocks)
 

@@ -33,10 +33,8 @@ from diel.project.submission import (
     queued,
     withdraw,
 )
-from diel.scheduler import scheduler_named
+from diel.scheduler import Job, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.scheduler.inside import KEPT
-from diel.scheduler.job import Job
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
 from diel.site import Pool, Site, cores_of
 from diel.values import format_duration
 
@@ -79,7 +77,13 @@ class ControllerRefused(SchedulerRefused):
 def choose_home(site: Site, wanted: Home | None = None) -> Home:
     """Where a controller of a site lives. Raises UsageError where it cannot live as wanted."""
     if site.scheduled:
-        return wanted or site.controller.home
+        home = wanted or site.controller.home
+        if home == "inside" and not scheduler_named(site.scheduler).share:
+            raise UsageError(
+                f"scheduler '{site.scheduler}' of site '{site.name}' cannot start blocks within one "
+                "allocation: choose `controller: {home: job}` or --home login"
+            )
+        return home
     if wanted is None and site.controller.home != "login":
         raise UsageError(
             f"site '{site.name}' says `controller: {{home: {site.controller.home}}}` and has no scheduler "

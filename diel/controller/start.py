@@ -27,9 +27,8 @@ from diel.project.requests import set_aside
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file, reason
 from diel.project.runs import create_run, make_newest, mend_run
 from diel.registry import kept_values
+from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
-from diel.scheduler.installed import lacking as missing_commands
-from diel.scheduler.job import Job, JobState
 from diel.search.installed import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
 from diel.version import __version__
@@ -201,7 +200,7 @@ def refuse_unreachable(site: Site) -> None:
 
     Within one allocation that holds a whole run none are needed.
     """
-    absent = () if os.environ.get(END) else missing_commands(site.scheduler)
+    absent = () if os.environ.get(END) or not site.scheduled else scheduler_named(site.scheduler).lacking()
     if absent:
         told = " and ".join(filter(None, [", ".join(absent[:-1]), absent[-1]]))
         raise UsageError(

@@ -25,9 +25,7 @@ from diel.doctor.folder import existing
 from diel.doctor.machine import CORE
 from diel.doctor.network import addresses
 from diel.doctor.report import read_report
-from diel.scheduler import scheduler_named
-from diel.scheduler.job import Job, JobStatus
-from diel.scheduler.scheduler import Scheduler, SchedulerBusy, SchedulerRefused
+from diel.scheduler import Job, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site import Site
 from diel.values import format_duration
 

@@ -2,7 +2,7 @@
 
     python -m diel.executors.node COMMAND [ARG...]
 
-A process that made a session of its own survives the scheduler's kill (PBS sees only what it started);
+A process that made a session of its own survives the scheduler's kill (some see only what they started);
 every process of this node's share of the block carries DIEL_NODE, so that it is found all the same.
 
 A node with nothing to do whose script was written anew by a later controller begins that script.
@@ -83,8 +83,8 @@ class Node:
     def _begin_guard(self) -> tuple[int, int]:
         """A process that clears the node if this one is killed; its pid, and what is open while this lives.
 
-        In a session of its own, which what kills a job's session does not see: pbs_mom does so when it starts
-        again, and leaves the tasks alone, which have sessions of their own too.
+        In a session of its own, which what kills a job's session does not see: a scheduler's daemon does so
+        when it starts again, and leaves the tasks alone, which have sessions of their own too.
         """
         ears, alive = os.pipe()
         guard = os.fork()
@@ -120,6 +120,8 @@ class Node:
     def _run_pool(self) -> int:
         granted = next((self._environ[name] for name in GPU_LISTS if self._environ.get(name)), "")
         own = {"DIEL_NODE": self._mark, VARIABLE: str(self._scratch.path), "DIEL_BLOCK_GPUS": granted}
+        if hosts := self._environ.get("DIEL_NODE_FILE"):
+            own["PBS_NODEFILE"] = hosts  # Parsl has two ways to hear of nodes: Slurm's, and this for all else
         env = {**self._environ, **own}
         if self._asked:
             raise _Stop

@@ -42,7 +42,7 @@ _FIRST_LINES = {
     ("Workflow", "name"): "write `name: NAME`; it names the runs",
     ("Workflow", "stages"): "write `stages: {NAME: {command: [echo, hello]}}`",
     ("Site", "name"): "write `name: NAME`, the file's own",
-    ("Site", "scheduler"): "write `scheduler: slurm` (or pbs, torque, local), or `extends: SITE`",
+    ("Site", "scheduler"): "write `scheduler: slurm` (or another, or local), or `extends: SITE`",
     ("Site", "pools"): "write `pools: {NAME: {queue: QUEUE, cores: 64}}`, or `extends: SITE`",
 }
 """What to write for a key of a whole file that is missing, by the file's model."""

@@ -7,7 +7,7 @@ one of them is told diel's word. The first word that is a key at the place in qu
 from __future__ import annotations
 
 _KEYS: dict[str, str] = {
-    # resources: Slurm, PBS, Flux, Parsl and MPI launchers
+    # resources: schedulers, Parsl and MPI launchers
     "ranks": "ntasks n_tasks num_tasks procs nprocs num_procs processes np n mpiprocs mpi mpi_ranks "
     "num_ranks n_ranks nranks rank",
     "memory": "mem ram mem_mb mem_gb mem_per_node memory_mb memory_gb",
@@ -194,17 +194,6 @@ VALUES: dict[str, str] = {
     "log_uniform": "float",
     "quniform": "float",
     "randint": "int",
-    "sbatch": "slurm",
-    "pbspro": "pbs",
-    "pbs_pro": "pbs",
-    "openpbs": "pbs",
-    "qsub": "pbs",
-    "moab": "torque",
-    "maui": "torque",
-    "none": "local",
-    "laptop": "local",
-    "localhost": "local",
-    "workstation": "local",
     "batch": "job",
     "detached": "login",
     "rw": "write",

@@ -10,12 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diel.scheduler.scheduler import SchedulerBusy
+from diel.scheduler.job import SchedulerBusy
 
 TIMEOUT = 30.0
 """Seconds that a scheduler has to answer."""
-_FROM_A_JOB = ("SLURM_", "SQUEUE_", "SACCT_", "SINFO_", "PBS_")
-_OF_THE_SITE = ("SLURM_CONF", "SLURM_CLUSTERS", "PBS_CONF_FILE", "PBS_DEFAULT", "PBS_SERVER", "PBS_EXEC")
 
 
 @dataclass(frozen=True)
@@ -38,22 +36,30 @@ def first_lines(text: str) -> str:
     return "; ".join(lines[:4])[:600]
 
 
-def ask(words: Sequence[str], *, timeout: float = TIMEOUT, folder: Path | None = None) -> Answer:
-    """Runs a command in a folder (the current one where there is none), with nothing on its stdin.
+def ask(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    timeout: float = TIMEOUT,
+    *,
+    folder: Path | None = None,
+    stdin: Path | None = None,
+) -> Answer:
+    """Runs a command in a folder (the current one where there is none), with a file or nothing on its stdin.
 
-    Raises SchedulerBusy where there is no such program, and where it has not ended after `timeout`
-    seconds; then all that it started in its process group is killed.
+    Raises SchedulerBusy where it cannot be started, and where it has not ended after `timeout` seconds;
+    then all that it started in its process group is killed.
     """
     try:
-        process = subprocess.Popen(
-            words,
-            cwd=folder,
-            env=_environment(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        with open(stdin or os.devnull, "rb") as given:
+            process = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=environ,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
     except FileNotFoundError as error:
         if folder is not None and not folder.is_dir():
             raise SchedulerBusy(f"cannot run `{words[0]}` in {folder}: there is no such folder") from error
@@ -69,15 +75,6 @@ def ask(words: Sequence[str], *, timeout: float = TIMEOUT, folder: Path | None =
     finally:
         _kill(process)
     return Answer(process.returncode, _text(out), _text(err))
-
-
-def _environment(outside: Mapping[str, str]) -> dict[str, str]:
-    """The caller's variables, without what a job or a user's habits would change in the answer.
-
-    Within a job `SLURM_…` describe that job, and sbatch hands them on; `SQUEUE_PARTITION` would hide jobs.
-    """
-    kept = {k: v for k, v in outside.items() if k in _OF_THE_SITE or not k.startswith(_FROM_A_JOB)}
-    return {**kept, "LC_ALL": "C"}
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

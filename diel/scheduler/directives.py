@@ -6,13 +6,25 @@ import re
 import shlex
 from pathlib import Path
 
-from diel.scheduler.scheduler import SchedulerRefused
+from diel.scheduler.job import SchedulerRefused
 
 
 def clock(seconds: float) -> str:
     """HH:MM:SS, rounded up to whole seconds; hours may be more than 24, as all schedulers allow."""
     whole = max(1, -int(-seconds // 1))
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def seconds(text: str) -> float | None:
+    """Seconds of `1-12:00:00`, `30:00`, `30` (minutes); None of `infinite` and what is no time."""
+    days, _, clock = text.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdigit() for part in parts) or not (days.isdigit() or not days):
+        return None
+    total = 0.0
+    for part in parts if len(parts) > 1 else [*parts, "0"]:
+        total = 60 * total + int(part)
+    return total + 86400 * int(days or 0)
 
 
 def mebibytes(size: int) -> int:

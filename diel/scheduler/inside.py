@@ -1,7 +1,7 @@
 """A scheduler within an allocation: it hands out nodes of the allocation that this process runs in.
 
-For a site whose controller lives `inside`: the outer scheduler (Slurm, PBS, Torque) gave one
-allocation, and blocks are programs on some of its nodes, first come first served. A job here is the
+For a site whose controller lives `inside`: the site's scheduler gave one allocation, and
+blocks are programs on some of its nodes, first come first served. A job here is the
 child process that runs its script; it ends with this process at the latest.
 
 What a script sees: DIEL_NODES (names with commas between), DIEL_NODE_NUMBERS (their places in the
@@ -14,21 +14,19 @@ import atexit
 import contextlib
 import os
 import re
-import shlex
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from diel.errors import counted
-from diel.scheduler.job import Job, JobState, JobStatus
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
-from diel.scheduler.slurm import Slurm
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
+from diel.scheduler.scheduler import Scheduler
 
 END = "DIEL_ALLOCATION_END"
 """Variable of a controller inside an allocation: when that ends, in seconds since the epoch."""
@@ -37,7 +35,6 @@ GRACE = 10.0
 KEPT = 15.0
 """Seconds at the end of the allocation that no block gets: for the controller to write down how it ended."""
 _HEADER = re.compile(r"#DIEL (\w+)=(.*)")
-_PBSDSH = 'for number in $DIEL_NODE_NUMBERS; do pbsdsh -n "$number" -- "$@" & done; wait'
 
 
 @dataclass
@@ -57,35 +54,30 @@ class _Held:
     cancelled: bool = field(default=False)
 
 
-class Inside:
+class Inside(Scheduler):
     """Nodes of one allocation, handed out to scripts."""
 
-    def __init__(self, outer: str, nodes: tuple[str, ...], allocation: str, end: float) -> None:
+    sentinel = "#DIEL"
+    redirects = True
+
+    def __init__(self, outer: Scheduler, nodes: Sequence[str], allocation: str, end: float) -> None:
         """`outer` is the site's scheduler, `allocation` a job's id there, `end` when that job ends."""
-        self._slurm = is_slurm(outer)
+        super().__init__(outer.timeout)
+        self._outer = outer
         self._nodes = nodes
         self._allocation = allocation
         self._end = time.monotonic() + end - time.time()
         self._free = list(range(len(nodes)))
         self._jobs: dict[str, _Held] = {}
         self._lock = threading.RLock()
-        srun = f'exec {shlex.join(Slurm().spread)} --nodelist="$DIEL_NODES" "$@"'
-        self.spread: tuple[str, ...] = ("sh", "-c", srun if self._slurm else _PBSDSH, "spread")
+        self.spread, self.node, self.oom = outer.share, outer.node, outer.oom
+        self.hosts = 'echo "$DIEL_NODES" | tr "," " "' if outer.hosts else ""
         atexit.register(self.close)
 
-    def script(self, job: Job) -> str:
-        """The whole job script. Pure."""
-        lines = [
-            "#!/bin/bash",
-            f"#DIEL name={job.name}",
-            f"#DIEL nodes={job.nodes}",
-            f"#DIEL walltime={job.walltime:.0f}",
-            f"exec > {shlex.quote(str(job.stdout))} 2> {shlex.quote(str(job.stderr))}",
-            f"cd {shlex.quote(str(job.folder))}",
-            *job.setup,
-            job.command,
-        ]
-        return "\n".join(lines) + "\n"
+    def directives(self, job: Job) -> Iterator[str]:
+        yield f"name={job.name}"
+        yield f"nodes={job.nodes}"
+        yield f"walltime={job.walltime:.0f}"
 
     def try_out(self, script: Path) -> None:
         """Raises SchedulerRefused where the allocation is too small or at its end."""
@@ -193,18 +185,15 @@ class Inside:
 
     def _environment(self, held: _Held) -> dict[str, str]:
         """The allocation's own variables, for some of its nodes."""
-        names = self._names(held)
-        more = {"DIEL_NODES": names, "DIEL_NODE_NUMBERS": " ".join(map(str, held.places))}
-        if self._slurm:
-            more |= dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), names)
-            more |= dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), str(held.nodes))
-        else:
-            file = held.script.with_suffix(".nodes")
-            file.write_text("".join(f"{name}\n" for name in names.split(",")), encoding="utf-8")
-            more["PBS_NODEFILE"] = str(file)
-        # What the outer script was started with would tie each step to the outer job's shape.
-        tied = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE")
-        return {**{k: v for k, v in os.environ.items() if k not in tied}, **more}
+        own = tuple(self._nodes[place] for place in held.places)
+        numbers = " ".join(map(str, held.places))
+        changed = {
+            "DIEL_NODES": ",".join(own),
+            "DIEL_NODE_NUMBERS": numbers,
+            **self._outer.narrowed(own, held.script),
+        }
+        kept = {name: value for name, value in os.environ.items() if name not in changed}
+        return {**kept, **{name: value for name, value in changed.items() if value is not None}}
 
     def _mind(self, held: _Held, process: subprocess.Popen[bytes]) -> None:
         """Waits for a job's end, no longer than it may last; then its nodes are free."""
@@ -267,7 +256,7 @@ def _zombie(process: psutil.Process) -> bool:
         return True
 
 
-def inside_here(outer: str) -> Inside | None:
+def inside_here(outer: Scheduler) -> Inside | None:
     """The scheduler of the allocation that holds this controller; None where it does not live in one.
 
     `outer` is the site's scheduler. Raises SchedulerBusy where the allocation's nodes cannot be told.
@@ -275,38 +264,7 @@ def inside_here(outer: str) -> Inside | None:
     end = os.environ.get(END)
     if end is None:
         return None
-    return Inside(outer, allocation_nodes(outer), job_id() or f"p{os.getpid()}", float(end))
-
-
-def is_slurm(outer: str) -> bool:
-    """Whether Slurm gave the allocation: it also does where Torque's commands are its own wrappers."""
-    return outer == "slurm" or (
-        not os.environ.get("PBS_NODEFILE") and bool(os.environ.get("SLURM_JOB_NODELIST"))
-    )
-
-
-def allocation_nodes(outer: str) -> tuple[str, ...]:
-    """The nodes of the allocation that this process runs in, as its scheduler names them.
-
-    Raises SchedulerBusy where they cannot be told.
-    """
-    if is_slurm(outer):
-        words = ["scontrol", "show", "hostnames", os.environ.get("SLURM_JOB_NODELIST", "")]
-        try:
-            told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise SchedulerBusy(f"scontrol does not tell the nodes of this allocation: {error}") from error
-        names = told.stdout.split()
-    else:
-        try:
-            names = Path(os.environ.get("PBS_NODEFILE", "")).read_text(encoding="utf-8").split()
-        except OSError as error:
-            raise SchedulerBusy(f"cannot read the nodes of this allocation: {error}") from error
-    if not names:
+    nodes = tuple(dict.fromkeys(outer.allocation()))
+    if not nodes:
         raise SchedulerBusy("this process is in no allocation whose nodes can be told")
-    return tuple(dict.fromkeys(names))
-
-
-def job_id() -> str | None:
-    """The id of the batch job that this process runs in; None outside of any."""
-    return os.environ.get("SLURM_JOB_ID") or os.environ.get("PBS_JOBID") or None
+    return Inside(outer, nodes, outer.job_id() or f"p{os.getpid()}", float(end))

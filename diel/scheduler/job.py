@@ -6,6 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from diel.errors import DielError
+
+
+class SchedulerBusy(DielError):
+    """The scheduler does not answer, or not with sense: ask again later. It says nothing of any job."""
+
+
+class SchedulerRefused(DielError):
+    """The scheduler answered, and refuses a job: asking again as before is of no use."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -31,8 +41,8 @@ class Job:
     queue: str | None = None
     account: str | None = None
     options: tuple[str, ...] = ()
-    """Further options, as the scheduler's own directive lines have them; {nodes} is put in. For PBS an option
-    with `select=` or `place=` replaces what would be asked for otherwise."""
+    """Further options, as the scheduler's own directive lines have them; {nodes} is put in. Where one says
+    what nodes the job gets, a scheduler may leave out its own words for that."""
     setup: tuple[str, ...] = ()
     """Shell lines before the command."""
     exclude: tuple[str, ...] = ()

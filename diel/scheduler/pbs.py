@@ -7,17 +7,21 @@ can make JSON that no reader takes. A line a job is printed rightly by every ver
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
 from diel.scheduler import qsub
-from diel.scheduler.command import TIMEOUT, Answer, ask
+from diel.scheduler.command import Answer
 from diel.scheduler.directives import mebibytes
-from diel.scheduler.job import Job, JobState, JobStatus
-from diel.scheduler.scheduler import SchedulerBusy
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy
+from diel.scheduler.nodes import Dialect, NodeKind, gathered
+from diel.scheduler.qsub import Qsub
 
 STATES: Mapping[str, JobState] = {
     "Q": JobState.PENDING,
@@ -60,32 +64,45 @@ _DELETED = " and terminated by "
 _LOST_NODE = re.compile(r"node .*\b(down|failed)\b", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Pbs:
-    """PBS's commands. It cannot leave out nodes: `exclude` of a job is passed over."""
+class Pbs(Qsub):
+    """PBS's commands."""
 
-    timeout: float = TIMEOUT
-    """Seconds that a command has to answer."""
-    spread: tuple[str, ...] = ("pbsdsh", "--")
+    commands = ("qsub", "qstat", "qdel")
+    also = ("pbspro", "pbs_pro", "openpbs", "qsub")
+    spread = ("pbsdsh", "--")
+    hidden = "put PBS's own commands on PATH (their folder is often /opt/pbs/bin)"
+    # -f: else a qsub stays in the background for two minutes, with this process's folder and variables.
+    qsub = ("qsub", "-f")
 
-    def script(self, job: Job) -> str:
-        """The whole job script. Pure. Raises SchedulerRefused for a path that no directive can hold."""
-        return qsub.script(job, _resources(job))
+    def program(self, name: str) -> str:
+        """One of its commands: the first on PATH with a qselect beside it.
 
-    def try_out(self, script: Path) -> None:
-        """Raises SchedulerRefused where qsub does not take a script, and SchedulerBusy.
-
-        The job of this trial is held, and deleted at once.
+        In its own jobs PBS comes last on PATH, and another dialect's qsub may hide it (Slurm has no qselect).
         """
-        self.cancel([qsub.hold([program("qsub"), "-f"], script, self.timeout)])
+        for folder in os.environ.get("PATH", "").split(os.pathsep):
+            if all(os.access(os.path.join(folder, one), os.X_OK) for one in ("qselect", name)):
+                return os.path.join(folder, name)
+        return name
 
-    def submit(self, script: Path) -> str:
-        """Queues a script; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
+    def lacking(self) -> tuple[str, ...]:
+        return super().lacking() or (() if shutil.which(self.program("qselect")) else ("qselect",))
 
-        A job that qsub timed out on may be queued all the same: `find` tells.
-        """
-        # -f: else a qsub stays in the background for two minutes, with this process's folder and variables.
-        return qsub.submit([program("qsub"), "-f"], script, self.timeout, outputs=False)
+    def resources(self, job: Job) -> Iterator[str]:
+        """One chunk a node. A site that needs more in it gives its own `-l select={nodes}:…`."""
+        said = " ".join(job.options)
+        if "select=" not in said:
+            parts = [
+                f"select={job.nodes}",
+                f"ncpus={job.cores}",
+                "mpiprocs=1",
+            ]  # pbsdsh starts mpiprocs copies
+            if job.gpus:
+                parts.append(f"ngpus={job.gpus}")
+            if job.memory:
+                parts.append(f"mem={mebibytes(job.memory)}mb")
+            yield ":".join(parts)
+        if "place=" not in said:
+            yield "place=scatter"
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """How jobs stand; a job that is not in the answer is gone. Raises SchedulerBusy."""
@@ -100,9 +117,9 @@ class Pbs:
         wanted = sorted(set(ids))
         if not wanted:
             return
-        answer = ask([program("qdel"), *wanted], timeout=self.timeout)
+        answer = self.ask("qdel", *wanted)
         if alone := _NO_MOM.findall(answer.err):  # their node is dead: else they would run on in the books
-            answer = ask([program("qdel"), "-W", "force", *alone], timeout=self.timeout)
+            answer = self.ask("qdel", "-W", "force", *alone)
         if answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED, *_ENDING):
             raise SchedulerBusy(f"qdel: {qsub.told(answer)}")
 
@@ -111,7 +128,7 @@ class Pbs:
 
         Raises SchedulerBusy.
         """
-        answer = ask([program("qselect"), "-u", qsub.user()], timeout=self.timeout)
+        answer = self.ask("qselect", "-u", qsub.user())
         if answer.code != 0:
             raise SchedulerBusy(f"qselect: {qsub.told(answer)}")
         ids = answer.out.split()
@@ -125,35 +142,27 @@ class Pbs:
         }
 
     def _jobs(self, ids: list[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
-        answer = ask([program("qstat"), "-x", "-f", "-F", "dsv", *ids], timeout=self.timeout)
+        answer = self.ask("qstat", "-x", "-f", "-F", "dsv", *ids)
         if answer.code == NO_HISTORY:
-            answer = ask([program("qstat"), "-f", "-F", "dsv", *ids], timeout=self.timeout)
+            answer = self.ask("qstat", "-f", "-F", "dsv", *ids)
         return iter(parse_qstat(answer, ids).items())
 
+    # --- this machine -------------------------------------------------------------------------------
 
-def program(name: str) -> str:
-    """A command of PBS: the first on PATH with a qselect beside it.
+    def dialect(self) -> Dialect | None:
+        if shutil.which(self.program("qstat")) is None:
+            return None
+        version = self.ask("qstat", "--version", timeout=qsub.QUESTION)
+        words = re.search(r"pbs_version\s*=\s*(\S+)", version.out + version.err)
+        if version.code != 0 or words is None:
+            return None
+        server = self.ask("qstat", "-B", timeout=qsub.QUESTION)
+        if server.code != 0:
+            raise SchedulerBusy(f"`{self.program('qstat')} -B` says: {server.words}")
+        return Dialect(words[1])
 
-    In its own jobs PBS comes last on PATH, and another dialect's qsub may hide it (Slurm has no qselect).
-    """
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        if all(os.access(os.path.join(folder, one), os.X_OK) for one in ("qselect", name)):
-            return os.path.join(folder, name)
-    return name
-
-
-def _resources(job: Job) -> Iterator[str]:
-    """One chunk a node. A site that needs more in it gives its own `-l select={nodes}:…`."""
-    said = " ".join(job.options)
-    if "select=" not in said:
-        parts = [f"select={job.nodes}", f"ncpus={job.cores}", "mpiprocs=1"]  # pbsdsh starts mpiprocs copies
-        if job.gpus:
-            parts.append(f"ngpus={job.gpus}")
-        if job.memory:
-            parts.append(f"mem={mebibytes(job.memory)}mb")
-        yield ":".join(parts)
-    if "place=" not in said:
-        yield "place=scatter"
+    def nodes(self) -> list[NodeKind]:
+        return parse_nodes(self.output("pbsnodes", "-a", "-F", "json"))
 
 
 def parse_qstat(answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
@@ -180,6 +189,28 @@ def parse_qstat(answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str,
     if silent:
         raise SchedulerBusy(f"qstat says nothing of {', '.join(silent)}: {qsub.told(answer)}")
     return found
+
+
+def parse_nodes(text: str) -> list[NodeKind]:
+    """Of `pbsnodes -a -F json`."""
+    try:
+        nodes = json.loads(text).get("nodes", {})
+    except (ValueError, AttributeError):
+        return []
+    sharing = Counter(_host(node) for node in nodes.values())
+    kinds = []
+    for node in nodes.values():
+        has: Mapping[str, Any] = node.get("resources_available", {})
+        cpus, gpus = (int(has.get(name, 0) or 0) for name in ("ncpus", "ngpus"))
+        physical, shared = int(node.get("pcpus", 0) or 0), sharing[_host(node)]
+        memory = qsub.bytes_of(str(has.get("mem", "")))
+        kinds.append(NodeKind("", 1, cpus, cpus, memory, gpus, physical, shared))
+    return gathered(kinds)
+
+
+def _host(node: Mapping[str, Any]) -> str:
+    """The host of a vnode; a name of its own where that is not told."""
+    return str(node.get("resources_available", {}).get("host") or node.get("Mom") or id(node))
 
 
 def status_of(job: Mapping[str, str]) -> JobStatus:

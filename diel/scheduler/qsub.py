@@ -9,14 +9,19 @@ from __future__ import annotations
 import os
 import pwd
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
-from diel.scheduler.command import Answer, ask, first_lines
-from diel.scheduler.directives import check_outputs, clock, options, quoted
-from diel.scheduler.job import Job
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.scheduler.command import Answer, first_lines
+from diel.scheduler.directives import check_outputs, clock, options, quoted, seconds
+from diel.scheduler.job import Job, SchedulerBusy, SchedulerRefused
+from diel.scheduler.nodes import NodeKind, Offer, Queue
+from diel.scheduler.scheduler import Scheduler
+from diel.values import parse_size
 
 UNKNOWN = 153
 """No such job."""
@@ -44,42 +49,104 @@ _BUSY_WORDS = re.compile(
     r"|server shutting down|premature end|try again|unable to contact slurm controller|pbs_iff",
     re.IGNORECASE,
 )
-_ENVIRONMENT = (
-    "# The number of cores of a node, which is not that of a task.",
-    "unset OMP_NUM_THREADS NCPUS",
-)
-_OUTPUT = re.compile(r"^#PBS -[oe] (.+)$", re.MULTILINE)
+OUTPUT = re.compile(r"^#PBS -[oe] (.+)$", re.MULTILINE)
+QUESTION = 10.0
+"""Seconds that a question about the cluster may take."""
 
 
-def script(job: Job, resources: Iterable[str]) -> str:
-    """A whole job script with these `-l` words. Raises SchedulerRefused for a path that cannot be in one."""
-    quoted(job.folder)  # outputs are there, whether or not they name it
-    lines = [
-        "#!/bin/bash",
-        *(f"#PBS {words}" for words in _directives(job, resources)),
-        f"cd {shlex.quote(str(job.folder))} || exit 1",
-        *_ENVIRONMENT,
-        *job.setup,
-        job.command,
-    ]
-    return "\n".join(lines) + "\n"
+class Qsub(Scheduler):
+    """What diel asks of both by the same words.
 
+    Neither can leave out nodes: `exclude` of a job is passed over.
+    """
 
-def _directives(job: Job, resources: Iterable[str]) -> Iterator[str]:
-    yield f"-N {job.name}"
-    yield "-S /bin/bash"
-    yield f"-o {_output(job, job.stdout)}"
-    yield f"-e {_output(job, job.stderr)}"
-    if job.queue:
-        yield f"-q {job.queue}"
-    if job.account:
-        yield f"-A {job.account}"
-    yield from (f"-l {words}" for words in resources)
-    yield f"-l walltime={clock(job.walltime)}"  # there is no default: without it a job may run for ever
-    if job.after:
-        yield f"-W depend=afterany:{job.after}"
-    yield "-r n"  # one id is one run of the script: else a restarted node would run it again
-    yield from options(job.options, job.nodes)
+    sentinel = "#PBS"
+    prologue = (
+        "# The number of cores of a node, which is not that of a task.",
+        "unset OMP_NUM_THREADS NCPUS",
+    )
+    private: ClassVar[tuple[str, ...]] = ("PBS_",)
+    public: ClassVar[tuple[str, ...]] = ("PBS_CONF_FILE", "PBS_DEFAULT", "PBS_SERVER", "PBS_EXEC")
+    job_variables: ClassVar[tuple[str, ...]] = ("PBS_JOBID",)
+    hosts = 'cat "$PBS_NODEFILE"'
+    share: Sequence[str] = (
+        "sh",
+        "-c",
+        'for number in $DIEL_NODE_NUMBERS; do pbsdsh -n "$number" -- "$@" & done; wait',
+        "spread",
+    )
+    elsewhere = ("-q",)
+    qsub: ClassVar[tuple[str, ...]] = ("qsub",)
+    """The command that queues a script, with the options that it always has."""
+
+    def directives(self, job: Job) -> Iterator[str]:
+        quoted(job.folder)  # outputs are there, whether or not they name it
+        yield f"-N {job.name}"
+        yield "-S /bin/bash"
+        yield f"-o {_output(job, job.stdout)}"
+        yield f"-e {_output(job, job.stderr)}"
+        if job.queue:
+            yield f"-q {job.queue}"
+        if job.account:
+            yield f"-A {job.account}"
+        yield from (f"-l {words}" for words in self.resources(job))
+        yield f"-l walltime={clock(job.walltime)}"  # there is no default: without it a job may run for ever
+        if job.after:
+            yield f"-W depend=afterany:{job.after}"
+        yield "-r n"  # one id is one run of the script: else a restarted node would run it again
+        yield from options(job.options, job.nodes)
+
+    @abstractmethod
+    def resources(self, job: Job) -> Iterable[str]:
+        """What a job asks for, in the words of `-l`."""
+
+    def try_out(self, script: Path) -> None:
+        # qsub has no other way to say whether it takes a script: the job of this trial is held, and deleted.
+        self.cancel([self.queue("-h", script=script)])
+
+    def submit(self, script: Path) -> str:
+        check_outputs(script, OUTPUT)
+        return self.queue(script=script)
+
+    def queue(self, *words: str, script: Path) -> str:
+        """Queues a script from its folder, with further options; returns the job's id."""
+        answer = self.ask(*self.qsub, *words, script.name, folder=script.parent)
+        if answer.code != 0:
+            busy = failed_to_answer(answer)
+            raise (SchedulerBusy if busy else SchedulerRefused)(f"qsub: {told(answer)}")
+        ids = re.findall(r"^(\d+[\w.\-]*)\s*$", answer.out, re.MULTILINE)
+        if not ids:
+            raise SchedulerBusy(f"qsub printed no id of a job: {answer.words}")
+        return str(ids[-1])
+
+    # --- this machine -------------------------------------------------------------------------------
+
+    def offer(self) -> Offer:
+        queues = parse_queues(self.output("qstat", "-Q", "-f"))
+        with suppress(SchedulerBusy):  # some have no such question: then none is known to be the default
+            queues = parse_server(self.output("qstat", "-B", "-f"), queues)
+        try:
+            return Offer(queues, self.nodes())
+        except SchedulerBusy:
+            return Offer(queues)  # many sites keep it from users
+
+    @abstractmethod
+    def nodes(self) -> list[NodeKind]:
+        """The nodes, as pbsnodes tells them. Raises SchedulerBusy."""
+
+    def output(self, *words: str) -> str:
+        """What a question about the cluster is answered with. Raises SchedulerBusy."""
+        answer = self.ask(*words, timeout=2 * QUESTION)
+        if answer.code != 0:
+            raise SchedulerBusy(f"`{' '.join(words)}`: {answer.words}")
+        return answer.out
+
+    # --- within a job of it -------------------------------------------------------------------------
+
+    def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
+        file = script.with_suffix(".nodes")
+        file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
+        return {"PBS_NODEFILE": str(file)}
 
 
 def _output(job: Job, path: Path) -> str:
@@ -90,34 +157,31 @@ def _output(job: Job, path: Path) -> str:
     return quoted(path)
 
 
-def submit(qsub: Sequence[str], script: Path, timeout: float, *, outputs: bool) -> str:
-    """Queues a script from its folder by `qsub`; returns the job's id. `outputs` says them to it as well.
-
-    Raises SchedulerBusy, after which the job may be queued all the same, and SchedulerRefused, also
-    where the folder of an output is missing: then the job's output would be lost without a word.
-    """
-    files = check_outputs(script, _OUTPUT)
-    words = [word for pair in zip(("-o", "-e"), files, strict=False) for word in pair] if outputs else []
-    return _queue([*qsub, *words], script, timeout)
-
-
-def hold(qsub: Sequence[str], script: Path, timeout: float) -> str:
-    """Queues a script as a job that does not begin, for its user to delete; returns its id.
-
-    Raises SchedulerBusy and SchedulerRefused: qsub has no other way to say whether it takes a script.
-    """
-    return _queue([*qsub, "-h"], script, timeout)
+def parse_queues(text: str) -> list[Queue]:
+    """Of `qstat -Q -f`, or of the table that some answer with."""
+    queues = []
+    for block in re.split(r"^(?=Queue:)", text, flags=re.MULTILINE):
+        name = re.match(r"Queue:\s*(\S+)", block)
+        if name:
+            limit = re.search(r"resources_max\.walltime\s*=\s*([\d:]+)", block)
+            queues.append(Queue(name[1], seconds(limit[1]) if limit else None))
+    if queues:
+        return queues
+    rows = re.split(r"^-{3}.*$", text, maxsplit=1, flags=re.MULTILINE)
+    return [Queue(line.split()[0]) for line in rows[-1].splitlines() if line.strip()] if len(rows) > 1 else []
 
 
-def _queue(words: Sequence[str], script: Path, timeout: float) -> str:
-    answer = ask([*words, script.name], timeout=timeout, folder=script.parent)
-    if answer.code != 0:
-        busy = failed_to_answer(answer)
-        raise (SchedulerBusy if busy else SchedulerRefused)(f"qsub: {told(answer)}")
-    ids = re.findall(r"^(\d+[\w.\-]*)\s*$", answer.out, re.MULTILINE)
-    if not ids:
-        raise SchedulerBusy(f"qsub printed no id of a job: {answer.words}")
-    return str(ids[-1])
+def parse_server(text: str, queues: list[Queue]) -> list[Queue]:
+    """Of `qstat -B -f`: the queues, with the one known to which jobs go that name none."""
+    told = re.search(r"^\s*default_queue\s*=\s*(\S+)", text, re.MULTILINE)
+    default = told[1] if told else None
+    return [replace(queue, default=queue.name == default) for queue in queues]
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of PBS's `527672492kb`, where k means 1024; 0 of what is no size."""
+    match = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.lower())
+    return parse_size(f"{match[1]}{match[2].upper()}{'i' if match[2] else ''}B") if match else 0
 
 
 def failed_to_answer(answer: Answer) -> bool:

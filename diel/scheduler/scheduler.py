@@ -1,59 +1,201 @@
-"""What every scheduler does for diel. Adding one is one small file that does the same."""
+"""What every scheduler does for diel. Adding one is one file with a class derived from `Scheduler`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import shlex
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
-from diel.errors import DielError
-from diel.scheduler.job import Job, JobStatus
-
-
-class SchedulerBusy(DielError):
-    """The scheduler does not answer, or not with sense: ask again later. It says nothing of any job."""
+from diel.scheduler.command import TIMEOUT, Answer, ask
+from diel.scheduler.job import Job, JobStatus, SchedulerBusy
+from diel.scheduler.nodes import Dialect, Offer
 
 
-class SchedulerRefused(DielError):
-    """The scheduler answered, and refuses a job: asking again as before is of no use."""
+class Scheduler(ABC):
+    """A scheduler: its commands, a script template, a table of states, a parser, and some facts.
 
+    Five methods are to be written: `directives`, `submit`, `query`, `cancel`, `find`. The rest has defaults.
+    One object serves a whole run; `submit`, `query`, `cancel` and `find` are called in several threads.
+    """
 
-class Scheduler(Protocol):
-    """A scheduler: a script template, a state table and a parser."""
+    # --- facts --------------------------------------------------------------------------------------
 
-    @property
-    def spread(self) -> tuple[str, ...]:
-        """Words that start a program once on each node of a job; {nodes} is put in.
+    commands: ClassVar[tuple[str, ...]] = ()
+    """Programs that diel calls for every job: without them on PATH a run is refused."""
+    also: ClassVar[tuple[str, ...]] = ()
+    """Other words for it, which a site file may have by mistake."""
+    shell: ClassVar[str] = "#!/bin/bash"
+    """First line of a job script."""
+    sentinel: ClassVar[str] = "#"
+    """What a directive's line begins with: `#SBATCH`."""
+    prologue: ClassVar[tuple[str, ...]] = ()
+    """Shell lines of every job, before those of the site."""
+    redirects: ClassVar[bool] = False
+    """Whether the script itself sends its output to the job's files.
 
-        Only Slurm's hands on the job's environment and folder: the program sets what it needs.
+    For a scheduler that would add words of its own.
+    """
+    private: ClassVar[tuple[str, ...]] = ()
+    """Beginnings of variables that its commands must not get from diel's environment.
+
+    Within a job they describe that job; outside, some are a user's habits, and would hide jobs.
+    """
+    public: ClassVar[tuple[str, ...]] = ()
+    """Variables that its commands get although they begin so: where the server is."""
+    job_variables: ClassVar[tuple[str, ...]] = ()
+    """Variables of a job that hold its id; the first that is set counts."""
+    node: str = ""
+    """Shell text that prints the name of the node that it runs on, where `hostname` may print another."""
+    spread: Sequence[str] = ()
+    """Words that start a program once on each node of a job; {nodes} is put in.
+
+    They need not hand on environment and folder: the program sets what it needs. Without them blocks of
+    several nodes need `spread` in the site file.
+    """
+    hosts: str = ""
+    """Shell text that prints the names of the nodes of the job that it runs in, a word each.
+
+    For tasks that span nodes, and for `home: inside`.
+    """
+    share: Sequence[str] = ()
+    """Words that start a program once on some nodes of the allocation that they run in, for `home: inside`.
+
+    DIEL_NODES holds the names with commas between, DIEL_NODE_NUMBERS their places with blanks between.
+    """
+    oom: str = ""
+    """Regular expression of a line on a task's stderr that tells of a rank killed for want of memory."""
+    elsewhere: ClassVar[tuple[str, ...]] = ()
+    """Options that send jobs to other queues, or under other limits, than `queue` says."""
+    hidden: ClassVar[str] = ""
+    """What to do where another scheduler's commands of the same names hide its own."""
+
+    def __init__(self, timeout: float = TIMEOUT) -> None:
+        """`timeout`: seconds that a command has to answer."""
+        self.timeout = timeout
+
+    # --- jobs ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def directives(self, job: Job) -> Iterable[str]:
+        """The options of a job, each as it stands behind the sentinel. Pure.
+
+        Raises SchedulerRefused for a path that none can hold.
         """
 
     def script(self, job: Job) -> str:
         """The whole job script. Pure. Raises SchedulerRefused for a path that none can hold."""
+        lines = [
+            self.shell,
+            *(f"{self.sentinel} {words}" for words in self.directives(job)),
+            *(self._redirections(job) if self.redirects else ()),
+            f"cd {shlex.quote(str(job.folder))} || exit 1",
+            *self.prologue,
+            *job.setup,
+            job.command,
+        ]
+        return "\n".join(lines) + "\n"
 
-    def try_out(self, script: Path) -> None:
+    @staticmethod
+    def _redirections(job: Job) -> tuple[str, ...]:
+        return f"exec > {shlex.quote(str(job.stdout))}", f"exec 2> {shlex.quote(str(job.stderr))}"
+
+    def try_out(self, script: Path) -> None:  # noqa: B027
         """Has it say whether it would take this script; no job of it is left, and nothing of it runs.
 
-        Raises SchedulerRefused where it does not, and SchedulerBusy.
+        Raises SchedulerRefused where it does not, and SchedulerBusy. By default nothing is asked: the
+        first job of a run tells.
         """
 
+    @abstractmethod
     def submit(self, script: Path) -> str:
-        """Queues a script from its folder; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
+        """Queues a script from its folder; returns the job's id, a word without blanks.
 
-        After SchedulerBusy the job may be queued all the same: `find` by its name tells.
+        Raises SchedulerBusy and SchedulerRefused. After SchedulerBusy the job may be queued all the same:
+        `find` by its name tells.
         """
 
+    @abstractmethod
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """How jobs stand, by one batched question; a job that is not in the answer is gone.
 
         Raises SchedulerBusy.
         """
 
+    @abstractmethod
     def cancel(self, ids: Iterable[str]) -> None:
         """Ends jobs; those that have ended already are left alone. Raises SchedulerBusy."""
 
+    @abstractmethod
     def find(self, prefix: str) -> Mapping[str, str]:
         """Ids of this user's jobs that have not ended and whose names begin so, by name.
 
         Raises SchedulerBusy.
         """
+
+    # --- this machine -------------------------------------------------------------------------------
+
+    def ask(
+        self, *words: str, folder: Path | None = None, stdin: Path | None = None, timeout: float | None = None
+    ) -> Answer:
+        """Runs one of its commands, in a folder (the current one where there is none).
+
+        Raises SchedulerBusy where there is no such program, and where it has not ended in time.
+        """
+        program = self.program(words[0])
+        environ = self.environment(os.environ)
+        return ask([program, *words[1:]], environ, timeout or self.timeout, folder=folder, stdin=stdin)
+
+    def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
+        """The variables that its commands get, of those of diel's process."""
+        kept = {k: v for k, v in outside.items() if k in self.public or not k.startswith(self.private)}
+        return {**kept, "LC_ALL": "C"}
+
+    def program(self, name: str) -> str:
+        """One of its commands: by default the first of its name on PATH."""
+        return name
+
+    def lacking(self) -> tuple[str, ...]:
+        """Its commands that are not on this machine. Nothing is asked: its server may be down or busy."""
+        return tuple(name for name in self.commands if shutil.which(self.program(name)) is None)
+
+    def dialect(self) -> Dialect | None:
+        """What answers here to its commands; None where nothing does, or another scheduler.
+
+        Having the commands is not enough: the server behind them must answer; by default it
+        is asked for jobs. Raises SchedulerBusy where the server does not answer.
+        """
+        if self.lacking():
+            return None
+        self.find("diel-")
+        return Dialect("")
+
+    def offer(self) -> Offer | None:
+        """Its queues and nodes, for `diel doctor`; None where it does not tell. Raises SchedulerBusy."""
+        return None
+
+    # --- within a job of it -------------------------------------------------------------------------
+
+    def job_id(self) -> str | None:
+        """The id of the job that this process runs in; None outside of any."""
+        return next((os.environ[name] for name in self.job_variables if os.environ.get(name)), None)
+
+    def allocation(self) -> Sequence[str]:
+        """The nodes of the job that this process runs in, by `hosts`; some may come repeatedly.
+
+        Raises SchedulerBusy where they cannot be told.
+        """
+        answer = ask(["sh", "-c", self.hosts], os.environ, self.timeout)
+        if answer.code != 0:
+            raise SchedulerBusy(f"cannot tell the nodes of this allocation: {answer.words}")
+        return answer.out.split()
+
+    def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
+        """Variables by which programs find the nodes of their job, for some of them; None takes one away.
+
+        `script` is what will run there; a file that a variable names may lie beside it.
+        """
+        return {}

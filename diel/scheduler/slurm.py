@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.scheduler.command import TIMEOUT, Answer, ask
-from diel.scheduler.directives import check_outputs, clock, mebibytes, options, quoted
-from diel.scheduler.job import Job, JobState, JobStatus
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.scheduler.command import Answer
+from diel.scheduler.directives import check_outputs, clock, mebibytes, options, quoted, seconds
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
+from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue
+from diel.scheduler.scheduler import Scheduler
 
 STATES: Mapping[str, JobState] = {
     "PENDING": JobState.PENDING,
@@ -88,24 +89,34 @@ _IN_SERVICE = ("idle", "mix", "alloc", "comp")
 """How sinfo's words begin for nodes that take jobs, or will when those that they have are over."""
 _FIELDS = ("JobID:32|", "State:32|", "exit_code:16|", "Reason:400|", "NodeList:2000|", "Name:200|")
 _OUTPUT = re.compile(r"^#SBATCH --(?:output|error)=(.+)$", re.MULTILINE)
-_ENVIRONMENT = (
-    "# The job got no variables from the shell that submitted it; its own steps get those set below.",
-    "export SLURM_EXPORT_ENV=ALL",
-    "# diel's workers are a step that holds all cores: MPI tasks are further steps beside it.",
-    "export SLURM_OVERLAP=1",
-)
 _SACCT_TIMEOUT = 10.0
 
 
-@dataclass(frozen=True)
-class Slurm:
+_QUESTION = 10.0
+"""Seconds that a question about the cluster may take."""
+_GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
+
+
+class Slurm(Scheduler):
     """Slurm's commands."""
 
-    timeout: float = TIMEOUT
-    """Seconds that a command has to answer."""
+    commands = ("sbatch", "squeue", "scancel")
+    also = ("sbatch",)
+    shell = "#!/bin/bash -l"
+    sentinel = "#SBATCH"
+    prologue = (
+        "# The job got no variables from the shell that submitted it; its own steps get those set below.",
+        "export SLURM_EXPORT_ENV=ALL",
+        "# diel's workers are a step that holds all cores: MPI tasks are further steps beside it.",
+        "export SLURM_OVERLAP=1",
+    )
+    private = ("SLURM_", "SQUEUE_", "SACCT_", "SINFO_")
+    public = ("SLURM_CONF", "SLURM_CLUSTERS")
+    job_variables = ("SLURM_JOB_ID",)
+    node = 'echo "$SLURMD_NODENAME"'
     # A step with all that each node has. The end of one node's program, or of one node, is not the others'.
     # Without PMI's variables, which an MPI program started by a worker would take for its own.
-    spread: tuple[str, ...] = (
+    spread = (
         "srun",
         "--nodes={nodes}",
         "--ntasks={nodes}",
@@ -119,31 +130,47 @@ class Slurm:
         "--wait=0",
         "--export=ALL",
     )
+    hosts = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
+    share = ("sh", "-c", f'exec {shlex.join(spread)} --nodelist="$DIEL_NODES" "$@"', "spread")
+    oom = r"(?:slurmstepd|srun): .*(?:oom[-_ ]kill|out of memory)"
+    elsewhere = ("--partition", "-p", "--qos", "-q")
 
-    def script(self, job: Job) -> str:
-        """The whole job script. Pure. Raises SchedulerRefused for a path that no directive can hold."""
-        lines = [
-            "#!/bin/bash -l",
-            *(f"#SBATCH {words}" for words in _directives(job)),
-            f"cd {shlex.quote(str(job.folder))} || exit 1",
-            *_ENVIRONMENT,
-            *job.setup,
-            job.command,
-        ]
-        return "\n".join(lines) + "\n"
+    def directives(self, job: Job) -> Iterator[str]:
+        yield f"--job-name={job.name}"
+        yield f"--chdir={quoted(job.folder)}"
+        yield f"--output={_pattern(job.stdout)}"
+        yield f"--error={_pattern(job.stderr)}"
+        if job.queue:
+            yield f"--partition={job.queue}"
+        if job.account:
+            yield f"--account={job.account}"
+        yield f"--nodes={job.nodes}"
+        yield f"--ntasks-per-node={job.cores}"
+        if job.gpus:
+            yield f"--gres=gpu:{job.gpus}"
+        if job.memory:
+            yield f"--mem={mebibytes(job.memory)}M"
+        yield f"--time={clock(job.walltime)}"
+        if job.exclude:
+            yield f"--exclude={','.join(job.exclude)}"
+        if job.after:
+            yield f"--dependency=afterany:{job.after}"
+        # One id is one run of the script; a lost node takes no other with it; no variables are needed.
+        yield from ("--no-requeue", "--no-kill", "--export=NONE")
+        yield from options(job.options, job.nodes)
 
     def try_out(self, script: Path) -> None:
         """Raises SchedulerRefused where sbatch would not take a script, and SchedulerBusy. Nothing is queued.
 
         It says nothing of a time beyond the partition's limit: such a job is queued, and waits for ever.
         """
-        answer = ask(["sbatch", "--test-only", script.name], timeout=self.timeout, folder=script.parent)
+        answer = self.ask("sbatch", "--test-only", script.name, folder=script.parent)
         if answer.code != 0 and not (_NOWHERE in answer.err and self._lacks_nodes()):
             raise _refusal(answer)
 
     def _lacks_nodes(self) -> bool:
         """Whether some nodes are out of service: then a job may find a place later that has none now."""
-        answer = ask(["sinfo", "--noheader", "--format=%T"], timeout=self.timeout)
+        answer = self.ask("sinfo", "--noheader", "--format=%T")
         return answer.code != 0 or any(not word.startswith(_IN_SERVICE) for word in answer.out.split())
 
     def submit(self, script: Path) -> str:
@@ -152,7 +179,7 @@ class Slurm:
         A job that sbatch timed out on may be queued all the same: `find` tells.
         """
         check_outputs(script, _OUTPUT)
-        answer = ask(["sbatch", "--parsable", script.name], timeout=self.timeout, folder=script.parent)
+        answer = self.ask("sbatch", "--parsable", script.name, folder=script.parent)
         if answer.code != 0:
             raise _refusal(answer)
         ids = re.findall(r"^(\d+)(?:;\S+)?\s*$", answer.out, re.MULTILINE)  # sites print banners before it
@@ -167,7 +194,7 @@ class Slurm:
             return {}
         found = {number: status for number, _, status in self._jobs() if number in wanted}
         if forgotten := wanted - set(found):
-            found.update(_remembered(forgotten, min(self.timeout, _SACCT_TIMEOUT)))
+            found.update(self._remembered(forgotten))
         return found
 
     def cancel(self, ids: Iterable[str]) -> None:
@@ -175,7 +202,7 @@ class Slurm:
         wanted = sorted(set(ids))
         if not wanted:
             return
-        answer = ask(["scancel", *wanted], timeout=self.timeout)
+        answer = self.ask("scancel", *wanted)
         known = ("Invalid job id", "already complet")
         lines = [line for line in answer.err.splitlines() if line.strip()]
         if answer.code != 0 and not (lines and all(any(word in line for word in known) for line in lines)):
@@ -195,42 +222,54 @@ class Slurm:
 
     def _jobs(self) -> list[tuple[str, str, JobStatus]]:
         """Id, name and state of all jobs of this user that slurmctld still knows."""
-        words = [
-            "squeue",
-            f"--user={os.getuid()}",
-            "--states=all",
-            "--noheader",
-            f"--Format={','.join(_FIELDS)}",
-        ]
-        answer = ask(words, timeout=self.timeout)
+        format_ = f"--Format={','.join(_FIELDS)}"
+        answer = self.ask("squeue", f"--user={os.getuid()}", "--states=all", "--noheader", format_)
         if answer.code != 0:
             raise SchedulerBusy(f"squeue: {_told(answer)}")
         return list(parse_squeue(answer.out))
 
+    def _remembered(self, ids: Iterable[str]) -> Iterator[tuple[str, JobStatus]]:
+        """What the accounting knows of forgotten jobs. Many sites have none, or a slow one."""
+        words = [f"--jobs={','.join(sorted(ids))}", "--allocations", "--noheader", "--parsable2"]
+        try:
+            answer = self.ask(
+                "sacct",
+                *words,
+                "--format=JobIDRaw,State,ExitCode,NodeList",
+                timeout=min(self.timeout, _SACCT_TIMEOUT),
+            )
+            yield from parse_sacct(answer.out if answer.code == 0 else "")
+        except (SchedulerBusy, ValueError):
+            return
 
-def _directives(job: Job) -> Iterator[str]:
-    yield f"--job-name={job.name}"
-    yield f"--chdir={quoted(job.folder)}"
-    yield f"--output={_pattern(job.stdout)}"
-    yield f"--error={_pattern(job.stderr)}"
-    if job.queue:
-        yield f"--partition={job.queue}"
-    if job.account:
-        yield f"--account={job.account}"
-    yield f"--nodes={job.nodes}"
-    yield f"--ntasks-per-node={job.cores}"
-    if job.gpus:
-        yield f"--gres=gpu:{job.gpus}"
-    if job.memory:
-        yield f"--mem={mebibytes(job.memory)}M"
-    yield f"--time={clock(job.walltime)}"
-    if job.exclude:
-        yield f"--exclude={','.join(job.exclude)}"
-    if job.after:
-        yield f"--dependency=afterany:{job.after}"
-    # One id is one run of the script; a lost node takes no other with it; no shell's variables are needed.
-    yield from ("--no-requeue", "--no-kill", "--export=NONE")
-    yield from options(job.options, job.nodes)
+    # --- this machine -------------------------------------------------------------------------------
+
+    def dialect(self) -> Dialect | None:
+        if shutil.which("sinfo") is None:
+            return None
+        version = self.ask("sinfo", "--version", timeout=_QUESTION)
+        state = self.ask("scontrol", "ping", timeout=_QUESTION)
+        if state.code != 0 or not re.search(r"\bis UP|are (UP|\w+/UP)", state.out):
+            raise SchedulerBusy(f"`scontrol ping` says: {state.words}")
+        return Dialect(version.out.strip()) if version.code == 0 else None
+
+    def offer(self) -> Offer:
+        answer = self.ask("sinfo", "--noheader", "--format=%P|%D|%z|%m|%G|%l", timeout=2 * _QUESTION)
+        if answer.code != 0:
+            raise SchedulerBusy(f"sinfo: {_told(answer)}")
+        return parse_sinfo(answer.out)
+
+    # --- within a job of it -------------------------------------------------------------------------
+
+    def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
+        names, count = ",".join(nodes), str(len(nodes))
+        # What the outer script was started with would tie each step to the outer job's shape.
+        tied = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE")
+        return {
+            **dict.fromkeys(tied),
+            **dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), names),
+            **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), count),
+        }
 
 
 def _pattern(path: Path) -> str:
@@ -250,6 +289,25 @@ def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
         yield number, name, _status(word, _exit_code(code), "" if reason == "None" else reason, nodes)
 
 
+def parse_sinfo(text: str) -> Offer:
+    """Of `sinfo -h -o %P|%D|%z|%m|%G|%l`: partitions, and their nodes. Memory there is in MiB."""
+    queues: dict[str, Queue] = {}
+    kinds = []
+    for line in text.splitlines():
+        fields = [field.strip() for field in line.split("|")]
+        if len(fields) != 6:
+            continue
+        name, nodes, shape, memory, gres, limit = fields
+        default, name = name.endswith("*"), name.rstrip("*")
+        queues[name] = Queue(name, seconds(limit), default)
+        sockets, cores, threads = ([int(part) for part in re.findall(r"\d+", shape)] + [1, 1, 1])[:3]
+        gpus = sum(int(number) for number in _GPUS.findall(gres))
+        bytes_ = int(re.sub(r"\D", "", memory) or 0) * 2**20
+        count = int(re.sub(r"\D", "", nodes) or 0)
+        kinds.append(NodeKind(name, count, sockets * cores, sockets * cores * threads, bytes_, gpus))
+    return Offer(list(queues.values()), kinds)
+
+
 def parse_sacct(text: str) -> Iterator[tuple[str, JobStatus]]:
     """Id and state of each job in sacct's answer that has ended; other lines say nothing."""
     for line in text.splitlines():
@@ -261,16 +319,6 @@ def parse_sacct(text: str) -> Iterator[tuple[str, JobStatus]]:
         status = _status(word, int(left) or (128 + int(killed) if int(killed or 0) else 0), "", nodes)
         if status.state.ended:
             yield number, status
-
-
-def _remembered(ids: Iterable[str], timeout: float) -> Iterator[tuple[str, JobStatus]]:
-    """What the accounting knows of jobs that slurmctld has forgotten. Many sites have none, or a slow one."""
-    words = ["sacct", f"--jobs={','.join(sorted(ids))}", "--allocations", "--noheader", "--parsable2"]
-    try:
-        answer = ask([*words, "--format=JobIDRaw,State,ExitCode,NodeList"], timeout=timeout)
-        yield from parse_sacct(answer.out if answer.code == 0 else "")
-    except (SchedulerBusy, ValueError):
-        return
 
 
 def _status(word: str, code: int, reason: str, nodes: str) -> JobStatus:

@@ -6,17 +6,20 @@ Its qstat knows no JSON and no history of ended jobs but for some minutes. Where
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from diel.scheduler import qsub
-from diel.scheduler.command import TIMEOUT, Answer, ask
-from diel.scheduler.directives import mebibytes
-from diel.scheduler.job import Job, JobState, JobStatus
+from diel.scheduler.command import Answer
+from diel.scheduler.directives import check_outputs, mebibytes
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy
+from diel.scheduler.nodes import Dialect, NodeKind, gathered
 from diel.scheduler.pbs import ended
-from diel.scheduler.scheduler import SchedulerBusy
+from diel.scheduler.qsub import Qsub
+from diel.scheduler.slurm import Slurm
 
 STATES: Mapping[str, JobState] = {
     "Q": JobState.PENDING,
@@ -48,39 +51,37 @@ _HEAD = re.compile(r"^Job Id:\s*(\S+)\s*$")
 _ATTRIBUTE = re.compile(r"^\s+([\w.]+) = (.*)$")
 
 
-@dataclass(frozen=True)
-class Torque:
-    """Torque's commands. It cannot leave out nodes: `exclude` of a job is passed over."""
+class Torque(Qsub):
+    """Torque's commands."""
 
-    timeout: float = TIMEOUT
-    """Seconds that a command has to answer."""
-    spread: tuple[str, ...] = ("pbsdsh", "-u", "--")
+    commands = ("qsub", "qstat", "qdel")
+    also = ("moab", "maui")
+    private = (*Qsub.private, *Slurm.private)  # Slurm's qsub is sbatch
+    public = (*Qsub.public, *Slurm.public)
+    job_variables = (*Slurm.job_variables, *Qsub.job_variables)
+    node = Slurm.node
+    spread = ("pbsdsh", "-u", "--")
+    oom = Slurm.oom
 
-    def script(self, job: Job) -> str:
-        """The whole job script. Pure. Raises SchedulerRefused for a path that no directive can hold."""
-        return qsub.script(job, _resources(job))
-
-    def try_out(self, script: Path) -> None:
-        """Raises SchedulerRefused where qsub does not take a script, and SchedulerBusy.
-
-        The job of this trial is held, and deleted at once.
-        """
-        self.cancel([qsub.hold(["qsub"], script, self.timeout)])
+    def resources(self, job: Job) -> Iterator[str]:
+        """Whole nodes with so many cores each; `mem` is of all nodes together."""
+        if "nodes=" not in " ".join(job.options):
+            yield f"nodes={job.nodes}:ppn={job.cores}" + (f":gpus={job.gpus}" if job.gpus else "")
+        if job.memory:
+            yield f"mem={mebibytes(job.memory) * job.nodes}mb"
 
     def submit(self, script: Path) -> str:
-        """Queues a script; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
-
-        A job that qsub timed out on may be queued all the same: `find` tells.
-        """
+        files = check_outputs(script, qsub.OUTPUT)
         # Slurm's qsub overrides the outputs that the script says.
-        return qsub.submit(["qsub"], script, self.timeout, outputs=True)
+        words = [word for pair in zip(("-o", "-e"), files, strict=False) for word in pair]
+        return self.queue(*words, script=script)
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """How jobs stand; a job that is not in the answer is gone. Raises SchedulerBusy."""
         wanted = sorted(set(ids))
         if not wanted:
             return {}
-        answer = ask(["qstat", "-f", *wanted], timeout=self.timeout)
+        answer = self.ask("qstat", "-f", *wanted)
         told = {qsub.short(number): status_of(job) for number, job in parse_qstat(answer)}
         if not told and answer.code == 0:
             raise SchedulerBusy("qstat answered without a word, though it was asked for jobs")
@@ -91,7 +92,7 @@ class Torque:
         wanted = sorted(set(ids))
         if not wanted:
             return
-        answer = ask(["qdel", *wanted], timeout=self.timeout)
+        answer = self.ask("qdel", *wanted)
         # Slurm's qdel exits with the number of jobs that had ended, and says nothing of them.
         silent = answer.code > 0 and not (answer.out + answer.err).strip()
         if not silent and answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED, *_ENDING):
@@ -102,7 +103,7 @@ class Torque:
 
         Raises SchedulerBusy.
         """
-        answer = ask(["qstat", "-f"], timeout=self.timeout)
+        answer = self.ask("qstat", "-f")
         return {
             job.get("Job_Name", ""): number
             for number, job in parse_qstat(answer)
@@ -111,13 +112,42 @@ class Torque:
             and not status_of(job).state.ended
         }
 
+    # --- this machine -------------------------------------------------------------------------------
 
-def _resources(job: Job) -> Iterator[str]:
-    """Whole nodes with so many cores each; `mem` is of all nodes together."""
-    if "nodes=" not in " ".join(job.options):
-        yield f"nodes={job.nodes}:ppn={job.cores}" + (f":gpus={job.gpus}" if job.gpus else "")
-    if job.memory:
-        yield f"mem={mebibytes(job.memory) * job.nodes}mb"
+    def dialect(self) -> Dialect | None:
+        """Of the first qstat on PATH, where it is not PBS's; Slurm's does not know `--version`."""
+        if shutil.which("qstat") is None:
+            return None
+        version = self.ask("qstat", "--version", timeout=qsub.QUESTION)
+        if "pbs_version" in version.out + version.err:
+            return None
+        server = self.ask("qstat", "-Q", timeout=qsub.QUESTION)
+        if server.code != 0:
+            raise SchedulerBusy(f"`qstat -Q` says: {server.words}")
+        words = re.search(
+            r"^\s*version:\s*(.+)$", f"{version.out}\n{version.err}", re.IGNORECASE | re.MULTILINE
+        )
+        return Dialect(words[1].strip()) if words else Dialect("(commands in its style)", wrapper=True)
+
+    def nodes(self) -> list[NodeKind]:
+        return parse_nodes(self.output("pbsnodes", "-a"))
+
+    # --- within a job of it: Slurm's, where its commands are Slurm's own wrappers ---------------------
+
+    @property
+    def share(self) -> Sequence[str]:  # type: ignore[override]
+        return Slurm.share if _is_in_slurm() else Qsub.share
+
+    @property
+    def hosts(self) -> str:  # type: ignore[override]
+        return Slurm.hosts if _is_in_slurm() else Qsub.hosts
+
+    def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
+        return (Slurm().narrowed if _is_in_slurm() else super().narrowed)(nodes, script)
+
+
+def _is_in_slurm() -> bool:
+    return not os.environ.get("PBS_NODEFILE") and bool(os.environ.get("SLURM_JOB_NODELIST"))
 
 
 def parse_qstat(answer: Answer) -> list[tuple[str, dict[str, str]]]:
@@ -140,6 +170,23 @@ def parse_qstat(answer: Answer) -> list[tuple[str, dict[str, str]]]:
     if any("job_state" not in job for _, job in jobs):
         raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
     return jobs
+
+
+def parse_nodes(text: str) -> list[NodeKind]:
+    """Of `pbsnodes -a`."""
+    kinds = []
+    for block in re.split(r"^(?=\S)", text, flags=re.MULTILINE):
+        cores = re.search(r"^\s+(?:np|pcpus|ncpus)\s*=\s*(\d+)", block, re.MULTILINE) or re.search(
+            r"\bncpus=(\d+)", block
+        )
+        if cores is None:
+            continue
+        memory = re.search(r"\bphysmem=(\w+)", block)
+        gpus = re.search(r"^\s+gpus\s*=\s*(\d+)", block, re.MULTILINE)
+        count = int(cores[1])
+        size = qsub.bytes_of(memory[1]) if memory else 0
+        kinds.append(NodeKind("", 1, count, count, size, int(gpus[1]) if gpus else 0))
+    return gathered(kinds)
 
 
 def status_of(job: Mapping[str, str]) -> JobStatus:

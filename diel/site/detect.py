@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diel.errors import UsageError
-from diel.scheduler.dialect import find_dialects
+from diel.scheduler.installed import find_dialects
 
 
 def detect() -> str:
@@ -12,9 +12,8 @@ def detect() -> str:
     Raises UsageError where several answer.
     """
     found = find_dialects()
-    # Slurm's own qsub is Slurm still.
-    own = [dialect for dialect in found if not dialect.wrapper] or found
-    names = list(dict.fromkeys(dialect.name for dialect in own))
+    # Commands in another's style are not another scheduler.
+    names = [name for name, dialect in found.items() if not dialect.wrapper] or list(found)
     if len(names) > 1:
         told = " and ".join([", ".join(names[:-1]), names[-1]])
         raise UsageError(f"{told} answer here; choose one with --site {names[0]} (or DIEL_SITE)")

@@ -18,7 +18,7 @@ from diel.site.words import job_word
 from diel.spec.model import Flaws
 
 SUFFIXES = (".yaml", ".yml")
-EXAMPLE = "write `extends: slurm` (or pbs, torque, local) and what differs; docs/sites.md has examples"
+EXAMPLE = "write `extends: slurm` (or another site) and what differs; docs/sites.md has examples"
 
 
 def find_program(name: str) -> str | None:

@@ -20,7 +20,7 @@ class Pool(Model):
 
     description: str = ""
     queue: JobWord | None = Field(
-        default=None, description="Slurm's partition or PBS's queue; the scheduler's default where absent."
+        default=None, description="Queue, or partition; the scheduler's default where absent."
     )
     account: JobWord | None = Field(default=None, description="Account to charge; the site's where absent.")
     nodes: int = Field(default=1, ge=1, description="How many nodes a block, and so a task, may span.")

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from diel.site.pool import Pool, cores_of, nodes_of
-from diel.site.words import JobOption, JobWord, LauncherWord, SetupLine, SpreadWord
+from diel.site.words import LOCAL, JobOption, JobWord, LauncherWord, SchedulerName, SetupLine, SpreadWord
 from diel.spec import Resources
 from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Name, Size, Text
 
@@ -68,7 +68,7 @@ class Site(Model):
     name: Name
     description: str = ""
     extends: Name | None = Field(default=None, description="A site whose keys hold where this file has none.")
-    scheduler: Literal["local", "slurm", "pbs", "torque"] = Field(description="What starts allocations.")
+    scheduler: SchedulerName = Field(description="What starts allocations.")
     account: JobWord | None = Field(default=None, description="Account to charge; DIEL_ACCOUNT beats it.")
     account_required: bool = Field(
         default=False, description="Whether the scheduler refuses jobs without one."
@@ -111,7 +111,7 @@ class Site(Model):
     @property
     def scheduled(self) -> bool:
         """Whether a scheduler starts allocations; if not, this machine is all there is."""
-        return self.scheduler != "local"
+        return self.scheduler != LOCAL
 
     @model_validator(mode="after")
     def _consistent(self) -> Site:

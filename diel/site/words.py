@@ -8,8 +8,12 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from diel.errors import did_you_mean
+from diel.extensions import SCHEDULERS, names_in
 from diel.spec.model import found, refuse
 
+LOCAL = "local"
+"""What a site without a scheduler has in its place."""
+_LOCAL_TOO = ("none", "laptop", "localhost", "workstation")
 LAUNCHER_PLACES = ("ranks", "nodes", "ranks_per_node", "cores_per_rank", "hosts")
 BLOCK_PLACES = ("nodes",)
 _NAME = re.compile(r"[\w.@:+/=,%][\w.@:+/=,%-]*")
@@ -30,6 +34,18 @@ def job_word(text: str) -> str:
         hint = "letters, digits and _ . @ : + / = , % - may be in it, the last not at its start"
         raise refuse(f"expected one word as the scheduler has it, found {found(text)}", hint)
     return text
+
+
+def _scheduler(text: str) -> str:
+    if text == LOCAL or text in (names := names_in(SCHEDULERS)):
+        return text
+    from diel.scheduler.installed import usable_schedulers  # here: where the word is wrong alone
+
+    word = text.lower()
+    others = (name for name, scheduler in usable_schedulers() if word in scheduler.also)
+    meant = LOCAL if word in _LOCAL_TOO else next(others, None)
+    hint = f"did you mean '{meant}'?" if meant else did_you_mean(text, (*names, LOCAL))
+    raise refuse(f"expected one of {', '.join((LOCAL, *names))}; found {found(text)}", hint)
 
 
 def _line(text: str) -> str:
@@ -72,6 +88,9 @@ def _checked(text: str, places: tuple[str, ...]) -> str:
         raise refuse(f"a lone brace in {found(text)}", f"put in are: {listed}")
     return text
 
+
+SchedulerName = Annotated[str, AfterValidator(_scheduler)]
+"""`local`, or the name of a scheduler that is installed."""
 
 JobWord = Annotated[str, AfterValidator(job_word)]
 """An account or a queue."""

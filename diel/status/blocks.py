@@ -41,11 +41,7 @@ def ended_badly(block: BlockFacts) -> bool:
 
 def is_hopeless(block: BlockFacts) -> bool:
     """Whether a block waits for what will never be."""
-    if block["state"] != "pending" or not block["reason"]:
-        return False
-    from diel.scheduler.hopeless import is_hopeless  # 20 ms, which the status of a run without blocks saves
-
-    return is_hopeless(block["reason"])
+    return block["state"] == "pending" and bool(block.get("hopeless"))
 
 
 def reason_of(block: BlockFacts) -> str:

@@ -19,10 +19,7 @@ MOMENTS = 10.0
 _CGROUPS = Path("/sys/fs/cgroup")
 _VMSTAT = Path("/proc/vmstat")
 _COUNT = re.compile(rb"^oom_kill (\d+)", re.MULTILINE)
-_BY_SLURM = re.compile(r"oom[-_ ]kill|out of memory", re.IGNORECASE)
-_SLURM_SAYS = re.compile(
-    r"^.*(?:slurmstepd|srun): .*(?:oom[-_ ]kill|out of memory).*$", re.IGNORECASE | re.MULTILINE
-)
+_SAID = re.compile(r"oom[-_ ]kill|out of memory", re.IGNORECASE)
 
 
 class OomKills:
@@ -43,17 +40,19 @@ class OomKills:
     def _read(self) -> list[int]:
         return [_count(path) for path in self._files]
 
-    def evidence(self, exit_code: int | None, stderr: str, *, launched: bool) -> str:
+    def evidence(self, exit_code: int | None, stderr: str, *, launched: bool, words: str = "") -> str:
         """Why a failed program is taken to have been killed for want of memory; empty where it is not.
 
-        `launched` says whether an MPI launcher stands between, which tells in words what killed a rank.
+        `launched` says whether an MPI launcher stands between, which tells what killed a rank; `words` is a
+        regular expression of the scheduler's for that.
         """
-        said = _SLURM_SAYS.search(stderr) if launched else None
+        flags = re.IGNORECASE | re.MULTILINE
+        said = re.search(f"^.*(?:{words}).*$", stderr, flags) if launched and words else None
         if said is not None:
             return said.group().strip()[:200]
         if killer_of(exit_code, stderr, launched=launched) != signal.SIGKILL:
             return ""
-        if _BY_SLURM.search(stderr):
+        if _SAID.search(stderr):
             return "as its standard error says"
         return "the system killed for want of memory while it ran" if self.grew() else ""
 

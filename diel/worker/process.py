@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import shutil
@@ -45,6 +44,7 @@ from diel.worker.fence import ALL, fenced
 from diel.worker.killed import killer_of, told_by_mpiexec
 from diel.worker.oom import OomKills
 from diel.worker.record import done_record, fail_record
+from diel.worker.spare import Spare
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -86,7 +86,7 @@ class Worker:
         self._root = str(self.paths.root)
         self._tasks = str(self.paths.tasks)
         self._successor = str(self.paths.controller_segment(epoch + 1))
-        self._spare: tuple[str, int] | None = None
+        self._spare = Spare()
         os.environ["PATH"] = search_path()
         pin_gpus(os.environ)
         self.environ = dict(os.environ)
@@ -127,7 +127,7 @@ class Worker:
                 records.append(ended)
         records += self._end_drains()
         told, self._told = self._told, []
-        self._drop_spare()
+        self._spare.drop(bundle.job)
         with self.dog.lock:
             self._rest.clear()
         return Report(self.segment.name, self.segment.size, (*told, *records))
@@ -172,7 +172,7 @@ class Worker:
         """Runs an attempt and commits what became of it; None where its outputs are still to be copied."""
         now, began = time.time(), time.monotonic()
         task_dir = self._task_dir(job, request)
-        unmade = self._try_to_make(job.stage, task_dir)
+        unmade = self._try_to_make(job, request, task_dir)
         if isinstance(unmade, FileExistsError) and unmade.filename == task_dir:
             return self._give_back(job, request)
         limits = limits_of(job, now, self.block)
@@ -325,41 +325,31 @@ class Worker:
         """The attempt's directory; as text, for pathlib would cost a tenth of a short task's time."""
         return f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
 
-    def _try_to_make(self, stage: str, task_dir: str) -> OSError | None:
+    def _try_to_make(self, job: Job, request: Request, task_dir: str) -> OSError | None:
         try:
-            self._make(stage, task_dir)
+            self._make(job, request, task_dir)
         except OSError as error:
             return error
         return None
 
-    def _make(self, stage: str, task_dir: str) -> None:
+    def _make(self, job: Job, request: Request, task_dir: str) -> None:
         """Makes the attempt's directory, and goes there.
 
         Raises FileExistsError in a block where another worker has made it: that takes the attempt's number,
         which a worker that was given up for lost may have been handed as well (docs/decisions/031). On one
         machine such a worker is dead, and what it left is cleared away.
         """
-        if stage != self._stage_made:
-            os.makedirs(f"{self._tasks}/{stage}", exist_ok=True)
-            self._stage_made = stage
-        spare, self._spare = self._spare, None
+        if job.stage != self._stage_made:
+            os.makedirs(f"{self._tasks}/{job.stage}", exist_ok=True)
+            self._stage_made = job.stage
         try:
-            if spare is not None and os.stat(spare[0]).st_mtime_ns == spare[1]:
-                os.rename(spare[0], task_dir)  # still empty: half the cost of making a new one
-            else:
-                os.mkdir(task_dir)
+            self._spare.make(task_dir, job, request)
         except OSError:
             if self._in_block:
                 raise
             shutil.rmtree(task_dir, ignore_errors=True)
             os.mkdir(task_dir)
         os.chdir(task_dir)
-
-    def _drop_spare(self) -> None:
-        if self._spare is not None:
-            with contextlib.suppress(OSError):
-                os.rmdir(self._spare[0])
-            self._spare = None
 
     def _execute(
         self, job: Job, request: Request, task_dir: str, watched: Watched
@@ -436,7 +426,7 @@ class Worker:
             job, request, self._number, began, Failure(kind, message, failure.exit_code), tail
         )
         try:
-            self._tidy(job, self._task_dir(job, request))
+            self.capture.collect(self._task_dir(job, request))
         except OSError as error:
             record["message"] += f" (and its output could not be kept: {error.strerror})"
         return self.segment.append(record), record
@@ -450,7 +440,8 @@ class Worker:
         launched = bool(job.launcher)
         if launched:
             tail += told_by_mpiexec(self.capture.tail(1))
-        why = self._kills.evidence(failure.exit_code, tail, launched=launched)
+        words = os.environ.get("DIEL_OOM_WORDS", "")
+        why = self._kills.evidence(failure.exit_code, tail, launched=launched, words=words)
         self._kills.mark()
         if why:
             return FailureClass.OOM, f"out of memory: {why} ({failure.message})"
@@ -459,16 +450,13 @@ class Worker:
         return failure.kind, failure.message
 
     def _tidy(self, job: Job, task_dir: str) -> bool:
-        """Moves the output to the task; keeps the empty directory of a function for the next one.
+        """Moves the output to the task, or keeps the directory of one that wrote nothing for the next one.
 
         In a block it stays where it is: as long as it is there its number is taken.
         """
         caught = self.capture.collect(task_dir)
-        if job.module is not None and not caught and not self._in_block:
-            with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
-                if not os.listdir(task_dir):
-                    self._drop_spare()
-                    self._spare = (task_dir, os.stat(task_dir).st_mtime_ns)
+        if not caught and not self._in_block:
+            self._spare.keep(job, task_dir)
         return caught
 
     def _give_up(self, failure: Failure) -> None:

@@ -130,7 +130,7 @@ def test_a_launchers_words_get_the_tasks_nodes(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PARSL_MPI_NODELIST", "n1,n2")
     assert with_hosts(words) == ("mpiexec", "--hosts", "n1,n2", "-n", "4")
     monkeypatch.delenv("PARSL_MPI_NODELIST")
-    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    monkeypatch.setenv("DIEL_NODE_NAME", "n7")
     assert with_hosts(words)[2] == "n7"
     assert with_hosts(("srun",)) == ("srun",)
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from diel.blocks.agent import Agent, Asked, Heard, News, Refused, Silent
-from diel.scheduler.job import Job, JobState, JobStatus
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
 
 
 class Scripted:

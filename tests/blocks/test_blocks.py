@@ -22,10 +22,9 @@ from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.plan import Plan, prepare
 from diel.project.lease import take
-from diel.scheduler import scheduler_named
+from diel.scheduler import JobState, Scheduler, scheduler_named
 from diel.scheduler.inside import Inside
-from diel.scheduler.job import JobState
-from diel.scheduler.scheduler import Scheduler
+from diel.scheduler.slurm import Slurm
 from diel.site import Shape
 from diel.tasks.ledger import Ledger
 from tests.pretend import Pretend
@@ -49,7 +48,7 @@ OTHER = Shape("cpu", 0, 8)
 
 @pytest.fixture
 def plan(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    monkeypatch.setattr("diel.controller.start.missing_commands", lambda name: ())
+    monkeypatch.setattr(Slurm, "lacking", lambda self: ())
     (workspace / "schedulers").mkdir()
     (workspace / "schedulers/cluster.yaml").write_text(textwrap.dedent(SITE))
     (workspace / "flow.yaml").write_text(textwrap.dedent(FLOW))
@@ -169,7 +168,7 @@ def test_nor_one_without_its_script_or_its_pool(plan: Plan, paths: RunPaths, wai
 
 
 def test_nor_one_within_an_allocation_that_ended(plan: Plan, paths: RunPaths, waiting: Block) -> None:
-    inside = Inside("slurm", ("n1", "n2"), "7", time.time() + 36000)
+    inside = Inside(scheduler_named("slurm"), ("n1", "n2"), "7", time.time() + 36000)
     paths.block_script("1-0").write_text(asking(plan, paths, inside)._script(waiting))
     assert not asking(plan, paths, inside).asks_the_same(waiting)
 

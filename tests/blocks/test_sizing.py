@@ -6,7 +6,7 @@ import pytest
 
 from diel.blocks.block import Block
 from diel.blocks.sizing import WAITED, WORTH, is_idle, wants_block
-from diel.scheduler.job import JobState
+from diel.scheduler import JobState
 from diel.site import Shape
 
 SHAPE = Shape("cpu", 0, 1)

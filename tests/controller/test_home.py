@@ -29,8 +29,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan, prepare
 from diel.project.lease import take
 from diel.project.submission import job_name, job_prefix, make_submission, newest_submission
-from diel.scheduler.job import JobState
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused
 from diel.status import read_status
 from tests.cli.call import call
 from tests.pretend import Pretend
@@ -60,11 +59,9 @@ stages:
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Pretend:
     """One for all, without pauses between two questions."""
     found = Pretend()
-    for module in ("controller.home", "blocks.tryout", "blocks.leftovers"):
+    for module in ("controller.home", "controller.start", "blocks.tryout", "blocks.leftovers"):
         monkeypatch.setattr(f"diel.{module}.scheduler_named", lambda name: found)
     monkeypatch.setattr("diel.cli.commands.resume.scheduler_named", lambda name: found)
-    for name in ("diel.controller.start.missing_commands", "diel.blocks.leftovers.lacking"):
-        monkeypatch.setattr(name, lambda name: ())
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: None)
     return found
 
@@ -358,7 +355,7 @@ def test_cancelling_where_the_schedulers_commands_are_not_does_not_wait_for_them
 ) -> None:
     submit(run, plan, "job")
     scheduler.busy = 1000
-    monkeypatch.setattr("diel.blocks.leftovers.lacking", lambda name: ("squeue",))
+    monkeypatch.setattr(Pretend, "lacking", lambda self: ("squeue",))
     said = call(capsys, "cancel")
     assert (said.code, "jobs 100 may still be there" in said.err) == (1, True)
     assert "no squeue here" in said.err

@@ -174,5 +174,5 @@ def test_slurm_with_its_own_qsub_is_slurm(commands: Path) -> None:
 
 def test_several_schedulers_have_to_be_chosen_from(commands: Path) -> None:
     install(commands, {**PBS, **SLURM})
-    with pytest.raises(UsageError, match="slurm and pbs answer here; choose one with --site slurm"):
+    with pytest.raises(UsageError, match="pbs and slurm answer here; choose one with --site pbs"):
         detect()

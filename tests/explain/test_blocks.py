@@ -115,7 +115,7 @@ def test_a_task_whose_retry_asks_for_more_waits_for_a_block_of_that(tmp_path: Pa
 def test_a_block_that_can_never_run_leads_to_its_own_explanation(tmp_path: Path, reason: str) -> None:
     run = flow(tmp_path).write("queued", stage="sim", bundle=1, tasks=[0])
     block(run, "1-0", "pending", shape=SIM, reason="Priority")
-    block(run, "1-1", "pending", shape=SIM, reason=reason)
+    block(run, "1-1", "pending", shape=SIM, reason=reason, hopeless=True)
     document = explain_task(Recorded(run.paths), "sim", 0)
     told = reason.removeprefix("Can Never Run: ")
     assert f"1-1 (job 101) can never run: {told}, and 1 more" in document["why"][0]

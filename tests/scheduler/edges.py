@@ -6,13 +6,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from diel.scheduler.job import Job, JobState, JobStatus
-from diel.scheduler.scheduler import Scheduler
+from diel.scheduler import Job, JobState, JobStatus, Scheduler
 from tests.scheduler import pbs_double
 
 PATIENCE = 60.0
@@ -122,10 +122,18 @@ def clean_up(edge: Edge) -> None:
     wait(lambda: all(status.state.ended for status in edge.scheduler.query(edge.submitted).values()))
 
 
-def double(folder: Path) -> tuple[Path, Callable[[], None], Callable[[], None]]:
-    """PBS's double: the folder for PATH, and how to take its server down and put it back."""
+COMMANDS = (
+    *("sbatch", "squeue", "scancel", "sacct", "qsub", "qstat", "qdel", "qselect"),
+    *("flux", "bsub", "bjobs", "bkill"),
+)
+
+
+def double(name: str, folder: Path) -> tuple[Path, Callable[[], None], Callable[[], None]]:
+    """A scheduler's double: the folder for PATH, and how to take its server down and put it back."""
     down = folder / "state" / "down"
-    return pbs_double.install(folder), down.touch, lambda: down.unlink(missing_ok=True)
+    module = import_module(f"tests.scheduler.{name}_double")
+    commands = pbs_double.install(folder, module.COMMANDS, module.__file__ or "")
+    return commands, down.touch, lambda: down.unlink(missing_ok=True)
 
 
 def without_slurmctld(config: Path, folder: Path) -> Path:
@@ -139,7 +147,7 @@ def without_slurmctld(config: Path, folder: Path) -> Path:
 def programs(folder: Path, text: str) -> Path:
     """A folder for PATH in which every command of every scheduler is this shell script."""
     folder.mkdir()
-    for name in ("sbatch", "squeue", "scancel", "sacct", "qsub", "qstat", "qdel", "qselect"):
+    for name in COMMANDS:
         program = folder / name
         program.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
         program.chmod(0o755)

@@ -21,9 +21,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+COMMANDS = ("qsub", "qstat", "qdel", "qselect")
 SERVER = "pbs0"
 VERSION = "23.06.06"
 CORES = 4
@@ -37,14 +39,14 @@ RESOURCES = ("select", "place", "walltime", "ncpus", "mem", "mpiprocs")
 Record = dict[str, Any]
 
 
-def install(folder: Path) -> Path:
-    """Writes the commands below `folder`; returns the folder to put on PATH."""
+def install(folder: Path, names: Sequence[str] = COMMANDS, file: str = __file__) -> Path:
+    """Writes the commands, each of which runs `file`, below `folder`; returns the folder to put on PATH."""
     bin_, state = folder / "bin", folder / "state"
     bin_.mkdir(parents=True)
     state.mkdir()
-    for name in ("qsub", "qstat", "qdel", "qselect"):
+    for name in names:
         program = bin_ / name
-        words = [sys.executable, "-I", "-S", __file__, str(state), name]
+        words = [sys.executable, "-I", "-S", file, str(state), name]
         program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
         program.chmod(0o755)
     return bin_
@@ -100,11 +102,16 @@ def qsub(state: Path, words: list[str]) -> int:
             "user": user(),
         },
     )
+    begin(state, number)
+    print(f"{number}.{SERVER}")
+    return 0
+
+
+def begin(state: Path, number: int) -> None:
+    """Starts the process that runs a job, or waits until it may."""
     words = [sys.executable, "-I", "-S", __file__, str(state), "mom", str(number)]
     null = subprocess.DEVNULL
     subprocess.Popen(words, cwd="/", stdin=null, stdout=null, stderr=null, start_new_session=True, env=bare())
-    print(f"{number}.{SERVER}")
-    return 0
 
 
 class Asked:
@@ -271,7 +278,7 @@ def mom(state: Path, number: str) -> int:
         process = subprocess.Popen(
             ["/bin/bash", str(copy)],
             cwd=os.environ.get("HOME", "/"),
-            env={**bare(), **variables(job)},
+            env={**bare(), **(job.get("variables") or variables(job))},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,

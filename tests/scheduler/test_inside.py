@@ -11,10 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.scheduler import inside as module
-from diel.scheduler.inside import END, Inside, allocation_nodes, inside_here
-from diel.scheduler.job import Job, JobState, JobStatus
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.scheduler.inside import END, Inside, inside_here
 from tests.throwaway import wait_for
 
 HOUR = 3600.0
@@ -25,7 +24,7 @@ class Allocation:
 
     def __init__(self, folder: Path, outer: str = "slurm", end: float = HOUR) -> None:
         self.folder = folder
-        self.scheduler = Inside(outer, ("n1", "n2", "n3"), "77", time.time() + end)
+        self.scheduler = Inside(scheduler_named(outer), ("n1", "n2", "n3"), "77", time.time() + end)
 
     def submit(self, name: str, command: str = "", nodes: int = 1, walltime: float = HOUR) -> str:
         command = command or f"while [ ! -e {self.folder}/{name}.go ]; do sleep 0.02; done"
@@ -223,10 +222,13 @@ def test_the_nodes_of_a_pbs_allocation_are_each_told_once(
 ) -> None:
     (tmp_path / "nodes").write_text("x1\nx1\nx2\nx2\n")
     monkeypatch.setenv("PBS_NODEFILE", str(tmp_path / "nodes"))
-    assert allocation_nodes("pbs") == ("x1", "x2")
+    monkeypatch.setenv(END, str(time.time() + 60))
+    found = inside_here(scheduler_named("pbs"))
+    assert found is not None
+    assert found.size == 2
     monkeypatch.delenv("PBS_NODEFILE")
     with pytest.raises(SchedulerBusy):
-        allocation_nodes("pbs")
+        inside_here(scheduler_named("pbs"))
 
 
 @pytest.mark.skipif(not Path("/usr/bin/scontrol").exists(), reason="needs Slurm's scontrol")
@@ -236,16 +238,17 @@ def test_the_nodes_of_a_slurm_allocation_are_those_that_scontrol_names(
     (tmp_path / "slurm.conf").write_text("ClusterName=x\nSlurmctldHost=x\n")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3,7]")
-    assert allocation_nodes("slurm") == ("n1", "n2", "n3", "n7")
+    assert scheduler_named("slurm").allocation() == ["n1", "n2", "n3", "n7"]
     monkeypatch.setenv("SLURM_JOB_NODELIST", "")
+    monkeypatch.setenv(END, str(time.time() + 60))
     with pytest.raises(SchedulerBusy, match="in no allocation"):
-        allocation_nodes("slurm")
+        inside_here(scheduler_named("slurm"))
 
 
 def test_only_a_controller_inside_an_allocation_hands_out_its_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert inside_here("pbs") is None
+    assert inside_here(scheduler_named("pbs")) is None
     (tmp_path / "nodes").write_text("x1\n")
     for name, value in {
         END: str(time.time() + 60),
@@ -253,7 +256,7 @@ def test_only_a_controller_inside_an_allocation_hands_out_its_nodes(
         "PBS_JOBID": "5.s",
     }.items():
         monkeypatch.setenv(name, value)
-    found = inside_here("pbs")
+    found = inside_here(scheduler_named("pbs"))
     assert found is not None
     assert 30 < found.left < 60
 

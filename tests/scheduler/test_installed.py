@@ -1,4 +1,4 @@
-"""Whether a scheduler's commands are here."""
+"""Which schedulers are installed, whose commands are here, and which answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,98 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler.installed import lacking
+from diel.scheduler import Dialect, scheduler_named
+from diel.scheduler.installed import find_dialects
+from diel.scheduler.pbs import Pbs
+from diel.scheduler.slurm import Slurm
+from diel.scheduler.torque import Torque
+from tests.cluster.cluster import Cluster
+from tests.scheduler.edges import double, without_slurmctld
+
+
+def commands(folder: Path, **texts: str) -> Path:
+    """A folder with these commands, shell scripts."""
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_a_site_names_its_scheduler() -> None:
+    kinds = {name: type(scheduler_named(name)) for name in ("slurm", "pbs", "torque")}
+    assert kinds == {"slurm": Slurm, "pbs": Pbs, "torque": Torque}
+
+
+def test_nothing_answers_where_there_are_no_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_dialects() == {}
+
+
+def test_slurm_answers_and_its_commands_in_torques_style_are_told_apart(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", str(cluster.slurm_conf))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    found = find_dialects()
+    assert [(name, dialect.wrapper) for name, dialect in found.items()] == [
+        ("slurm", False),
+        ("torque", True),
+    ]
+    assert found["slurm"].version.startswith("slurm")
+
+
+def test_commands_without_a_server_do_not_answer(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", str(without_slurmctld(cluster.slurm_conf, tmp_path)))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert find_dialects() == {}
+
+
+def test_pbs_answers_by_its_version_and_not_as_torque(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, down, up = double("pbs", tmp_path / "pbs")
+    monkeypatch.setenv("PATH", str(found))
+    assert find_dialects() == {"pbs": Dialect("23.06.06")}
+    down()
+    assert find_dialects() == {}
+    up()
+
+
+def test_torque_answers_by_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = 'case "$1" in --version) echo "Version: 6.1.2" >&2;; -Q) echo Queue;; *) exit 1;; esac'
+    monkeypatch.setenv("PATH", str(commands(tmp_path / "bin", qstat=text, qselect="true")))
+    assert find_dialects() == {"torque": Dialect("6.1.2")}
+
+
+@pytest.mark.parametrize(
+    ("told", "up"),
+    [
+        ("Slurmctld(primary) at vm is UP", True),
+        ("Slurmctld(primary) at vm is DOWN", False),
+        ("Slurmctld(primary/backup) at a/b are UP/DOWN", True),
+        ("Slurmctld(primary/backup) at a/b are DOWN/UP", True),
+        ("Slurmctld(primary/backup) at a/b are DOWN/DOWN", False),
+    ],
+)
+def test_slurm_answers_where_one_of_its_controllers_is_up(
+    told: str, up: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = commands(tmp_path / "bin", sinfo="echo slurm 24.05.1", scontrol=f"echo '{told}'")
+    monkeypatch.setenv("PATH", str(found))
+    assert find_dialects() == ({"slurm": Dialect("slurm 24.05.1")} if up else {})
+
+
+def test_a_machine_with_pbs_behind_slurms_commands_has_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _, _ = double("pbs", tmp_path / "pbs")
+    text = '[ "$1" = -Q ] || { echo "Unknown option: version" >&2; exit 2; }'
+    before = commands(tmp_path / "bin", qstat=text, qsub="exit 1")
+    monkeypatch.setenv("PATH", f"{before}:{found}")
+    assert list(find_dialects()) == ["pbs", "torque"]
 
 
 @pytest.fixture
@@ -23,16 +114,12 @@ def have(folder: Path, *names: str) -> None:
 
 def test_what_is_not_on_the_path_is_named(programs: Path) -> None:
     have(programs, "squeue", "scancel")
-    assert lacking("slurm") == ("sbatch",)
+    assert scheduler_named("slurm").lacking() == ("sbatch",)
     have(programs, "sbatch")
-    assert lacking("slurm") == ()
+    assert scheduler_named("slurm").lacking() == ()
 
 
 def test_the_commands_of_slurm_in_the_style_of_torque_are_no_pbs(programs: Path) -> None:
     have(programs, "qsub", "qstat", "qdel")
-    assert lacking("torque") == ()
-    assert lacking("pbs") == ("qselect",)
-
-
-def test_a_site_without_a_scheduler_needs_none(programs: Path) -> None:
-    assert lacking("local") == ()
+    assert scheduler_named("torque").lacking() == ()
+    assert scheduler_named("pbs").lacking() == ("qselect",)

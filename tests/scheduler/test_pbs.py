@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from diel.scheduler import Job, JobState, NodeKind, Queue, SchedulerBusy, SchedulerRefused
 from diel.scheduler.command import Answer
-from diel.scheduler.job import Job, JobState
-from diel.scheduler.pbs import Pbs, parse_qstat, program, status_of
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
+from diel.scheduler.pbs import Pbs, parse_nodes, parse_qstat, status_of
+from diel.scheduler.qsub import parse_queues, parse_server
 from tests.scheduler.edges import first_on_path, programs
 
 FOLDER = Path("/scratch/ann's runs/melt: 1")
@@ -286,7 +287,7 @@ def test_another_dialects_commands_before_it_on_the_path_are_passed_over(
     slurm, pbs = programs(tmp_path / "slurm", "exit 1"), programs(tmp_path / "pbs", "exit 0")
     (slurm / "qselect").unlink()
     monkeypatch.setenv("PATH", f"{slurm}:{pbs}")
-    assert program("qstat") == str(pbs / "qstat")
+    assert Pbs().program("qstat") == str(pbs / "qstat")
 
 
 def _answering(folder: Path, monkeypatch: pytest.MonkeyPatch, told: Answer) -> None:
@@ -300,3 +301,45 @@ def _submitted(qsub: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PATH", first_on_path(programs(folder / "fakes", qsub)))
     (folder / "job.sh").write_text("#!/bin/bash\n", encoding="utf-8")
     return Pbs().submit(folder / "job.sh")
+
+
+def test_queues_are_read_from_qstat_in_full() -> None:
+    text = (
+        "Queue: workq\n    queue_type = Execution\n    enabled = True\n\n"
+        "Queue: a-queue-with-a-long-name\n    resources_max.walltime = 24:00:00\n"
+    )
+    assert parse_queues(text) == [Queue("workq"), Queue("a-queue-with-a-long-name", 86400.0)]
+
+
+def test_queues_are_read_from_the_table_that_some_qstats_print() -> None:
+    text = (
+        "Queue              Max   Tot Ena Str   Que   Run\n"
+        "---------------- ----- ----- --- --- ----- -----\n"
+        "main                 0     0 yes yes     0     0\n"
+        "spot                 0     0 yes yes     0     0\n"
+    )
+    assert [queue.name for queue in parse_queues(text)] == ["main", "spot"]
+    assert parse_queues("nothing") == []
+
+
+def test_the_default_queue_of_pbs_is_the_servers() -> None:
+    queues = [Queue("workq", 60.0), Queue("long")]
+    text = "Server: head\n    server_state = Active\n    default_queue = workq\n"
+    assert parse_server(text, queues) == [Queue("workq", 60.0, default=True), Queue("long")]
+    assert parse_server("head 0 0", queues) == queues
+
+
+def test_nodes_of_pbs_are_counted_by_their_shape() -> None:
+    small = {"resources_available": {"ncpus": 64, "mem": "527672492kb", "ngpus": 4}}
+    answer = json.dumps({"nodes": {"a": small, "b": small, "c": {"resources_available": {"ncpus": 8}}}})
+    assert parse_nodes(answer) == [
+        NodeKind("", 2, 64, 64, 527672492 * 1024, 4),
+        NodeKind("", 1, 8, 8, 0, 0),
+    ]
+    assert parse_nodes("not JSON") == parse_nodes("[]") == []
+
+
+def test_vnodes_of_one_host_are_told_with_what_the_host_has() -> None:
+    has = {"resources_available": {"ncpus": 4, "host": "one"}, "pcpus": 2}
+    kinds = parse_nodes(json.dumps({"nodes": dict.fromkeys("abcd", has)}))
+    assert kinds == [NodeKind("", 4, 4, 4, 0, 0, physical=2, sharing=4)]

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler.job import Job, JobState
-from diel.scheduler.scheduler import SchedulerBusy, SchedulerRefused
-from diel.scheduler.slurm import HOPELESS, STATES, Slurm, parse_sacct, parse_squeue
+from diel.scheduler import Job, JobState, NodeKind, Offer, Queue, SchedulerBusy, SchedulerRefused
+from diel.scheduler.slurm import HOPELESS, STATES, Slurm, parse_sacct, parse_sinfo, parse_squeue
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemon import ClusterError
 from tests.scheduler.edges import Edge, clean_up, first_on_path, programs, text, wait
@@ -303,3 +302,36 @@ def test_a_node_to_be_left_out_is_left_out(
     edge = Edge("slurm", Slurm(), tmp_path)
     _, number = edge.run("true", exclude=("n1", "n3"), nodes=2)
     assert edge.ended(number).nodes == "n[2,4]"
+
+
+SINFO = """\
+regular*|3072|2:64:2|512000|(null)|2-00:00:00
+gpu|1536|1:64:2|245000|gpu:a100:4(S:0-3)|1-00:00:00
+debug|8|2:64:2|512000|(null)|30:00
+free|4+|1:4:1|8000+|gpu:v100:2,gpu:a100:1,lustre:1|infinite
+"""
+
+
+def test_partitions_and_their_nodes_are_read_from_sinfo() -> None:
+    offer = parse_sinfo(SINFO)
+    queues, kinds = offer.queues, offer.nodes
+    assert queues == [
+        Queue("regular", 2 * 86400.0, default=True), Queue("gpu", 86400.0), Queue("debug", 1800.0), Queue("free"),
+    ]  # fmt: skip
+    assert kinds[0] == NodeKind("regular", 3072, 128, 256, 512000 * 2**20, 0)
+    assert kinds[1] == NodeKind("gpu", 1536, 64, 128, 245000 * 2**20, 4)
+    assert kinds[3] == NodeKind("free", 4, 4, 4, 8000 * 2**20, 3)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "sinfo: error\n", "a|b\n"])
+def test_an_answer_that_is_none_gives_no_partitions(text: str) -> None:
+    assert parse_sinfo(text) == Offer([], [])
+
+
+def test_variables_of_a_job_and_of_a_users_habits_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_JOB_ID", "SQUEUE_FORMAT", "SACCT_FORMAT", "SLURM_CONF"):
+        monkeypatch.setenv(name, "here")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    lines = Slurm().ask("env").out.splitlines()
+    assert [line for line in lines if line.endswith("=here")] == ["SLURM_CONF=here"]
+    assert "LC_ALL=C" in lines

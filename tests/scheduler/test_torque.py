@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from diel.scheduler import Job, JobState, NodeKind, SchedulerBusy
 from diel.scheduler.command import Answer
-from diel.scheduler.job import Job, JobState
-from diel.scheduler.scheduler import SchedulerBusy
-from diel.scheduler.torque import Torque, parse_qstat, status_of
+from diel.scheduler.torque import Torque, parse_nodes, parse_qstat, status_of
 from tests.scheduler.edges import first_on_path, programs
 
 FOLDER = Path("/scratch/runs/melt-1")
@@ -157,3 +156,12 @@ def test_an_answer_that_is_broken_is_no_answer(text: str) -> None:
 def test_a_server_that_does_not_answer_is_busy(code: int) -> None:
     with pytest.raises(SchedulerBusy, match="Connection refused"):
         parse_qstat(Answer(code, "", "qstat: cannot connect to server master (errno=111) Connection refused"))
+
+
+def test_nodes_of_torque_are_counted_by_their_shape() -> None:
+    text = (
+        "n1\n     state = free\n     np = 16\n     gpus = 2\n     status = physmem=65000000kb,ncpus=32\n\n"
+        "n2\n     state = free\n     np = 16\n     gpus = 2\n     status = physmem=65000000kb,ncpus=32\n\n"
+        "n3\n     state = down\n"
+    )
+    assert parse_nodes(text) == [NodeKind("", 2, 16, 16, 65000000 * 1024, 2)]

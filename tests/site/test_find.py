@@ -84,7 +84,7 @@ def test_a_site_file_is_named_by_its_path_too(folders: Path) -> None:
 def test_a_site_that_is_not_there_is_told_with_those_that_are(folders: Path) -> None:
     with pytest.raises(UsageError, match="no site 'loca'; did you mean 'local'"):
         find_site("loca", folders / "flow")
-    with pytest.raises(UsageError, match="no site 'zzzzz'; sites: a, aurora, b, c, frontier, "):
+    with pytest.raises(UsageError, match="no site 'zzzzz'; sites: a, aurora, b, c, flux, frontier, "):
         find_site("zzzzz", folders / "flow")
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from diel.check import check
 from diel.errors import SpecError
+from diel.extensions import SCHEDULERS, names_in
 from diel.paths import shipped
 from diel.plan import Plan, make_plan
-from diel.scheduler import scheduler_named
-from diel.scheduler.job import Job
+from diel.scheduler import Job, scheduler_named
 from diel.site import Site, cores_of, find_site, missing, read_site
 
 FILES = sorted(shipped("schedulers").glob("*.yaml"))
 CLUSTERS = ("aurora", "frontier", "leonardo", "lumi", "perlmutter", "polaris")
-GENERIC = ("slurm", "pbs", "torque")
+GENERIC = names_in(SCHEDULERS)
 WORKFLOW = """
     diel: 1
     name: mixed

@@ -12,7 +12,7 @@ import pytest
 from diel.blocks.block import Block
 from diel.cli.commands.status import _fit, _run_view
 from diel.journal.snapshot import read_run
-from diel.scheduler.job import JobState
+from diel.scheduler import JobState
 from diel.site import Shape
 from diel.status import Status, read_status
 from diel.status.blocks import BAD, block_lines
@@ -87,7 +87,7 @@ def test_only_the_last_bad_ends_are_shown_and_all_when_asked(run: Written, capsy
 def test_a_block_that_can_never_run_says_so_in_red_and_comes_first(run: Written, reason: str) -> None:
     for number in range(9):
         block(run, f"1-{number}")
-    block(run, "1-9", "pending", reason=reason)
+    block(run, "1-9", "pending", reason=reason, hopeless=True)
     lines = block_lines(read_status(run.paths))
     (line,) = [line for line in lines if "1-9" in line]
     assert "\033[31m" in line
@@ -99,7 +99,7 @@ def test_a_block_that_can_never_run_says_so_in_red_and_comes_first(run: Written,
 def test_what_to_do_about_a_block_that_can_never_run_is_the_next_step(run: Written, capsys: Capture) -> None:
     block(run, "1-0", "pending", reason="Priority")
     assert "next:" not in call(capsys, "status").out
-    block(run, "1-1", "pending", reason="PartitionTimeLimit")
+    block(run, "1-1", "pending", reason="PartitionTimeLimit", hopeless=True)
     last = call(capsys, "status").out.splitlines()[-1]
     assert last.startswith("next: block 1-1 can never run: correct pool 'cpu'")
     assert "ask for less in `resources`, then `diel cancel w-1` and run it anew" in last
@@ -176,7 +176,8 @@ def test_a_run_on_one_machine_says_nothing_of_blocks(run: Written, capsys: Captu
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_line_is_longer_than_the_terminal(run: Written, width: int) -> None:
     busy(run)
-    block(run, "1-4", "pending", reason="Can Never Run: " + "x" * 200, shape="cpu-12c-4g-64000MiB-10m00s")
+    reason, shape = "Can Never Run: " + "x" * 200, "cpu-12c-4g-64000MiB-10m00s"
+    block(run, "1-4", "pending", reason=reason, hopeless=True, shape=shape)
     block(run, "1-5", nodes="n[1-4,7-9,12-200,300-401]")
     run.write("scheduler", message="y" * 300).write("trouble", message="z" * 300)
     lines = block_lines(read_status(run.paths), width)

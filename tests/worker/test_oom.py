@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from diel.attempt.memory import Meter
+from diel.scheduler import scheduler_named
 from diel.worker.oom import OomKills
 
 SLURM = "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.\n"
@@ -53,7 +54,7 @@ def test_evidence_takes_a_kill_and_a_reason(
     kills = OomKills((counter,))
     if grew:
         counter.write_text("oom_kill 3\n")
-    evidence = kills.evidence(code, stderr, launched=launched)
+    evidence = kills.evidence(code, stderr, launched=launched, words=scheduler_named("slurm").oom)
     assert told in evidence
     assert bool(evidence) == bool(told)
 

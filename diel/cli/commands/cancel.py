@@ -20,7 +20,7 @@ from diel.paths import RunPaths, here, runs_dir
 from diel.project.lease import beat, take
 from diel.project.requests import ask_cancel
 from diel.project.runs import find_run
-from diel.scheduler.job import JobState
+from diel.scheduler import JobState
 from diel.states import RunState, TaskState
 from diel.status import Status, find_stage, find_task, fold_status, read_status
 

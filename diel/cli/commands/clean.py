@@ -21,7 +21,7 @@ from diel.paths import RunPaths, here, runs_dir
 from diel.project.lease import driver, refuse_driven
 from diel.project.runs import all_runs, find_run, stillborn
 from diel.results import Recorded
-from diel.scheduler.job import JobState
+from diel.scheduler import JobState
 from diel.states import RunState
 from diel.status import Status, read_status
 from diel.status.columns import columns, paint_state

@@ -1,0 +1,71 @@
+"""What installed packages add to diel: schedulers and searchers, each a class by an entry point."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from diel.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+SCHEDULERS = "diel.schedulers"
+SEARCHERS = "diel.searchers"
+
+T = TypeVar("T")
+
+
+@cache
+def entry_points_of(group: str) -> dict[str, EntryPoint]:
+    """The entry points of a group, by name; nothing that they point to is imported.
+
+    Raises UsageError where two packages have different ones of the same name.
+    """
+    from importlib.metadata import entry_points  # here: a run on one machine without a search asks for none
+
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=group)):
+        other = found.setdefault(point.name, point)
+        if other.value != point.value:
+            raise UsageError(
+                f"two installed packages have a '{point.name}' in {group}: {other.value} of "
+                f"{_package(other)} and {point.value} of {_package(point)}; remove one of them"
+            )
+    return found
+
+
+def names_in(group: str) -> tuple[str, ...]:
+    """The names in a group, in alphabetical order."""
+    return tuple(entry_points_of(group))
+
+
+def class_named(group: str, name: str, base: type[T]) -> type[T]:
+    """The class behind an entry point: whole, and derived from `base`.
+
+    Raises UsageError for an unknown name, and for an entry point that cannot be imported or is no such class.
+    """
+    point = entry_points_of(group).get(name)
+    if point is None:
+        hint = did_you_mean(name, names_in(group))
+        known = ", ".join(names_in(group)) or "none: install diel again, for its own are missing too"
+        raise UsageError(f"no '{name}' in {group}; installed: {known}{f'; {hint}' if hint else ''}")
+    where = f"'{name}' in {group} ({point.value}, of {_package(point)})"
+    try:
+        found: Any = import_module(point.module)
+        for part in filter(None, point.attr.split(".")):
+            found = getattr(found, part)
+    except (Exception, SystemExit) as error:  # somebody else's code, at its import
+        raise UsageError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        expected = f"{base.__module__.rpartition('.')[0]}.{base.__name__}"
+        raise UsageError(f"{where} is no class that is derived from {expected}")
+    lacking = sorted(getattr(found, "__abstractmethods__", ()))
+    if lacking:
+        raise UsageError(f"{where} lacks {', '.join(lacking)}: {base.__name__} says what each has to do")
+    return found
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unnamed package"

@@ -1,0 +1,245 @@
+"""Flux: flux batch, flux jobs, flux cancel. Measured with flux-core 0.88.0, and by its manual pages.
+
+A job of `flux batch` is a Flux instance of its own: its script runs once, on its first node, and `flux run`
+there starts tasks on the job's resources alone. Memory is no resource of Flux's: `memory` is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from diel.scheduler.command import Answer
+from diel.scheduler.directives import check_outputs, options, quoted
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
+from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue, gathered
+from diel.scheduler.scheduler import Scheduler
+
+STATES: Mapping[str, JobState] = {
+    "NEW": JobState.PENDING,
+    "DEPEND": JobState.PENDING,
+    "PRIORITY": JobState.PENDING,
+    "SCHED": JobState.PENDING,
+    "RUN": JobState.RUNNING,
+    "CLEANUP": JobState.ENDING,
+    "COMPLETED": JobState.COMPLETED,
+    "FAILED": JobState.FAILED,
+    "CANCELED": JobState.CANCELLED,
+    "TIMEOUT": JobState.TIMEOUT,
+}
+"""Flux's words for a job's state, and for the result of one that is inactive: flux-jobs(1), JOB STATUS."""
+
+_OUTSIDE = "DIEL_FLUX_URI"
+"""In a job: the instance that gave it, which a controller there asks for more jobs."""
+_NODES = "flux resource list --states=all --no-header --format={nodelist}"
+_PATH = "DIEL_FLUX_PATH"
+_FIELDS = (
+    "{id.f58plain}",
+    "{state}",
+    "{result}",
+    "{returncode}",
+    "{exception.type}",
+    "{nodelist}",
+    "{contextual_info}",
+    "{exception.note}",
+)
+_OUTPUT = re.compile(r"^#flux: --(?:output|error)=(.+)$", re.MULTILINE)
+_BUSY = re.compile(
+    r"Unable to connect|broker socket|Connection (refused|reset)|No route to host|lost contact|timed out"
+    r"|Function not implemented|No service matching|temporarily unavailable|submission is disabled",
+    re.IGNORECASE,
+)
+_SETTLED = re.compile(r"unknown job id|job is inactive|No matching jobs", re.IGNORECASE)
+_QUESTION = 10.0
+"""Seconds that a question about the cluster may take."""
+
+
+class Flux(Scheduler):
+    """Flux's commands."""
+
+    commands = ("flux",)
+    also = ("flux-core", "fluxion", "flux-sched")
+    shell = "#!/bin/bash -l"
+    sentinel = "#flux:"
+    prologue = (
+        f'export PATH="$PATH:${_PATH}"  # a login shell may have dropped where flux is',
+        "# Flux's commands speak to the job's own instance from here on; a controller asks the one outside.",
+        f'export {_OUTSIDE}="$(flux getattr parent-uri 2>/dev/null)"',
+    )
+    job_variables = ("FLUX_ENCLOSING_ID",)
+    spread = ("flux", "exec", "--noinput")
+    # As resources are named, which is how `flux run --requires=host:…` wants them.
+    node = f"{_NODES} --include=$(flux getattr rank)"
+    hosts = f"flux hostlist --expand --delimiter=' ' $({_NODES})"
+    share = (
+        "sh",
+        "-c",
+        'exec flux exec --noinput --rank="$(echo $DIEL_NODE_NUMBERS | tr " " ,)" "$@"',
+        "spread",
+    )
+    elsewhere = ("--queue", "-q")
+
+    def directives(self, job: Job) -> Iterator[str]:
+        quoted(job.folder)
+        yield f"--job-name={job.name}"
+        yield f"--output={quoted(job.stdout)}"
+        yield f"--error={quoted(job.stderr)}"
+        if job.queue:
+            yield f"--queue={job.queue}"
+        if job.account:
+            yield f"--bank={job.account}"
+        yield f"--nodes={job.nodes}"
+        yield f"--nslots={job.nodes}"
+        yield f"--cores-per-slot={job.cores}"
+        if job.gpus:
+            yield f"--gpus-per-slot={job.gpus}"
+        yield f"--time-limit={job.walltime:.0f}s"
+        if job.exclude:
+            yield f"--requires=-host:{','.join(job.exclude)}"
+        if job.after:
+            yield f"--dependency=afterany:{job.after}"
+        # The submitting shell's variables stay out but for those by which flux itself is found.
+        yield from ("--env=-*", *(f"--env={name}" for name in ("PATH", "HOME", "USER", "LOGNAME", "SHELL")))
+        yield f"--env={_PATH}=$PATH"
+        yield from options(job.options, job.nodes)
+
+    def try_out(self, script: Path) -> None:
+        # A job of no urgency is held: it is looked at, and never begins.
+        self.cancel([self._queue("--urgency=0", script=script)])
+
+    def submit(self, script: Path) -> str:
+        check_outputs(script, _OUTPUT)
+        return self._queue(script=script)
+
+    def _queue(self, *words: str, script: Path) -> str:
+        answer = self.ask("flux", "batch", *words, script.name, folder=script.parent)
+        if answer.code != 0:
+            busy = answer.code < 0 or _BUSY.search(answer.err)
+            raise (SchedulerBusy if busy else SchedulerRefused)(f"flux batch: {_told(answer)}")
+        ids = re.findall(r"^(f[1-9A-HJ-NP-Za-km-z]+)\s*$", answer.out, re.MULTILINE)
+        if not ids:
+            raise SchedulerBusy(f"flux batch printed no id of a job: {answer.words}")
+        return str(ids[-1])
+
+    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
+        wanted = sorted(set(ids))
+        if not wanted:
+            return {}
+        answer = self.ask("flux", "jobs", "--no-header", f"--format={'|'.join(_FIELDS)}", *wanted)
+        found = dict(parse_jobs(answer))
+        unknown = set(re.findall(r"^JobID (\S+) unknown", answer.err, re.MULTILINE))
+        if silent := [number for number in wanted if number not in found and number not in unknown]:
+            raise SchedulerBusy(f"flux jobs says nothing of {', '.join(silent)}: {_told(answer)}")
+        return found
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        wanted = sorted(set(ids))
+        if not wanted:
+            return
+        answer = self.ask("flux", "cancel", *wanted)
+        lines = [line for line in answer.err.splitlines() if line.strip()]
+        if answer.code != 0 and not (lines and all(_SETTLED.search(line) for line in lines)):
+            raise SchedulerBusy(f"flux cancel: {_told(answer)}")
+
+    def find(self, prefix: str) -> Mapping[str, str]:
+        answer = self.ask("flux", "jobs", "--no-header", "--format={id.f58plain}|{name}")
+        if answer.code != 0:
+            raise SchedulerBusy(f"flux jobs: {_told(answer)}")
+        found = {}
+        for line in answer.out.splitlines():
+            number, bar, name = line.strip().partition("|")
+            if not bar:
+                raise SchedulerBusy(f"flux jobs answered with what is no job: {line.strip()[:200]}")
+            if name.startswith(prefix):
+                found[name] = number
+        return found
+
+    # --- this machine -------------------------------------------------------------------------------
+
+    def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
+        # LC_ALL=C has no letter for the ƒ of ids.
+        inner = {**super().environment(outside), "FLUX_F58_FORCE_ASCII": "1"}
+        return {**inner, "FLUX_URI": outside[_OUTSIDE]} if outside.get(_OUTSIDE) else inner
+
+    def dialect(self) -> Dialect | None:
+        if shutil.which("flux") is None:
+            return None
+        answer = self.ask("flux", "getattr", "version", timeout=_QUESTION)
+        if answer.code != 0:
+            raise SchedulerBusy(f"`flux getattr version` says: {answer.words}")
+        return Dialect(answer.out.strip())
+
+    def offer(self) -> Offer:
+        queues = self._lines("queue", "list", "--format={queuem}|{limits.timelimit!F}")
+        nodes = self._lines("resource", "list", "--states=all", "--format={queue}|{rlist}")
+        return Offer(list(parse_queues(queues)), gathered(parse_resources(nodes)))
+
+    def _lines(self, *words: str) -> list[str]:
+        answer = self.ask("flux", *words, "--no-header", timeout=2 * _QUESTION)
+        if answer.code != 0:
+            raise SchedulerBusy(f"flux {words[0]}: {_told(answer)}")
+        return [line.strip() for line in answer.out.splitlines() if line.strip()]
+
+
+def parse_jobs(answer: Answer) -> Iterator[tuple[str, JobStatus]]:
+    """Id and state of each job in an answer of flux jobs. Raises SchedulerBusy for a line that is none."""
+    for line in answer.out.splitlines():
+        fields = line.strip().split("|", len(_FIELDS) - 1)
+        if len(fields) != len(_FIELDS):
+            raise SchedulerBusy(f"flux jobs answered with what is no job: {line.strip()[:200]}")
+        number, *told = fields
+        yield number, _status(*told)
+
+
+def _status(state: str, result: str, code: str, kind: str, nodes: str, info: str, note: str) -> JobStatus:
+    found = STATES.get(result if state == "INACTIVE" else state, JobState.RUNNING)
+    if not found.ended:
+        return JobStatus(found, info if found is JobState.PENDING else "", nodes=nodes)
+    if found is JobState.COMPLETED:
+        return JobStatus(found, "", 0, nodes)
+    number = int(code) if re.fullmatch(r"-?\d+", code) else None
+    if number is not None and number < 0:
+        number = 128 - number if nodes else None  # a signal; -128 stands for a job that never began
+    reason = ": ".join(part for part in (kind, note) if part) or f"exit code {number}"
+    if found is JobState.FAILED and (kind == "node-failure" or "lost contact" in note):
+        found = JobState.NODE_FAILED
+    # What can never be had ends at once, by an exception in place of an allocation.
+    return JobStatus(found, reason, number, nodes, hopeless=kind == "alloc" and not nodes)
+
+
+def parse_queues(lines: Iterable[str]) -> Iterator[Queue]:
+    """Of `flux queue list -o {queuem}|{limits.timelimit!F}`; without queues there is one of no name."""
+    for line in lines:
+        name, _, limit = line.partition("|")
+        if name:
+            yield Queue(name.rstrip("*"), _duration(limit), default=name.endswith("*"))
+
+
+def _duration(text: str) -> float | None:
+    """Seconds of a duration in Flux's standard form (RFC 23): `1.5h`; None of `inf`."""
+    match = re.fullmatch(r"([\d.]+)(ms|[smhd]?)", text)
+    return float(match[1]) * {"ms": 0.001, "m": 60, "h": 3600, "d": 86400}.get(match[2], 1) if match else None
+
+
+def parse_resources(lines: Iterable[str]) -> Iterator[NodeKind]:
+    """Of `flux resource list -o {queue}|{rlist}`: `batch|rank[0-3]/core[0-1],gpu0 rank4/core[0-7]`."""
+    for line in lines:
+        queues, _, rlist = line.partition("|")
+        for ranks, children in re.findall(r"rank(\[[\d,-]+\]|\d+)/(\S+)", rlist):
+            has = {kind: _count(ids) for kind, ids in re.findall(r"([a-z]+)(\[[\d,-]+\]|\d+)", children)}
+            cores = has.get("core", 0)
+            for queue in queues.split(","):
+                yield NodeKind(queue, _count(ranks), cores, cores, 0, has.get("gpu", 0))
+
+
+def _count(ids: str) -> int:
+    """How many numbers there are in `3` or `[0-3,7]`."""
+    parts = (part.partition("-") for part in ids.strip("[]").split(","))
+    return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
+
+
+def _told(answer: Answer) -> str:
+    """Flux's own words, without the name of the program that begins each line."""
+    return re.sub(r"\bflux-\w+: (ERROR: )?", "", answer.words)

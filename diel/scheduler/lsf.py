@@ -1,0 +1,245 @@
+"""IBM Spectrum LSF: bsub, bjobs, bkill, as the manual of LSF 10.1 documents them. Tried on no real one.
+
+bsub reads a script from its standard input; it is spooled. Job output is the script's own: LSF would append
+a report to it. bjobs tells of ended jobs for an hour (CLEAN_PERIOD).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from diel.scheduler.command import Answer
+from diel.scheduler.directives import check_outputs, mebibytes, options, quoted
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
+from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue, gathered
+from diel.scheduler.scheduler import Scheduler
+from diel.values import parse_size
+
+STATES: Mapping[str, JobState] = {
+    "PEND": JobState.PENDING,
+    "PROV": JobState.PENDING,
+    "PSUSP": JobState.PENDING,
+    "WAIT": JobState.PENDING,
+    "FWD_PEND": JobState.PENDING,
+    "RUN": JobState.RUNNING,
+    "USUSP": JobState.RUNNING,
+    "SSUSP": JobState.RUNNING,
+    "UNKWN": JobState.RUNNING,
+    "DONE": JobState.COMPLETED,
+    "EXIT": JobState.FAILED,
+    "ZOMBI": JobState.NODE_FAILED,
+}
+"""LSF's words for a job's state: bjobs(1), Job status. UNKWN: its node does not answer now."""
+
+ENDS: Mapping[str, JobState] = {
+    "TERM_RUNLIMIT": JobState.TIMEOUT,
+    "TERM_DEADLINE": JobState.TIMEOUT,
+    "TERM_CPULIMIT": JobState.TIMEOUT,
+    "TERM_WINDOW": JobState.TIMEOUT,
+    "TERM_MEMLIMIT": JobState.OOM,
+    "TERM_SWAP": JobState.OOM,
+    "TERM_PREEMPT": JobState.PREEMPTED,
+    "TERM_RMS": JobState.NODE_FAILED,
+    "TERM_OWNER": JobState.CANCELLED,
+    "TERM_FORCE_OWNER": JobState.CANCELLED,
+    "TERM_ADMIN": JobState.CANCELLED,
+    "TERM_FORCE_ADMIN": JobState.CANCELLED,
+    "TERM_BUCKET_KILL": JobState.CANCELLED,
+}
+"""Words in exit_reason that say how a job in EXIT ended: bacct(1), Termination reasons."""
+
+HOPELESS = re.compile(
+    r"never (be )?satisfied|exceeds? .*limit of the queue|no (eligible )?hosts?\b.*\bever", re.I
+)
+"""In a pending reason: what does not pass by waiting."""
+_FIELDS = ("jobid", "stat", "exit_code", "exit_reason", "exec_host", "pend_reason", "job_name")
+_OUTPUT = re.compile(r"^exec 2?> (.+)$", re.MULTILINE)
+_BUSY = re.compile(
+    r"batch daemon not responding|LSF is down|cannot be contacted|still trying|timed out|Connection refused"
+    r"|Communication time ?out|Failed in an LSF library call|LIM is down|mbatchd|try again"
+    r"|Too many .*connections|Pending job threshold reached",
+    re.IGNORECASE,
+)
+_SETTLED = re.compile(
+    r"is being (terminated|signaled)|already finished|No matching job|is not found", re.IGNORECASE
+)
+_NONE = re.compile(r"^No (unfinished |matching )?job(s)? found", re.IGNORECASE | re.MULTILINE)
+_QUESTION = 10.0
+"""Seconds that a question about the cluster may take."""
+_NODES = 'sort -u "$LSB_DJOB_HOSTFILE"'
+
+
+class Lsf(Scheduler):
+    """LSF's commands."""
+
+    commands = ("bsub", "bjobs", "bkill")
+    also = ("bsub", "spectrum_lsf", "spectrum")
+    shell = "#!/bin/bash -l"
+    sentinel = "#BSUB"
+    redirects = True
+    private = ("LSB_", "LS_")
+    job_variables = ("LSB_JOBID",)
+    hosts = _NODES
+    spread = ("sh", "-c", f'exec blaunch -z "$({_NODES} | tr "\\n" " ")" "$@"', "spread")
+    share = ("sh", "-c", 'exec blaunch -z "$(echo "$DIEL_NODES" | tr "," " ")" "$@"', "spread")
+    elsewhere = ("-q",)
+
+    def directives(self, job: Job) -> Iterator[str]:
+        quoted(job.folder)
+        said = " ".join(job.options)
+        yield f"-J {job.name}"
+        yield "-o /dev/null"  # and so is the report
+        yield "-e /dev/null"
+        yield "-env none"
+        if job.queue:
+            yield f"-q {job.queue}"
+        if job.account:
+            yield f"-P {job.account}"
+        if "-nnodes" not in said:  # some give whole nodes by their number alone
+            yield f"-n {job.nodes * job.cores}"
+            yield f'-R "span[ptile={job.cores}]"'
+            if job.memory:
+                yield f'-R "rusage[mem={mebibytes(job.memory)}MB/host]"'
+            if job.gpus:
+                yield f'-gpu "num={job.gpus}/host"'
+        yield f"-W {-(-max(1, int(job.walltime)) // 60)}"  # in minutes
+        for node in job.exclude:
+            yield f"-R \"select[hname!='{node}']\""
+        if job.after:
+            yield f'-w "ended({job.after})"'
+        yield "-rn"  # one id is one run of the script
+        yield from options(job.options, job.nodes)
+
+    def try_out(self, script: Path) -> None:
+        # A job that is held is looked at, and never begins.
+        self.cancel([self._queue("-H", script=script)])
+
+    def submit(self, script: Path) -> str:
+        check_outputs(script, _OUTPUT)
+        return self._queue(script=script)
+
+    def _queue(self, *words: str, script: Path) -> str:
+        answer = self.ask("bsub", *words, folder=script.parent, stdin=script)
+        if answer.code != 0:
+            busy = answer.code < 0 or _BUSY.search(answer.err + answer.out)
+            raise (SchedulerBusy if busy else SchedulerRefused)(f"bsub: {answer.words}")
+        ids = re.findall(r"^Job <(\d+)> is submitted", answer.out, re.MULTILINE)  # sites print more before it
+        if not ids:
+            raise SchedulerBusy(f"bsub printed no id of a job: {answer.words}")
+        return str(ids[-1])
+
+    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
+        wanted = sorted(set(ids))
+        if not wanted:
+            return {}
+        answer = self._bjobs("-a", *wanted)
+        found = {number: status for number, _, status in parse_jobs(answer)}
+        unknown = set(re.findall(r"Job <(\d+)> is not found", answer.err + answer.out))
+        if silent := [number for number in wanted if number not in found and number not in unknown]:
+            raise SchedulerBusy(f"bjobs says nothing of {', '.join(silent)}: {answer.words}")
+        return found
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        wanted = sorted(set(ids))
+        if not wanted:
+            return
+        answer = self.ask("bkill", *wanted)
+        lines = [line for line in (answer.out + answer.err).splitlines() if line.strip()]
+        if answer.code != 0 and not (lines and all(_SETTLED.search(line) for line in lines)):
+            raise SchedulerBusy(f"bkill: {answer.words}")
+
+    def find(self, prefix: str) -> Mapping[str, str]:
+        answer = self._bjobs()
+        if answer.code != 0 and not _NONE.search(answer.err + answer.out):
+            raise SchedulerBusy(f"bjobs: {answer.words}")
+        return {
+            name: number
+            for number, name, status in parse_jobs(answer)
+            if name.startswith(prefix) and not status.state.ended
+        }
+
+    def _bjobs(self, *words: str) -> Answer:
+        return self.ask("bjobs", "-noheader", "-o", f"{' '.join(_FIELDS)} delimiter='|'", *words)
+
+    # --- this machine -------------------------------------------------------------------------------
+
+    def dialect(self) -> Dialect | None:
+        if shutil.which("lsid") is None:
+            return None
+        answer = self.ask("lsid", timeout=_QUESTION)
+        if answer.code != 0:
+            raise SchedulerBusy(f"`lsid` says: {answer.words}")
+        return Dialect(answer.out.strip().partition("\n")[0].rstrip(", "))
+
+    def offer(self) -> Offer:
+        parameters = self._told("bparams")
+        return Offer(
+            parse_queues(self._told("bqueues", "-l"), parameters),
+            gathered(parse_hosts(self._told("lshosts", "-w"))),
+        )
+
+    def _told(self, *words: str) -> str:
+        answer = self.ask(*words, timeout=2 * _QUESTION)
+        if answer.code != 0:
+            raise SchedulerBusy(f"`{' '.join(words)}`: {answer.words}")
+        return answer.out
+
+    # --- within a job of it -------------------------------------------------------------------------
+
+    def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
+        file = script.with_suffix(".nodes")
+        file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
+        return {"LSB_DJOB_HOSTFILE": str(file), "LSB_HOSTS": " ".join(nodes)}
+
+
+def parse_jobs(answer: Answer) -> Iterator[tuple[str, str, JobStatus]]:
+    """Id, name and state of each job in an answer of bjobs. Raises SchedulerBusy for a line that is none."""
+    for line in answer.out.splitlines():
+        if not line.strip() or re.match(r"Job <\d+> is not found", line) or _NONE.match(line):
+            continue
+        fields = ["" if field.strip() == "-" else field.strip() for field in line.split("|")]
+        if len(fields) < len(_FIELDS) or not fields[0].isdigit():
+            raise SchedulerBusy(f"bjobs answered with what is no job: {line.strip()[:200]}")
+        number, word, code, ended, hosts, *reasons, name = fields
+        yield number, name, _status(word, code, ended, hosts, "|".join(reasons))
+
+
+def _status(word: str, code: str, ended: str, hosts: str, waits: str) -> JobStatus:
+    state = STATES.get(word, JobState.RUNNING)
+    nodes = ",".join(dict.fromkeys(part.rpartition("*")[2] for part in hosts.split(":") if part))
+    if not state.ended:
+        told = waits if state is JobState.PENDING else word if word != "RUN" else ""
+        return JobStatus(state, told, nodes=nodes, hopeless=bool(waits and HOPELESS.search(waits)))
+    number = int(code) if code.isdigit() else 0 if state is JobState.COMPLETED else None
+    if state is JobState.FAILED:
+        state = next((end for key, end in ENDS.items() if re.search(rf"\b{key}\b", ended)), state)
+    told = ended or (f"exit code {number}" if number else "")
+    return JobStatus(state, told if state is not JobState.COMPLETED else "", number, nodes)
+
+
+def parse_queues(text: str, parameters: str = "") -> list[Queue]:
+    """Of `bqueues -l`, and of `bparams`, which names the default ones."""
+    defaults = re.search(r"^\s*Default Queues:\s*(.+)$", parameters, re.MULTILINE)
+    first = defaults[1].split()[0] if defaults else None
+    queues = []
+    for block in re.split(r"^(?=QUEUE:)", text, flags=re.MULTILINE):
+        name = re.match(r"QUEUE:\s*(\S+)", block)
+        if name:
+            limits = re.search(r"^MAXIMUM LIMITS:$(.*?)(?=^[A-Z ]+:|\Z)", block, re.MULTILINE | re.DOTALL)
+            longest = re.search(r"RUNLIMIT\s*\n\s*([\d.]+) min", limits[1] if limits else block)
+            limit = float(longest[1]) * 60 if longest else None
+            queues.append(Queue(name[1], limit, default=name[1] == first))
+    return queues
+
+
+def parse_hosts(text: str) -> Iterator[NodeKind]:
+    """Of `lshosts -w`: the hosts that run jobs. GPUs are not among its columns."""
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 8 and fields[4].isdigit() and fields[7] in ("Yes", "Dyn"):
+            cores = int(fields[4])
+            size = re.fullmatch(r"([\d.]+)([KMGT])", fields[5])
+            yield NodeKind("", 1, cores, cores, parse_size(f"{size[1]}{size[2]}iB") if size else 0, 0)

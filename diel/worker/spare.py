@@ -1,0 +1,96 @@
+"""The directory of a task that wrote nothing, for the next one.
+
+To make a new one takes as long as `true`. What diel wrote there for a command, it writes over. A process
+that a command left behind might still write there too, so a worker that has run nothing but commands adopts
+what they leave (PR_SET_CHILD_SUBREAPER, prctl(2)): while it has no child, nobody is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Set
+
+from diel.attempt.bundle import Job, Request
+
+PR_SET_CHILD_SUBREAPER = 36
+PARAMS, INPUTS = ".params.json", ".inputs.json"
+"""The files in which a command finds what it is given."""
+
+
+class Spare:
+    """At most one directory, and whether one may be kept."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[str, int, Set[str]] | None = None
+        self._adopts = _adopt(1)
+
+    def make(self, task_dir: str, job: Job, request: Request) -> None:
+        """Makes a task's directory, of the one that is kept if nothing was written there. Raises OSError."""
+        if self._adopts and not _is_command(job):  # it may have children of its own to wait for
+            self._adopts = False
+            _adopt(0)
+        if self._kept is None:
+            os.mkdir(task_dir)
+            return
+        (kept, written, names), self._kept = self._kept, None
+        if os.stat(kept).st_mtime_ns != written:
+            os.mkdir(task_dir)
+            return
+        os.rename(kept, task_dir)
+        if names and not names <= _given(job, request):
+            for name in names:
+                os.unlink(f"{task_dir}/{name}")
+
+    def keep(self, job: Job, task_dir: str) -> None:
+        """Keeps the directory of a task that ended well, if it wrote nothing and nobody is left to do so."""
+        if not (job.module is not None or (self._adopts and _is_alone())):
+            return
+        with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
+            names = set(os.listdir(task_dir))
+            if all(name in (PARAMS, INPUTS) and _is_own(f"{task_dir}/{name}") for name in names):
+                self._kept = (task_dir, os.stat(task_dir).st_mtime_ns, names)
+
+    def drop(self, job: Job) -> None:
+        """Removes the last one of a bundle, which a command's task keeps."""
+        kept, self._kept = self._kept, None
+        if kept is not None and job.module is not None:
+            with contextlib.suppress(OSError):
+                os.rmdir(kept[0])
+
+
+def _is_command(job: Job) -> bool:
+    return not job.launcher and not any((job.module, job.staging, job.service, job.surrogate))
+
+
+def _given(job: Job, request: Request) -> Set[str]:
+    """The files that are written for a command."""
+    told = {PARAMS: request.params, INPUTS: request.inputs} if job.module is None else {}
+    return {name for name, value in told.items() if value}
+
+
+def _is_own(path: str) -> bool:
+    """Whether a file can be written over: it is nobody else's under another name."""
+    found = os.lstat(path)
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and bool(found.st_mode & stat.S_IWUSR)
+
+
+def _is_alone() -> bool:
+    """Whether this process has no child. Those that have ended are buried."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _adopt(on: int) -> bool:
+    """Whether this process is from now on the parent of what its children leave behind."""
+    try:
+        import ctypes  # here, for a Python without it runs tasks all the same
+
+        return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, on, 0, 0, 0) == 0)
+    except (ImportError, OSError, AttributeError):
+        return False

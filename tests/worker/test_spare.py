@@ -1,0 +1,61 @@
+"""A task that wrote nothing leaves its directory to the next one, and nobody meets what is another's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diel.attempt.bundle import Request
+from tests.throwaway import wait_for
+from tests.worker.bench import Bench, request, worker_bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with worker_bench(tmp_path) as made:
+        yield made
+
+
+def shell(index: int, text: str, **params: object) -> Request:
+    return replace(request(index, "sh", "-c", text), params=params)
+
+
+def names(bench: Bench, index: int) -> set[str]:
+    folder = bench.paths.tasks / "s" / str(index)
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def test_each_command_finds_its_own_parameters_and_a_failed_one_keeps_them(bench: Bench) -> None:
+    check = """[ "$(cat "$DIEL_PARAMS")" = '{"i": %d}' ] && [ "$PWD" = "$DIEL_TASK_DIR" ]"""
+    requests = [shell(i, check % i, i=i) for i in (0, 1000, 2)]
+    report = bench.run([*requests, shell(3, "exit 4", i=3), shell(4, "ls -A >&2", i=4), shell(5, "ls -A")])
+    told = [record["event"] for _, record in report.records]
+    assert told == ["done", "done", "done", "fail", "done", "done"]
+    assert names(bench, 0) == names(bench, 1000) == set()
+    assert names(bench, 3) == {".params.json"}
+    assert json.loads((bench.paths.tasks / "s" / "3" / ".params.json").read_text()) == {"i": 3}
+    assert names(bench, 4) == {".params.json", "stderr"}
+    assert names(bench, 5) == set(), "it has no parameters, and finds none of another's"
+
+
+def test_what_a_command_left_running_writes_into_no_other_tasks_directory(
+    bench: Bench, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    left = f"setsid sh -c 'until [ -e \"{go}\" ]; do sleep 0.01; done; echo late > late' > /dev/null 2>&1 &"
+    late = bench.paths.tasks / "s" / "0" / "late"
+    second = f"touch '{go}'; until [ -e '{late}' ]; do sleep 0.01; done; ! [ -e late ]"
+    report = bench.run([shell(0, f"{left} sleep 0.2"), shell(1, second)])
+    assert [record["event"] for _, record in report.records] == ["done", "done"]
+    wait_for(late.exists)
+    assert "late" not in names(bench, 1)
+
+
+def test_parameters_that_have_another_name_too_are_not_written_over(bench: Bench, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    bench.run([shell(0, f'ln "$DIEL_PARAMS" "{kept}"', i=0), shell(1, "true", i=1)])
+    assert json.loads(kept.read_text()) == {"i": 0}
