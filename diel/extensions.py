@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError, did_you_mean
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 SCHEDULERS = "diel.schedulers"
 SEARCHERS = "diel.searchers"
-
-T = TypeVar("T")
 
 
 @cache
@@ -41,7 +39,7 @@ def names_in(group: str) -> tuple[str, ...]:
     return tuple(entry_points_of(group))
 
 
-def class_named(group: str, name: str, base: type[T]) -> type[T]:
+def class_named(group: str, name: str, base: type[Any]) -> Any:
     """The class behind an entry point: whole, and derived from `base`.
 
     Raises UsageError for an unknown name, and for an entry point that cannot be imported or is no such class.

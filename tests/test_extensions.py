@@ -1,4 +1,4 @@
-"""A package outside of diel brings a scheduler: one file and an entry point, and everything takes it."""
+"""A package outside of diel brings a scheduler or a searcher: one file, an entry point, and everything takes it."""
 
 from __future__ import annotations
 
@@ -207,3 +207,91 @@ def test_two_packages_with_one_name_are_told(outside: Outside) -> None:
     assert said.returncode == 2
     assert "two installed packages have a 'slurm' in diel.schedulers" in said.stderr
     assert "tinysched:Tiny of tinysched" in said.stderr
+
+
+# --- a searcher -----------------------------------------------------------------------------------
+
+HALVING = '''
+"""Halves the interval around the best value so far."""
+
+from diel.search import Searcher, TrialState
+
+
+class Halving(Searcher):
+    def __init__(self, search, space, seed):
+        super().__init__(search, space, seed)
+        self.asked, self.told = [], {}
+
+    @classmethod
+    def refusal(cls, search, parameters):
+        return "" if len(parameters) == 1 else "it varies one hyperparameter"
+
+    def ask(self):
+        ((name, given),) = self.space.parameters.items()
+        best = min(self.told, key=self.told.get, default=None)
+        middle = (given.low + given.high) / 2 if best is None else self.asked[best]
+        step = (given.high - given.low) / 2 ** (len(self.asked) + 1) * (-1) ** len(self.asked)
+        self.asked.append(middle + step)
+        return {name: self.asked[-1]}
+
+    def tell(self, number, state, values):
+        if state is TrialState.COMPLETE:
+            self.told[number] = values[0]
+'''
+SEARCH = """
+diel: 1
+name: flow
+hyperparameters: {x: {type: float, low: 0.0, high: 8.0}}
+axes: {t: {search: {sampler: halving, trials: 4, minimize: far.value, parameters: [x]}}}
+stages:
+  far:
+    over: [t]
+    env: {X: "${{ hp.x }}"}
+    command: |
+      python3 -c 'import json, os; json.dump({"value": abs(float(os.environ["X"]) - 3)}, open(os.environ["DIEL_RESULT"], "w"))'
+    outputs: {value: {value: float}}
+"""
+
+
+def test_a_searcher_of_an_outside_package_makes_the_trials_of_a_search(outside: Outside) -> None:
+    outside.package("halvingsearch", HALVING, "diel.searchers", halving="halvingsearch:Halving")
+    (outside.folder / "flow.yaml").write_text(SEARCH, encoding="utf-8")
+    assert "halving" in outside.diel("schema").stdout
+    run = outside.diel("run", "flow.yaml")
+    assert run.returncode == 0, run.stderr
+    search = outside.json("status")["axes"]["t"]
+    assert search["sampler"] == "halving"
+    assert search["trials"]["complete"] == 4
+    assert search["best"]["hp"] == {"x": 5.5}
+    two = SEARCH.replace("parameters: [x]", "parameters: [x, y]").replace(
+        "high: 8.0}}", "high: 8.0}, y: {type: float, low: 0.0, high: 1.0}}"
+    )
+    (outside.folder / "flow.yaml").write_text(
+        two.replace("env: {", 'env: {Y: "${{ hp.y }}", '), encoding="utf-8"
+    )
+    said = outside.diel("run", "flow.yaml")
+    assert said.returncode == 2
+    assert "axis 't' searches with halving: it varies one hyperparameter" in said.stderr
+
+
+def test_an_unknown_sampler_is_told_with_those_that_are_installed(outside: Outside) -> None:
+    outside.package("halvingsearch", HALVING, "diel.searchers", halving="halvingsearch:Halving")
+    (outside.folder / "flow.yaml").write_text(SEARCH.replace("halving", "halvin"), encoding="utf-8")
+    said = outside.diel("validate", "flow.yaml")
+    assert said.returncode == 2
+    assert "expected one of random, grid, tpe, cmaes, nsga2, gp, qmc, halving; found 'halvin'" in said.stderr
+    assert "did you mean 'halving'?" in said.stderr
+
+
+def test_a_searcher_that_cannot_be_loaded_is_told_before_anything_is_made(outside: Outside) -> None:
+    outside.package(
+        "halvingsearch",
+        HALVING.replace("def tell", "def told"),
+        "diel.searchers",
+        halving="halvingsearch:Halving",
+    )
+    (outside.folder / "flow.yaml").write_text(SEARCH, encoding="utf-8")
+    said = outside.diel("run", "flow.yaml")
+    assert said.returncode == 2
+    assert "'halving' in diel.searchers (halvingsearch:Halving, of halvingsearch) lacks tell" in said.stderr
+    assert not (outside.folder / "runs").exists()

@@ -13,7 +13,8 @@ from diel.scheduler.scheduler import Scheduler
 
 def scheduler_named(name: str) -> Scheduler:
     """The scheduler that a site names. Raises UsageError where it is not installed, or cannot be used."""
-    return class_named(SCHEDULERS, name, Scheduler)()  # type: ignore[type-abstract]
+    kind: type[Scheduler] = class_named(SCHEDULERS, name, Scheduler)
+    return kind()
 
 
 def usable_schedulers() -> Iterator[tuple[str, Scheduler]]:

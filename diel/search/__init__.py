@@ -1,1 +1,8 @@
-"""What makes the points of a search or a loop while its run goes on, and what proposes trials."""
+"""What makes the points of a search or a loop while its run goes on, and what proposes trials.
+
+What a package with a searcher of its own needs is imported from here.
+"""
+
+from diel.journal.axis_history import TrialState as TrialState
+from diel.search.searcher import Searcher as Searcher
+from diel.search.space import Space as Space

@@ -24,8 +24,10 @@ from optuna.samplers import (
     TPESampler,
 )
 
-from diel.journal.axis_history import Course, Trial, TrialState
+from diel.errors import UsageError
+from diel.journal.axis_history import Course, TrialState
 from diel.search.grid import grid_points
+from diel.search.searcher import Searcher
 from diel.search.space import Space, place_of, within
 from diel.spec import Hyperparameter, Search
 
@@ -35,23 +37,19 @@ _STATES = {
     TrialState.PRUNED: optuna.trial.TrialState.PRUNED,
     TrialState.FAILED: optuna.trial.TrialState.FAIL,
 }
-END = -1
-"""In a course's `told`: the end of a trial."""
 _PLACED = ("cmaes", "nsga2", "qmc")
 """Samplers that draw all of a trial at once, and note beside it where in their sequence it stands."""
 
 
-class OptunaSearcher:
+class OptunaSearcher(Searcher):
     """Trials from one of Optuna's samplers, in a study that lives in memory.
 
     The journal is what survives: a searcher comes back to its random state by being asked and told the same.
     """
 
     def __init__(self, search: Search, space: Space, seed: int) -> None:
+        super().__init__(search, space, seed)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._search = search
-        self._space = space
-        self._seed = seed
         self._lists = {name: self._list(given) for name, given in space.parameters.items()}
         self._grid = grid_points(space, seed) if search.sampler == "grid" else None
         self._study = self._new_study(seed)
@@ -62,10 +60,10 @@ class OptunaSearcher:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # which samplers Optuna calls experimental is in its manual
             return optuna.create_study(
-                study_name=f"diel-{self._seed}",  # Hyperband draws a trial's bracket from it
-                sampler=_sampler(self._search, seed),
-                pruner=_pruner(self._search),
-                directions=["minimize" if small else "maximize" for _, small in self._search.objectives],
+                study_name=f"diel-{self.seed}",  # Hyperband draws a trial's bracket from it
+                sampler=_sampler(self.search, seed),
+                pruner=_pruner(self.search),
+                directions=["minimize" if small else "maximize" for _, small in self.search.objectives],
             )
 
     def ask(self) -> dict[str, Any] | None:
@@ -89,15 +87,15 @@ class OptunaSearcher:
         drawn: dict[str, Any] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if self._search.sampler in _PLACED:
+            if self.search.sampler in _PLACED:
                 _ = trial.relative_params  # its place is noted, even where nothing of it is used
-            for name in self._space.parameters:
-                if self._space.is_drawn(name, drawn):
+            for name in self.space.parameters:
+                if self.space.is_drawn(name, drawn):
                     drawn[name] = self._draw_one(trial, name)
         return drawn
 
     def _draw_one(self, trial: optuna.Trial, name: str) -> Any:
-        given, listed = self._space.parameters[name], self._lists[name]
+        given, listed = self.space.parameters[name], self._lists[name]
         if listed is not None and self._grid is not None:  # whose places are told to the study, not drawn
             return listed[trial._suggest(name, IntDistribution(0, len(listed) - 1))]
         if listed is not None:
@@ -106,7 +104,7 @@ class OptunaSearcher:
 
     def _list(self, given: Hyperparameter) -> tuple[Any, ...] | None:
         """The values of a hyperparameter of which the place in a list is drawn."""
-        listed = self._search.sampler == "grid" or given.type in ("choice", "bool")
+        listed = self.search.sampler == "grid" or given.type in ("choice", "bool")
         return given.listed if listed else None
 
     def _place(self, name: str, value: Any) -> Any:
@@ -130,39 +128,23 @@ class OptunaSearcher:
         self._given_up.discard(number)
         self._study.tell(number, values or None, _STATES[state])
 
-    def replay(self, course: Course) -> None:
-        for number, *rest in course.told:
-            trial = course.trials[number]
-            if rest:
-                self._hear(trial, rest[0])
-            elif self.ask() != trial.hp:
-                self._rebuild(course)
-                return
-
-    def _hear(self, trial: Trial, step: int) -> None:
-        """What a course says of a trial once it was asked for."""
-        if step == END:
-            self.tell(trial.number, trial.state, trial.values)
-        else:
-            self.report(trial.number, step, trial.reported[step])
-
-    def _rebuild(self, course: Course) -> None:
+    def rebuild(self, course: Course) -> None:
         """Goes through a course with its trials as they are, where Optuna would have proposed others.
 
         So does another version of it, and a course in which a trial's end is no longer true.
         """
         known = [trial.hp for trial in course.trials]
         if self._grid is not None:
-            self._grid = (point for point in grid_points(self._space, self._seed) if point not in known)
+            self._grid = (point for point in grid_points(self.space, self.seed) if point not in known)
         # Known values are not drawn, so that the same seed would draw them again for the trials to come;
         # what keeps its place in a sequence needs the same sequence.
-        placed = self._search.sampler in ("cmaes", "qmc")
-        self._study = self._new_study(self._seed if placed else (self._seed + len(known)) % 2**32)
+        placed = self.search.sampler in ("cmaes", "qmc")
+        self._study = self._new_study(self.seed if placed else (self.seed + len(known)) % 2**32)
         self._running.clear()
         self._given_up.clear()
         for number, *rest in course.told:
             if rest:
-                self._hear(course.trials[number], rest[0])
+                self.hear(course.trials[number], rest[0])
             else:
                 self._repeat(known[number])
 
@@ -196,6 +178,7 @@ def _sampler(search: Search, seed: int) -> BaseSampler:
             return GPSampler(seed=seed, **startup)
         case "qmc":
             return QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+    raise UsageError(f"Optuna has no sampler '{search.sampler}'")
 
 
 def _some(**given: Any) -> dict[str, Any]:

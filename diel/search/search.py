@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from diel.axes.adaptive import Adaptive, Searched
 from diel.errors import counted
 from diel.expressions import ExpressionError
+from diel.extensions import SEARCHERS, class_named
 from diel.journal.axis_history import Context, Course, Trial, TrialState
 from diel.paths import RunPaths
 from diel.project.requests import ask_stop
@@ -105,10 +106,10 @@ class Searching(Decider):
     def _searcher(self, context: Context) -> Searcher:
         """The searcher of a course, made where one is needed: the library behind it is slow to load."""
         if context not in self._searchers:
-            from diel.search.optuna import OptunaSearcher  # slow: only where trials are asked for
-
             course = self._course(context)
-            searcher = OptunaSearcher(self.search, self._space, course.seed)
+            # Slow: only where trials are asked for.
+            kind: type[Searcher] = class_named(SEARCHERS, self.search.sampler, Searcher)
+            searcher = kind(self.search, self._space, course.seed)
             searcher.replay(course)
             self._searchers[context] = searcher
         return self._searchers[context]

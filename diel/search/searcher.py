@@ -1,26 +1,80 @@
-"""What every searcher does for diel."""
+"""What every searcher does for diel. Adding one is one file with a class derived from `Searcher`."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
-from diel.journal.axis_history import Course, TrialState
+from diel.errors import DielError
+from diel.journal.axis_history import Course, Trial, TrialState
+from diel.search.space import Space
+from diel.spec import Hyperparameter, Search
+
+END = -1
+"""In a course's `told`: the end of a trial."""
 
 
-class Searcher(Protocol):
-    """Proposes the trials of one search: the same ones for the same seed and the same calls."""
+class Searcher(ABC):
+    """Proposes the trials of one search: the same ones for the same seed and the same calls.
 
+    The journal is what survives: a searcher comes back to where it was by being asked and told the same.
+    `ask` and `tell` are to be written; all else has a default.
+    """
+
+    def __init__(self, search: Search, space: Space, seed: int) -> None:
+        """`search` is what the workflow file says, `space` the hyperparameters to draw, in their order."""
+        self.search = search
+        self.space = space
+        self.seed = seed
+
+    @classmethod
+    def refusal(cls, search: Search, parameters: Mapping[str, Hyperparameter]) -> str:
+        """Why it cannot make the trials of a search over these hyperparameters; empty where it can.
+
+        Asked before a run is made.
+        """
+        return ""
+
+    @abstractmethod
     def ask(self) -> dict[str, Any] | None:
-        """The hyperparameters of the next trial, by name; None where there is none left."""
+        """The hyperparameters of the next trial, by name; None where there is none left.
+
+        Trials are numbered from 0, in the order in which they are asked for.
+        """
+
+    @abstractmethod
+    def tell(self, number: int, state: TrialState, values: list[float]) -> None:
+        """Takes in the end of a trial: a value an objective, none where it has not completed."""
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Takes in a value on the way; says whether the trial should be pruned."""
+        return False
 
     def is_given_up(self, number: int) -> bool:
         """Whether a report said that a running trial should be pruned."""
-
-    def tell(self, number: int, state: TrialState, values: list[float]) -> None:
-        """Takes in the end of a trial."""
+        return False
 
     def replay(self, course: Course) -> None:
         """Comes to where the searcher was that made a course, random state included."""
+        for number, *rest in course.told:
+            trial = course.trials[number]
+            if rest:
+                self.hear(trial, rest[0])
+            elif self.ask() != trial.hp:
+                self.rebuild(course)
+                return
+
+    def hear(self, trial: Trial, step: int) -> None:
+        """What a course says of a trial once it was asked for."""
+        if step == END:
+            self.tell(trial.number, trial.state, trial.values)
+        else:
+            self.report(trial.number, step, trial.reported[step])
+
+    def rebuild(self, course: Course) -> None:
+        """Goes through a course of which it would have proposed other trials; raises DielError by default."""
+        raise DielError(
+            f"{self.search.sampler} proposes other trials than those that this run has written, as another "
+            "version of it may: go on with the version that began the run, or run the workflow anew"
+        )

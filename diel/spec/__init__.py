@@ -1,6 +1,6 @@
 """The models of a workflow file: the only list of its keys."""
 
-from diel.spec.forms import Axis, AxisForm, Choice, Loop, Search
+from diel.spec.forms import SAMPLERS, Axis, AxisForm, Choice, Loop, Search
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.input import Input
 from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
@@ -15,6 +15,7 @@ from diel.spec.workflow import Workflow
 
 __all__ = [
     "MAX_POINTS",
+    "SAMPLERS",
     "Axis",
     "AxisForm",
     "Choice",

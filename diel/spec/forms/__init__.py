@@ -3,7 +3,7 @@
 from diel.spec.forms.axis import Axis, Choice
 from diel.spec.forms.listed import StaticForm
 from diel.spec.forms.loop import Loop
-from diel.spec.forms.search import Search
+from diel.spec.forms.search import SAMPLERS, Search
 from diel.spec.forms.written import AxisForm
 
-__all__ = ["Axis", "AxisForm", "Choice", "Loop", "Search", "StaticForm"]
+__all__ = ["SAMPLERS", "Axis", "AxisForm", "Choice", "Loop", "Search", "StaticForm"]

@@ -4,9 +4,18 @@ from collections.abc import Iterator
 from math import prod
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticKnownError
 
 from diel.errors import counted
+from diel.extensions import SEARCHERS, names_in
 from diel.spec.condition import Condition
 from diel.spec.forms.axis import Known
 from diel.spec.forms.judged import Judged, is_count
@@ -26,8 +35,31 @@ from diel.spec.model import (
     refuse,
 )
 
-Sampler = Literal["random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc"]
+SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc")
+"""Optuna's, of which diel knows what they need and what they take. Packages bring others."""
 Pruner = Literal["median", "hyperband", "none"]
+
+
+def _known() -> tuple[str, ...]:
+    return (*SAMPLERS, *(name for name in names_in(SEARCHERS) if name not in SAMPLERS))
+
+
+def _sampler(text: str) -> str:
+    if text in SAMPLERS or text in _known():
+        return text
+    raise PydanticKnownError("literal_error", {"expected": ", ".join(f"'{name}'" for name in _known())})
+
+
+class _Listed:
+    """In a schema, the names that are installed here."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"enum": list(_known()), "type": "string"}
+
+
+Sampler = Annotated[str, AfterValidator(_sampler), _Listed()]
 
 
 def _failures(value: Any) -> Any:
@@ -144,7 +176,7 @@ class Search(Model, Judged):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        return ("optuna", *_NEEDS.get(self.sampler, ()))
+        return ("optuna", *_NEEDS.get(self.sampler, ())) if self.sampler in SAMPLERS else ()
 
     @property
     def needed_by(self) -> str:
@@ -250,10 +282,11 @@ class Search(Model, Judged):
         return flaws
 
     def _stray_flaws(self) -> list[Flaw]:
+        foreign = self.sampler not in SAMPLERS
         stray: dict[str, tuple[bool, str]] = {
             "watch": (self.pruner != "none", "it goes with a pruner"),
-            "population": (self.sampler in ("nsga2", "cmaes"), "it goes with nsga2 and cmaes"),
-            "startup": (self.sampler in ("tpe", "gp", "cmaes"), "it goes with tpe, gp and cmaes"),
+            "population": (self.sampler in ("nsga2", "cmaes") or foreign, "it goes with nsga2 and cmaes"),
+            "startup": (self.sampler in ("tpe", "gp", "cmaes") or foreign, "it goes with tpe, gp and cmaes"),
         }
         given: dict[str, Any] = {word: getattr(self, word) for word in stray}
         return [
