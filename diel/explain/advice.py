@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from diel.results import Recorded
 from diel.states import FailureClass
 from diel.values import format_duration, format_size
@@ -20,7 +22,7 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
     stage = task.partition("/")[0]
     name = run.paths.run_id
     again = f"then `diel resume {name}`; or change the workflow and `diel run` it: what is done is kept"
-    match kind:
+    match next((known for known in FailureClass if known == kind), FailureClass.APP):
         case FailureClass.TIMEOUT:
             limit = run.workflow.stages[stage].timeout
             now = f" (now {format_duration(limit)})" if limit is not None else ""
@@ -56,5 +58,7 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
             )
         case FailureClass.UPSTREAM:
             return f"`diel results {name}` shows what there is to read; correct what makes it, {again}"
-        case _:
+        case FailureClass.APP | FailureClass.CANCELLED | FailureClass.INTERRUPTED:
             return f"`diel logs {name} {task}` shows all that it printed; correct it, {again}"
+        case never:
+            assert_never(never)

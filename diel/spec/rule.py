@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from diel.spec.resources import Resources
 from diel.spec.stage import Stage
@@ -60,7 +60,17 @@ def _default(stage: Stage, kind: FailureClass) -> Rule:
             return Rule(PREEMPTED_RETRIES, 0.0, shared=False)
         case FailureClass.UPSTREAM:  # it would read the same
             return Rule(0, 0.0, shared=False)
-    return Rule(stage.retries.limit, stage.retries.backoff, shared=True)
+        case (
+            FailureClass.APP
+            | FailureClass.OOM
+            | FailureClass.TIMEOUT
+            | FailureClass.LAUNCH
+            | FailureClass.CANCELLED
+            | FailureClass.INTERRUPTED
+        ):
+            return Rule(stage.retries.limit, stage.retries.backoff, shared=True)
+        case never:
+            assert_never(never)
 
 
 # --- what a later attempt asks for ----------------------------------------------------------------
