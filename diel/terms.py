@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 SIMULATED = "simulated"
-"""The value that says of each task of a stage with a surrogate whether its result was computed."""
+"""The value that says of each task of a stage that may be answered whether its result was computed."""
 COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
 """A number of things: `>=100`, `==3`."""
 FORMATS = {

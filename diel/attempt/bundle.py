@@ -82,7 +82,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a task asks its surrogate."""
+    """What a task asks before it runs."""
 
     row: Mapping[str, int | float]
     """The task's parameters."""
@@ -118,7 +118,7 @@ class Request:
     streams: Mapping[str, Mapping[str, str]] | None = None
     """Streams that it puts into and gets from, by name; None where it runs beside no other stage's tasks."""
     question: Question | None = None
-    """What it asks its surrogate; None where it has none, or that is not there."""
+    """What it asks before it runs; None where it asks nobody, or the service is not there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,14 +20,12 @@ from diel.tasks.recipe import Recipe, Resolved
 from diel.tasks.results import carry
 from diel.tasks.sources import MissingInput
 from diel.tasks.stage_run import StageRun
-from diel.terms import SIMULATED
+from diel.tasks.surrogate import tell_cached
 
 if TYPE_CHECKING:
-    from diel.journal.records import Cached, Told
+    from diel.journal.records import Cached
 
 Task = tuple[int, Resolved]
-UNASKED: Told = {"asked": 0.0, "used": False}
-"""What is told of the surrogate of a task whose result is from a run without one."""
 
 
 class Finder:
@@ -218,9 +216,7 @@ class Finder:
         carry(found, record)
         if "origin" in found:
             record["origin"] = found["origin"]
-        if stage.spec.surrogate is not None:
-            record["values"] = {SIMULATED: True, **record.get("values", {})}
-            record["surrogate"] = found.get("surrogate", UNASKED)
+        tell_cached(record, found, stage.spec)
         if stage.adaptive and found["event"] == "done":  # where the metrics are that a pruner reads
             record["origin"] = [found["index"], found["attempt"]]
         offset = self._ledger.append(record)

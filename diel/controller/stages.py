@@ -13,7 +13,6 @@ from diel.errors import DielError, UsageError
 from diel.gangs.service import Serving
 from diel.gangs.stream import Streaming
 from diel.graph import gangs, hyperparameter_reads
-from diel.graph.surrogate import teachers
 from diel.plan import Plan
 from diel.project.run_file import RunFile
 from diel.search.decider import Decider, Deciding
@@ -35,10 +34,10 @@ from diel.tasks.sources import Sources
 from diel.tasks.stage_run import StageRun
 from diel.tasks.staging import staging_of
 from diel.tasks.stream import StreamEnds
+from diel.tasks.surrogate import name_teachers
 
 if TYPE_CHECKING:
     from diel.journal import records
-    from diel.spec import Surrogate
 
 _DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
     "search": Searching,
@@ -278,8 +277,7 @@ class Stages:
         }
         if stage.adaptive:
             record["factors"] = [asdict(factor) for factor in stage.domain.factors]
-        if stage.spec.surrogate is not None:
-            record["surrogate"] = self._teachers(stage.name, stage.spec.surrogate)
+        name_teachers(record, self._plan.graph, {n: one.kind for n, one in self._plan.stages.items()})
         self._ledger.append(record)
         for link in self.out_of[stage.name]:
             link.resolve()
@@ -296,13 +294,6 @@ class Stages:
             stage.look_at(range(stage.size))
         if stage.complete:
             self._wake_empty_groups(stage)
-
-    def _teachers(self, stage: str, surrogate: Surrogate) -> records.Teachers:
-        """What the journal says of a stage's surrogate: what its speedup is worked out from."""
-        found = teachers(self._plan.graph, stage)
-        training = [name for name in found.names if self._plan.stages[name].kind == "training"]
-        simulations = list(found.simulations)
-        return {"service": surrogate.service, "training": training, "simulations": simulations}
 
     def _keep_losses(self, stage: StageRun) -> None:
         """What failed before an axis was taken from a stage's results stays failed in this run.

@@ -12,6 +12,7 @@ from diel.explain.axis import picks, point_never_came, points_awaited
 from diel.explain.computed import why_computed
 from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.place import awaited_text, block_end, place_of, place_text, wait_for_block
+from diel.explain.surrogate import asked_lines
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
 from diel.results import DROPPED, Recorded
@@ -100,7 +101,7 @@ def _story(
         case TaskState.DONE:
             found = why_computed(view, stage, index)
             return {
-                "why": [*_asked(view.run, stage, record), *found.sentences()],
+                "why": [*asked_lines(view.run, stage, record), *found.sentences()],
                 "earlier": found.earlier,
                 "changes": [asdict(change) for change in found.changes],
             }
@@ -119,19 +120,6 @@ def _story(
             return {"why": [f"it was handed out, and {wait['text']}"], "next": wait["next"]}
         case _:
             return _waiting(view, stage, index, attempts)
-
-
-def _asked(run: Recorded, stage: str, record: Result | None) -> list[str]:
-    """What a task's surrogate said, where it has one."""
-    told = None if record is None else record.get("surrogate")
-    surrogate = run.workflow.stages[stage].surrogate
-    if told is None or surrogate is None:
-        return []
-    if told.get("message"):
-        return [f"it was simulated, for '{surrogate.service}' gave no answer: {told['message']}"]
-    doubt = "" if told["uncertainty"] is None else f" with an uncertainty of {told['uncertainty']:.3g}"
-    did = "answered" if told["used"] else "was too unsure, so that it was simulated: it answered"
-    return [f"'{surrogate.service}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]
 
 
 def _failed(run: Recorded, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Use:
     share: bool = False
     service: bool = False
     optional: bool = False
-    """Whether the stage goes on without the service, as it does without a surrogate."""
+    """Whether the stage goes on without the service, as tasks do that ask before they run."""
 
 
 def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iterator[Use]:
@@ -50,9 +50,8 @@ def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iter
         yield Use((*here, "after", number), other, None)
     for number, other in enumerate(stage.services):
         yield Use((*here, "services", number), other, None, service=True)
-    surrogate = stage.surrogate
-    if surrogate is not None and surrogate.service not in stage.services:
-        yield Use((*here, "surrogate", "service"), surrogate.service, None, service=True, optional=True)
+    for other in stage.asks[len(stage.services) :]:
+        yield Use((*here, "surrogate", "service"), other, None, service=True, optional=True)
     for label in stage.over:
         axis = workflow.axes.get(label)
         if axis is not None and axis.source is not None:

@@ -21,6 +21,7 @@ from diel.form import (
     rows,
 )
 from diel.journal.axis_history import AxisFacts, TrialState
+from diel.journal.surrogate import is_told
 from diel.states import RunState
 
 MOST_TASKS = 10**9
@@ -33,11 +34,6 @@ def _is_facts(value: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _is_of_surrogate(value: Any) -> bool:
-    wanted = ({"service", "training", "simulations"}, {"used", "asked"})  # a stage's, a task's
-    return isinstance(value, dict) and any(names <= value.keys() for names in wanted)
 
 
 def _is_index(value: Any) -> bool:
@@ -106,7 +102,7 @@ _OPTIONAL: Form = {
     "parts": ANY,
     "resources": MAP,
     "seconds": NUMBER,
-    "surrogate": ("what is told of a surrogate", _is_of_surrogate),
+    "surrogate": ("what is told of a surrogate", is_told),
     "taken": COUNT,
 }
 

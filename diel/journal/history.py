@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from diel.journal import surrogate
 from diel.journal.axis_history import AxisFacts, AxisHistory, Trial
 from diel.journal.form import FORMS
 from diel.journal.ranges import spread
 from diel.journal.segment import Misfit, epoch_of
 from diel.journal.stage_history import Attempt, StageHistory
-from diel.journal.surrogate_history import SurrogateHistory
 from diel.states import RunState, TaskState
 
 if TYPE_CHECKING:
@@ -191,13 +191,7 @@ class History:
         stage.parts = record.get("parts", {})
         stage.void = record.get("void", "")
         stage.factors = record.get("factors", [])
-        if "surrogate" in record:
-            self._surrogate(stage).begin(record["surrogate"])
-
-    def _surrogate(self, stage: StageHistory) -> SurrogateHistory:
-        if stage.surrogate is None:
-            stage.surrogate = SurrogateHistory()
-        return stage.surrogate
+        stage.surrogate = surrogate.opened(stage.surrogate, record)
 
     def _queued(self, record: records.Queued) -> None:
         tasks, attempts = record["tasks"], record.get("attempts") or [1] * len(record["tasks"])
@@ -275,8 +269,7 @@ class History:
         if not stage.is_good(index):
             stage.seconds += record.get("seconds", 0.0)
             stage.timed += 1
-            if "surrogate" in record:
-                self._surrogate(stage).count(record["surrogate"], record.get("seconds", 0.0))
+            stage.surrogate = surrogate.counted(stage.surrogate, record)
         self._commit(stage, record, TaskState.DONE)
 
     def _cached(self, record: records.Cached) -> None:
@@ -286,8 +279,7 @@ class History:
             return
         if not stage.state(record["index"]).good:
             stage.cached_seconds += record.get("seconds", 0.0)
-            if "surrogate" in record:
-                self._surrogate(stage).count(record["surrogate"], record.get("seconds", 0.0))
+            stage.surrogate = surrogate.counted(stage.surrogate, record)
         self._commit(stage, record, TaskState.CACHED)
 
     def _commit(self, stage: StageHistory, record: records.Result, state: TaskState) -> None:

@@ -111,7 +111,7 @@ class Adopted(_Stamped):
 
 
 class Teachers(TypedDict):
-    """What the workflow says of a stage's surrogate."""
+    """The service that answers for tasks of a stage, and the stages that teach its model."""
 
     service: str
     training: list[str]
@@ -368,7 +368,7 @@ class Start(_Attempt):
 
 
 class Told(TypedDict):
-    """What a task's surrogate said."""
+    """What a task was told that asked before it ran."""
 
     asked: float
     """Seconds that the question took."""

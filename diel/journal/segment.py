@@ -54,7 +54,7 @@ class SegmentWriter:
         """
         try:
             data = "".join([_encode(record) + "\n" for record in records]).encode("utf-8", "surrogateescape")
-        except UnicodeEncodeError:  # half a surrogate pair, which only an escape can write
+        except UnicodeEncodeError:  # half a UTF-16 pair, which only an escape can write
             data = "".join([_encode_ascii(record) + "\n" for record in records]).encode("ascii")
         offset = self._size
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from diel.journal.surrogate_history import SurrogateHistory
+from diel.journal.surrogate import SurrogateHistory
 from diel.states import TaskState
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class StageHistory:
     cached_seconds: float = 0.0
     """Time that the results took which came from the cache, when they were made."""
     surrogate: SurrogateHistory | None = None
-    """What was answered and what simulated, where its tasks ask a surrogate."""
+    """What was answered and what simulated, where its tasks ask before they run."""
     factors: list[dict[str, Any]] = field(default_factory=list)
     """The factors of its domain, where it runs over a search or loop: axes, count, rows."""
     dropped: dict[str, set[int]] = field(default_factory=dict)

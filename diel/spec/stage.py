@@ -184,10 +184,9 @@ class Stage(Model):
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """The services that its tasks ask, that of its surrogate included."""
-        if self.surrogate is None or self.surrogate.service in self.services:
-            return self.services
-        return (*self.services, self.surrogate.service)
+        """The services that its tasks ask; last the one that they ask before they run."""
+        first = () if self.surrogate is None else (self.surrogate.service,)
+        return tuple(dict.fromkeys((*self.services, *first)))
 
     @property
     def joined(self) -> bool:

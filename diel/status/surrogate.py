@@ -8,7 +8,7 @@ from typing import Any
 
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
-from diel.journal.surrogate_history import SurrogateHistory
+from diel.journal.surrogate import SurrogateHistory
 from diel.states import TaskState
 from diel.status.columns import paint, printable, shorten
 

@@ -41,7 +41,7 @@ class Model:
         """The model in a file. Raises ValueError where it is none, OSError where it cannot be opened.
 
         precision: of the weights, and so of `predict`. Single precision halves the time, and its 1e-7 is
-            far below any surrogate's error.
+            far below any model's error.
         """
         try:
             # no pickle, so that reading a model runs no code

@@ -40,7 +40,7 @@ class ServiceLink(Link):
         return Verdict.READY if self.is_spared(group) else self._verdict(group)
 
     def is_spared(self, group: Group) -> bool:
-        """Whether the service will not come, and its consumers go on without it: it is their surrogate."""
+        """Whether the service will not come, and its consumers go on without it."""
         return self.edge.optional and self._verdict(group) in (Verdict.FAILED, Verdict.OMITTED)
 
     def _verdict(self, group: Group) -> Verdict:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import digest_of
 from diel.attempt.bundle import Question
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
-from diel.graph.surrogate import answered
+from diel.graph import StageGraph
+from diel.graph.surrogate import answered, teachers
 from diel.modules.catalogue import Module
 from diel.spec import Stage, Surrogate
 from diel.tasks.link import Link
 from diel.tasks.service import ServiceLink
 from diel.tasks.sources import MissingInput
+from diel.terms import SIMULATED
+
+if TYPE_CHECKING:
+    from diel.journal import records
 
 _NUMBERS = (int, float)
 
@@ -59,3 +64,21 @@ class Asking:
         row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
         replicas = tuple(link.replicas(group))
         return Question(row, replicas, digest_of([key, given]), (parts[0], digest_of([parts[1], given])[:16]))
+
+
+def name_teachers(record: records.Stage, graph: StageGraph, kinds: Mapping[str, str]) -> None:
+    """Adds to a stage's record what its surrogate's speedup is worked out from; `kinds` are by stage."""
+    surrogate = graph.workflow.stages[record["stage"]].surrogate
+    if surrogate is not None:
+        found = teachers(graph, record["stage"])
+        training = [name for name in found.names if kinds[name] == "training"]
+        simulations = list(found.simulations)
+        record["surrogate"] = {"service": surrogate.service, "training": training, "simulations": simulations}
+
+
+def tell_cached(record: records.Cached, found: records.Result, stage: Stage) -> None:
+    """Adds what was told of an earlier result; one of a run without a surrogate was simulated unasked."""
+    if stage.surrogate is not None:
+        record["values"] = {SIMULATED: True, **record.get("values", {})}
+        unasked: records.Told = {"asked": 0.0, "used": False}
+        record["surrogate"] = found.get("surrogate", unasked)

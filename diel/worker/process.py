@@ -230,7 +230,7 @@ class Worker:
     def _answered(
         self, job: Job, request: Request, began: float, task_dir: str, asked: Asked
     ) -> tuple[int, Record]:
-        """Commits a surrogate's answer as a task's result."""
+        """Commits an answer as a task's result."""
         with self.dog.lock:
             self.dog.end()
             os.chdir(self._root)

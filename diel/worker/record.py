@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def done_record(
     job: Job, request: Request, began: float, values: Values, artifacts: Artifacts, asked: Asked | None
 ) -> Done:
-    """An attempt that ended well. `began` is in time.monotonic seconds; `asked` is for its surrogate."""
+    """An attempt that ended well. `began` is in time.monotonic seconds; `asked` is for what it asked."""
     record: Done = {
         "event": "done",
         "stage": job.stage,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diel.journal.records import Teachers, Told
+    from diel.journal.records import Result, Stage, Told
 
 
 @dataclass(slots=True)
@@ -32,12 +32,6 @@ class SurrogateHistory:
     message: str = ""
     """Why the last of them had none."""
 
-    def begin(self, facts: Teachers) -> None:
-        """Takes what the controller says of the workflow."""
-        self.service = facts["service"]
-        self.training = tuple(facts["training"])
-        self.simulations = tuple(facts["simulations"])
-
     def count(self, told: Told, seconds: float) -> None:
         """Takes in what a result says of its question; `seconds` is the run time of its task."""
         if told["used"]:
@@ -50,3 +44,34 @@ class SurrogateHistory:
         if told.get("message"):
             self.unanswered += 1
             self.message = told["message"]
+
+
+def opened(known: SurrogateHistory | None, record: Stage) -> SurrogateHistory | None:
+    """With what the controller says of the workflow, where the stage has a surrogate."""
+    if "surrogate" in record:
+        known, facts = known or SurrogateHistory(), record["surrogate"]
+        known.service = facts["service"]
+        known.training, known.simulations = tuple(facts["training"]), tuple(facts["simulations"])
+    return known
+
+
+def counted(known: SurrogateHistory | None, record: Result) -> SurrogateHistory | None:
+    """With a task's result that is not counted yet."""
+    if "surrogate" in record:
+        known = known or SurrogateHistory()
+        known.count(record["surrogate"], record.get("seconds", 0.0))
+    return known
+
+
+def unpacked(packed: dict[str, Any] | None) -> SurrogateHistory | None:
+    """From the fields that a snapshot keeps."""
+    if packed is None:
+        return None
+    lists = {name: tuple(packed[name]) for name in ("training", "simulations")}
+    return SurrogateHistory(**{**packed, **lists})
+
+
+def is_told(value: Any) -> bool:
+    """Whether a value has the form of what records tell: a stage's, a task's."""
+    wanted = ({"service", "training", "simulations"}, {"used", "asked"})
+    return isinstance(value, dict) and any(names <= value.keys() for names in wanted)
