@@ -10,6 +10,7 @@ from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.site import Shape
 from tests.handmade import Handmade
+from tests.record import as_record
 from tests.written import Written
 
 AGO = 600.0
@@ -52,7 +53,7 @@ class Node:
 
     def _append(self, event: str, **more: Any) -> Node:
         self.clock += 1
-        self.segment.append({"event": event, "time": self.clock, **more})
+        self.segment.append(as_record({"event": event, "time": self.clock, **more}))
         return self
 
     def start(self, stage: str, index: int, attempt: int = 1) -> Node:

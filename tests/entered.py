@@ -42,5 +42,5 @@ def entered(call: Callable[[], Any]) -> set[str]:
         call()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return found

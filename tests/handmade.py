@@ -8,7 +8,7 @@ import socket
 import textwrap
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -16,6 +16,7 @@ from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.project.run_file import RunFile
+from tests.record import as_record
 
 GONE = {"host": socket.gethostname(), "pid": 2**22 + 1, "started": 1.0}
 """A process that there is not: pids do not go that far."""
@@ -59,25 +60,23 @@ class Handmade:
         self.worker = SegmentWriter(self.paths.journal / "worker-0001-node-7-abc.jsonl")
         self.write("controller", epoch=1, **lease)
 
-    def write(self, event: str, **more: Any) -> Handmade:
+    def write(self, event: str, **more: Any) -> Self:
         """A line of the controller."""
         self.clock += 1
-        self.controller.append({"event": event, "time": self.clock, **more})
+        self.controller.append(as_record({"event": event, "time": self.clock, **more}))
         return self
 
-    def work(self, event: str, stage: str, index: int, attempt: int = 1, **more: Any) -> Handmade:
+    def work(self, event: str, stage: str, index: int, attempt: int = 1, **more: Any) -> Self:
         """A line of the worker."""
         self.clock += 1
         record = {"event": event, "stage": stage, "index": index, "attempt": attempt, "time": self.clock}
-        self.worker.append({**record, **more})
+        self.worker.append(as_record({**record, **more}))
         return self
 
-    def stage(self, name: str, total: int, kind: str = "analysis", **parts: str) -> Handmade:
+    def stage(self, name: str, total: int, kind: str = "analysis", **parts: str) -> Self:
         return self.write("stage", stage=name, kind=kind, total=total, family=f"{name}{parts}", parts=parts)
 
-    def done(
-        self, stage: str, index: int, artifacts: dict[str, str] | None = None, **values: Any
-    ) -> Handmade:
+    def done(self, stage: str, index: int, artifacts: dict[str, str] | None = None, **values: Any) -> Self:
         """A result: values, and files with the content given."""
         described = {}
         for name, content in (artifacts or {}).items():
@@ -88,16 +87,16 @@ class Handmade:
             described[name] = {"path": place, "size": len(content), "digest": content}
         self.work("start", stage, index)
         key = f"{index:032x}"
-        made = {"values": values, "artifacts": described}
+        made: dict[str, Any] = {"values": values, "artifacts": described}
         return self.work("done", stage, index, seconds=2.0, key=key, parts=["p", "i"], **made)
 
-    def failed(self, stage: str, index: int, message: str = "exit code 3", **more: Any) -> Handmade:
+    def failed(self, stage: str, index: int, message: str = "exit code 3", **more: Any) -> Self:
         told = {"class": "app", "message": message, "exit_code": 3, "stderr_tail": "boom\n", **more}
         self.work("start", stage, index).work("fail", stage, index, seconds=1.0, **told)
         return self.write("failed", stage=stage, tasks=[[index, index]], attempt=1, **told)
 
-    def skipped(self, stage: str, *indices: int, reason: str = "upstream", cause: str = "") -> Handmade:
+    def skipped(self, stage: str, *indices: int, reason: str = "upstream", cause: str = "") -> Self:
         return self.write("skipped", stage=stage, tasks=ranges(indices), reason=reason, cause=cause)
 
-    def end(self, state: str) -> Handmade:
+    def end(self, state: str) -> Self:
         return self.write("end", state=state)

@@ -14,6 +14,7 @@ from diel.paths import RunPaths
 from diel.results import Recorded
 from tests.handmade import Handmade
 from tests.throwaway import Project
+from tests.written import APP
 
 FLOW = """
 hyperparameters:
@@ -114,10 +115,8 @@ def test_control_signs_of_a_program_do_not_reach_the_terminal(tmp_path: Path) ->
 
 def test_a_failed_task_tells_its_attempts(tmp_path: Path) -> None:
     run = flow(tmp_path)
-    run.work("start", "sim", 1).work("fail", "sim", 1, seconds=3.0, **{"class": "app", "message": "first"})
-    run.work("start", "sim", 1, 2).work(
-        "fail", "sim", 1, 2, seconds=1.0, **{"class": "app", "message": "then"}
-    )
+    run.work("start", "sim", 1).work("fail", "sim", 1, seconds=3.0, **APP, message="first")
+    run.work("start", "sim", 1, 2).work("fail", "sim", 1, 2, seconds=1.0, **APP, message="then")
     run.write("failed", stage="sim", tasks=[[1, 1]], message="then", attempt=2, **{"class": "app"})
     told = of_task(run, "sim", 1)
     assert told["why"] == ["failed at attempt 2 (app): then"]
@@ -192,7 +191,7 @@ def test_a_waiting_task_names_only_what_it_reads_itself(tmp_path: Path) -> None:
 
 def test_a_task_between_two_attempts_says_that_it_will_be_tried_again(tmp_path: Path) -> None:
     run = flow(tmp_path, alive=True).work("start", "sim", 0)
-    run.work("fail", "sim", 0, seconds=1.0, **{"class": "app", "message": "exit code 3"})
+    run.work("fail", "sim", 0, seconds=1.0, **APP, message="exit code 3")
     assert of_task(run, "sim", 0)["why"] == ["attempt 1 failed (exit code 3); it will be tried again"]
 
 

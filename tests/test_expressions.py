@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +288,8 @@ class Lazy(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         self.asked.append(key)
-        return {"double": lambda: value("2 * count + 0"), "count": lambda: 5}[key]()
+        values: dict[str, Callable[[], Any]] = {"double": lambda: value("2 * count + 0"), "count": lambda: 5}
+        return values[key]()
 
     def __iter__(self) -> Any:
         return iter(("double", "count"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +47,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def run_of(project: Project, state: str = "succeeded", *, cache: bool = True, **settings: float) -> Run:
+def run_of(project: Project, state: str = "succeeded", *, cache: bool = True, **settings: Any) -> Run:
     """A new run, in this process."""
     folder = project.folder
     made = diel.run(folder / "flow.yaml", set=settings, runs=folder / "runs", cache=cache)
@@ -53,7 +55,7 @@ def run_of(project: Project, state: str = "succeeded", *, cache: bool = True, **
     return Run(made.dir)
 
 
-def rates(project: Project, *, cache: bool = True, **settings: float) -> dict[str, float]:
+def rates(project: Project, *, cache: bool = True, **settings: Any) -> dict[str, float]:
     """The rate that each stage has read in a new run."""
     run = run_of(project, cache=cache, **settings)
     return {stage: run.value(stage, "rate") for stage in ("train", "use", "apart")}
@@ -200,7 +202,7 @@ def test_values_of_a_sweep_reach_their_readers_and_not_the_project(project: Proj
 STAGE = {"command": ["x", "${{ hp.rate }}"], "outputs": {"v": {"value": "float"}}}
 
 
-def flaws_of(**stages: dict[str, object]) -> list[tuple[str, str, str]]:
+def flaws_of(**stages: Mapping[str, object]) -> list[tuple[str, str, str]]:
     """What is wrong with a graph: key, message, hint of each flaw."""
     document = {
         "diel": 1,
@@ -320,7 +322,7 @@ stages:
 """
 
 
-def computed(project: Project, **settings: float) -> dict[str, dict[str, int]]:
+def computed(project: Project, **settings: Any) -> dict[str, dict[str, int]]:
     run = run_of(project, **settings)
     return {stage: run.counts(stage) for stage in ("simulate", "train", "infer")}
 

@@ -17,6 +17,7 @@ from diel.errors import SpecError, UsageError
 from diel.load import Document, load_text
 from diel.paths import registry_dir
 from diel.registry import Change, append_change, current, read_changes, read_current, resolve, store
+from diel.registry.change import read_change
 from tests.throwaway import wait_for
 
 TEXT = """diel: 1
@@ -211,8 +212,12 @@ def test_many_changes_are_folded_once_and_none_is_missed(
     append_change(tmp_path, Change("set", {"c": 1}))
     expected = current(read_changes(tmp_path)[0])
     read: list[str] = []
-    reading = store.read_change
-    monkeypatch.setattr(store, "read_change", lambda path: read.append(path.name) or reading(path))
+
+    def reading(path: Path) -> Change | None:
+        read.append(path.name)
+        return read_change(path)
+
+    monkeypatch.setattr(store, "read_change", reading)
     assert read_current(tmp_path) == (expected, [])
     assert len(read) == 1, "the others stand in the fold"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from diel.artifacts import Artifact
 from diel.errors import DielError
 from diel.table import Table, json_value, render, short_path, shown, write_csv, write_parquet
-from diel.tasks.results import Artifact
 
 
 def table(columns: str, *rows: tuple[object, ...]) -> Table:

@@ -10,7 +10,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -29,13 +29,13 @@ class Project:
         self.name = name
         folder.mkdir(parents=True, exist_ok=True)
 
-    def workflow(self, text: str) -> Project:
+    def workflow(self, text: str) -> Self:
         """Writes the workflow file; `diel:` and `name:` are put in front."""
         head = f"diel: 1\nname: {self.name}\n"
         (self.folder / f"{self.name}.yaml").write_text(head + textwrap.dedent(text), encoding="utf-8")
         return self
 
-    def module(self, name: str, text: str) -> Project:
+    def module(self, name: str, text: str) -> Self:
         """Writes a file of modules."""
         path = self.folder / "modules" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
@@ -139,7 +139,7 @@ class Run:
 
     def failure(self, stage: str, index: int = 0) -> Record:
         """Why a task failed."""
-        return self.history().failures[(stage, index)]
+        return dict(self.history().failures[(stage, index)])
 
     def attempts(self, stage: str, index: int = 0) -> list[int]:
         """The attempts that began, in order."""

@@ -14,7 +14,10 @@ import psutil
 from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import Reader
 from diel.paths import RunPaths
+from tests.record import as_record
 
+APP: dict[str, Any] = {"class": "app"}
+"""The class of a failure that is the program's own, for a record."""
 HOST = socket.gethostname()
 WORKER = "worker-0001-node-7-abc.jsonl"
 GONE = {"host": HOST, "pid": 2**22 + 1, "started": 1.0}
@@ -52,14 +55,14 @@ class Written:
     def write(self, event: str, **more: Any) -> Written:
         """A line of the controller."""
         self.clock += 1
-        self.controller.append({"event": event, "time": self.clock, **more})
+        self.controller.append(as_record({"event": event, "time": self.clock, **more}))
         return self
 
     def work(self, event: str, index: int, attempt: int = 1, **more: Any) -> Written:
         """A line of the worker, about a task of stage `a`."""
         self.clock += 1
         record = {"event": event, "stage": "a", "index": index, "attempt": attempt, "time": self.clock}
-        self.worker.append({**record, **more})
+        self.worker.append(as_record({**record, **more}))
         return self
 
     def done(self, index: int, **more: Any) -> Written:

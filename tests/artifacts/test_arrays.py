@@ -183,7 +183,7 @@ def test_a_part_of_a_map_of_its_own_replaces_the_file(task_dir: Path) -> None:
 def test_a_digest_by_stat_reads_nothing_and_sees_a_change(
     task_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(digests.os, "read", None)
+    monkeypatch.setattr("os.read", None)
     first = keep(task_dir, LARGE, digest="stat")["digest"]
     assert first.startswith(f"stat-{(task_dir / 'x.npy').stat().st_size}-")
     assert content(task_dir / "x.npy", "stat")[1] == first

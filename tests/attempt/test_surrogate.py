@@ -18,6 +18,7 @@ from diel.attempt.surrogate import Asked, ask
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, make_token, write_endpoint
 from diel.spec import Output, Surrogate
+from tests.record import as_record
 from tests.throwaway import wait_for
 
 JOB: dict[str, Any] = {
@@ -168,12 +169,12 @@ def test_a_service_that_hangs_is_asked_more_and_more_rarely(asking: Asking, serv
 def test_a_record_says_what_was_asked_and_whether_it_was_used(asking: Asking) -> None:
     used, unsure = asking(answer(2.0, 0.0)), asking(answer(2.0, 1.0))
     record: dict[str, Any] = {"key": "key", "parts": ("a", "b"), "values": {"y": 2.0}}
-    used.tell(record)
+    used.tell(as_record(record))
     assert (record["key"], record["parts"]) == ("k", ("p", "i"))
     assert record["values"] == {"y": 2.0, "simulated": False}
     assert record["surrogate"] == {"asked": round(used.seconds, 6), "uncertainty": 0.0, "used": True}
     record = {"key": "key", "parts": ("a", "b")}
-    unsure.tell(record)
+    unsure.tell(as_record(record))
     assert record["key"] == "key", "what was simulated does not depend on the model"
     assert record["values"] == {"simulated": True}
 

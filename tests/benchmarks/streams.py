@@ -89,7 +89,7 @@ def check(kind: str, got: Iterator[Any]) -> None:
 
 
 def raw_socket(kind: int, mode: str) -> zmq.Socket[bytes]:
-    socket = zmq.Context.instance().socket(kind)
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
     if mode == "curve" and kind == zmq.PULL:
         socket.curve_server = True
         socket.curve_secretkey = SERVER[1].encode()
@@ -234,4 +234,5 @@ def streams(runs: int, show: Callable[[str, str, str], None]) -> None:
 
 
 if __name__ == "__main__":
-    {"put": put, "get": get, "raw_put": raw_put, "raw_get": raw_get}[sys.argv[1]](*sys.argv[2:])
+    ends: dict[str, Callable[..., None]] = {"put": put, "get": get, "raw_put": raw_put, "raw_get": raw_get}
+    ends[sys.argv[1]](*sys.argv[2:])

@@ -5,29 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from diel.blocks.agent import Agent, Asked, Heard, News, Refused, Silent
-from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
+from diel.blocks.agent import Agent, Asked, Heard, Refused, Silent
+from diel.scheduler import JobState, JobStatus, SchedulerBusy, SchedulerRefused
+from tests.pretend import Pretend
+
+Told = TypeVar("Told", Asked, Refused, Silent, Heard)
 
 
-class Scripted:
+class Scripted(Pretend):
     """A scheduler that answers as it is told."""
 
-    spread = ()
-
     def __init__(self) -> None:
+        super().__init__()
         self.answer: Callable[[], Mapping[str, JobStatus]] = dict
         self.queries = 0
-        self.cancelled: list[str] = []
-
-    def script(self, job: Job) -> str:
-        return ""
-
-    def submit(self, script: Path) -> str:
-        return "1"
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         self.queries += 1
@@ -35,9 +30,6 @@ class Scripted:
 
     def cancel(self, ids: Iterable[str]) -> None:
         self.cancelled += ids
-
-    def find(self, prefix: str) -> Mapping[str, str]:
-        return {}
 
 
 @pytest.fixture
@@ -52,7 +44,7 @@ def agent(scheduler: Scripted) -> Iterator[Agent]:
     made.stop(5.0)
 
 
-def first(agent: Agent, kind: type[News], where: Callable[[News], bool] = lambda news: True) -> News:
+def first(agent: Agent, kind: type[Told], where: Callable[[Told], bool] = lambda news: True) -> Told:
     """The next news of a kind."""
     end = time.monotonic() + 20
     while time.monotonic() < end:
@@ -115,9 +107,9 @@ def test_a_scheduler_that_fails_to_answer_says_nothing_of_any_job(
 
 def test_a_job_is_gone_only_when_it_was_not_known_for_a_while(agent: Agent, scheduler: Scripted) -> None:
     agent.watch(frozenset({"9"}))
-    answers = []
+    answers: list[Heard] = []
     while not answers or "9" not in answers[-1].jobs:
-        answers.append(first(agent, Heard))  # type: ignore[arg-type]
+        answers.append(first(agent, Heard))
     assert answers[-1].jobs["9"].state is JobState.GONE
     assert len(answers) >= 3
 

@@ -245,4 +245,9 @@ def test_one_whose_nodes_are_to_come_over_is_waited_for(
     monkeypatch.setattr("diel.blocks.blocks.COMING", 0.0)
     wait_for(second.is_given_back)
     hand_out(second.blocks, 2, WORK, None)
-    wait_for(lambda: second.tend() or "999" in second.blocks.left)
+
+    def is_asked_for() -> bool:
+        second.tend()
+        return "999" in second.blocks.left
+
+    wait_for(is_asked_for)

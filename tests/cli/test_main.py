@@ -15,6 +15,7 @@ from diel.cli.main import cli
 from diel.site import find_site
 from tests.cli.call import call
 from tests.handmade import Handmade
+from tests.record import as_record
 
 
 def run_with(error: Exception, monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
@@ -120,7 +121,7 @@ def test_a_damaged_record_is_told_with_its_file_and_line(
     workspace: Path, capsys: pytest.CaptureFixture[str], record: dict[str, Any], flaw: str
 ) -> None:
     written = Handmade(workspace, "stages: {a: {command: [x]}}")
-    written.worker.append({"event": "future"}, record)
+    written.worker.append({"event": "future"}, as_record(record))
     said = call(capsys, "status")
     assert said.code == 2
     assert f"{written.worker.path}:2: " in said.err
@@ -131,7 +132,7 @@ def test_a_mistake_of_diels_is_told_as_one_and_not_as_a_damaged_journal(
     workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Handmade(workspace, "stages: {a: {command: [x]}}").worker.append(
-        {"event": "done", "stage": "a", "index": 0}
+        as_record({"event": "done", "stage": "a", "index": 0})
     )
 
     def fail(*_: object) -> None:

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -496,7 +497,7 @@ def test_cancel_leaves_no_job_and_no_process_and_any_host_can_see_it(project: On
     project.assert_nothing_is_left()
 
 
-def elsewhere(project: OnCluster) -> dict[str, object]:
+def elsewhere(project: OnCluster) -> Any:
     """What `diel status` says on a host of another name, which shares the file system and has no Slurm."""
     command = [
         "unshare",

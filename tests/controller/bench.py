@@ -16,6 +16,7 @@ from diel.project.runs import create_run
 from diel.site import find_site
 from diel.tasks.ledger import Ledger
 from diel.tasks.recipe import Resolved
+from tests.record import as_record
 
 
 class Bench:
@@ -52,7 +53,7 @@ class Bench:
         """Another controller has taken the run over."""
         self.ledger = Ledger(self.paths, SegmentWriter(self.paths.controller_segment(2)))
         self.ledger.read_all()
-        self.ledger.append({"event": "controller", "epoch": 2, "host": "here", "pid": 1})
+        self.ledger.append(as_record({"event": "controller", "epoch": 2, "host": "here", "pid": 1}))
         self.stages = Stages(self.plan, self.run_file, self.ledger)
         self.stages.open()
 
@@ -75,7 +76,13 @@ class Bench:
             },
         }
         run = self.stages.runs[stage]
-        self.ledger.commit(run, index, self.ledger.segment.name, self.ledger.segment.append(record), record)
+        self.ledger.commit(
+            run,
+            index,
+            self.ledger.segment.name,
+            self.ledger.segment.append(as_record(record)),
+            as_record(record),
+        )
         self.stages.note_end(run, index)
 
     def fail(self, stage: str, index: int = 0) -> None:

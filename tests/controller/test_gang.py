@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from diel.attempt.bundle import Bundle
 from diel.blocks.dispatcher import Dispatcher, reset
+from diel.blocks.local import Local
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.gangs.stream import Streaming
-from diel.site import Shape
 from tests.controller.bench import Bench
 
 FOREVER = float("inf")
+LINE = ""
+"""All stand in one line on one machine."""
 PAIRS = """
 axes: {i: {range: 5}}
 stages:
@@ -26,28 +27,11 @@ stages:
 """
 
 
-class Cores:
-    """A backend of so many cores; services hold the rest of the machine."""
+class Idle:
+    """Takes bundles and never runs them."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.out: dict[int, int] = {}
-
-    def line(self, shape: Shape) -> str:
-        return "cores"
-
-    def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        return sum(self.out.values()) + sum(cores for _, cores in tasks) <= self.total
-
-    def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        return sum(cores for _, cores in tasks) <= self.total
-
-    def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
-        self.out[bundle.number] = cores
+    def submit(self, bundle: Bundle) -> Future[bytes]:
         return Future()
-
-    def ended(self, number: int) -> None:
-        del self.out[number]
 
 
 class Crowd:
@@ -56,7 +40,7 @@ class Crowd:
     def __init__(self, folder: Path, text: str, cores: int) -> None:
         self.bench = Bench(folder, text)
         stages, ledger = self.bench.stages, self.bench.ledger
-        self.backend: Any = Cores(cores)
+        self.backend = Local(replace(self.bench.plan, capacity=cores), ledger)
         self.dispatcher = Dispatcher(self.bench.plan, ledger, 1, self.backend)
         self.finder = Finder(stages, ledger, None, frozenset())
         self.gangs = Gangs(self.bench.plan.graph, stages, self.finder, self.dispatcher)
@@ -88,8 +72,9 @@ class Crowd:
 
 
 @pytest.fixture(autouse=True)
-def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+def nobody_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streaming, "begin", lambda *_: None)
+    monkeypatch.setattr(Local, "_start", lambda _: Idle())
 
 
 def test_a_place_goes_out_whole_or_not_at_all(workspace: Path) -> None:
@@ -127,15 +112,15 @@ def test_a_gang_without_room_stands_in_line_and_nobody_goes_before_it(workspace:
     crowd.end("one", 0)
     full: set[str] = set()
     assert crowd.hand_out(full) == []
-    assert full == {"cores"}
+    assert full == {LINE}
     crowd.end("two", 0)
-    assert crowd.hand_out({"cores"}) == []  # others came first
+    assert crowd.hand_out({LINE}) == []  # others came first
     assert crowd.hand_out() == [("one", 1), ("two", 1)]
 
 
 def test_a_gang_that_waits_for_a_service_to_end_is_in_nobodys_way(workspace: Path) -> None:
     crowd = Crowd(workspace, PAIRS, 2)
-    crowd.backend.total = 1
+    crowd.backend._services[7] = 1  # one that is up holds a core
     full: set[str] = set()
     assert crowd.hand_out(full) == []
     assert not full

@@ -33,6 +33,7 @@ from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused
 from diel.status import read_status
 from tests.cli.call import call
 from tests.pretend import Pretend
+from tests.record import as_record
 
 SITE = """
 name: cluster
@@ -421,7 +422,7 @@ def test_cancelling_ends_every_job_of_a_run_whose_controller_is_gone(
     others = scheduler.add("dielothers-c1")
     _, segment = take(run)
     for number, job in enumerate((noted, reused)):
-        segment.append(block(f"1-{number}", job, "running"))
+        segment.append(as_record(block(f"1-{number}", job, "running")))
     segment.append({"event": "handover", "time": 2.0})
     said = call(capsys, "cancel")
     assert said.code == 0, said.err
@@ -437,7 +438,7 @@ def test_a_block_whose_job_may_still_be_there_is_not_told_to_have_ended(
     monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
     job = scheduler.add(f"{job_prefix(run)}-1-0")
     _, segment = take(run)
-    segment.append(block("1-0", job, "running"))
+    segment.append(as_record(block("1-0", job, "running")))
     segment.append({"event": "handover", "time": 2.0})
     scheduler.deaf = True
     assert call(capsys, "cancel").code == 1
@@ -472,7 +473,7 @@ def test_a_site_that_does_not_do_changes_nothing_of_a_run(
     assert call(capsys, "resume", "--site", "small", "--home", "job").code == 2  # a stage needs 4 nodes
     assert call(capsys, "resume", "--site", "nowhere", "--home", "job").code == 2
     _, segment = take(run)
-    segment.append(block("1-0", "62", "running"))
+    segment.append(as_record(block("1-0", "62", "running")))
     segment.append({"event": "handover", "time": 2.0})
     said = call(capsys, "resume", "--site", "local", "--here")
     assert (said.code, "may still have job 62 in pool 'cpu'" in said.err) == (2, True), said.err

@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from diel.blocks.dispatcher import Dispatcher, InFlight, Sent
+from diel.blocks.local import Local
 from diel.controller.intake import Intake
 from diel.journal.segment import SegmentWriter
 from diel.states import TaskState
 from diel.worker.fence import fenced
 from tests.controller.bench import Bench
+from tests.record import as_record
 from tests.worker.bench import request
 
 FLOW = """
@@ -32,10 +33,10 @@ class Late:
 
     def __init__(self, folder: Path) -> None:
         self.bench = Bench(folder, FLOW)
-        in_flight: dict[tuple[str, int], Any] = {}
-        dispatcher: Any = SimpleNamespace(in_flight=in_flight, sent={}, take_back=lambda *_: None)
-        self.in_flight = in_flight
-        self.intake = Intake(self.bench.stages, self.bench.ledger, dispatcher)
+        plan, ledger = self.bench.plan, self.bench.ledger
+        self.dispatcher = Dispatcher(plan, ledger, 1, Local(plan, ledger))
+        self.in_flight = self.dispatcher.in_flight
+        self.intake = Intake(self.bench.stages, ledger, self.dispatcher)
         self.worker = SegmentWriter(self.bench.paths.journal / "worker-0001-n1-7-1.jsonl")
         self.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 1, "tasks": [0]})
         lost = {
@@ -46,13 +47,14 @@ class Late:
             "class": "node",
             "message": "lost",
         }
-        self.bench.ledger.append(lost)
+        self.bench.ledger.append(as_record(lost))
 
     def writes(self, event: str, **more: Any) -> None:
-        self.worker.append({"event": event, "stage": "work", "index": 0, "attempt": 1, "time": 1.0, **more})
+        self.worker.append(
+            as_record({"event": event, "stage": "work", "index": 0, "attempt": 1, "time": 1.0, **more})
+        )
         self.intake.read_news()
 
-    @property
     def state(self) -> TaskState:
         return self.bench.stages.runs["work"].history.state(0)
 
@@ -64,7 +66,7 @@ def late(tmp_path: Path) -> Late:
 
 def test_a_result_that_comes_late_counts_and_what_waits_for_it_goes_on(late: Late) -> None:
     late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
-    assert late.state is TaskState.DONE
+    assert late.state() is TaskState.DONE
     assert late.bench.stages.runs["work"].ended == 1
     assert late.bench.resolve("after").command == ("echo", "5")
 
@@ -72,7 +74,7 @@ def test_a_result_that_comes_late_counts_and_what_waits_for_it_goes_on(late: Lat
 @pytest.mark.parametrize("event", ["start", "fail"])
 def test_what_else_comes_late_leaves_the_task_to_go_out_again(late: Late, event: str) -> None:
     late.writes(event, **({"class": "app", "message": "no"} if event == "fail" else {}))
-    assert late.state is TaskState.WAITING
+    assert late.state() is TaskState.WAITING
     assert late.bench.stages.runs["work"].ended == 0
 
 
@@ -80,8 +82,8 @@ def test_the_result_of_an_attempt_that_was_given_up_does_not_count(late: Late) -
     """Whether its task waits, or is out as another attempt."""
     late.bench.ledger.append({"event": "fenced", "stage": "work", "tasks": [[0, 1]]})
     late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
-    assert late.state is TaskState.WAITING
-    out = late.in_flight[("work", 0)] = SimpleNamespace(bundle=2, attempt=2)
+    assert late.state() is TaskState.WAITING
+    out = late.in_flight[("work", 0)] = InFlight(2, 2)
     late.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 2, "tasks": [0], "attempts": [2]})
     late.writes("done", seconds=1.0, values={"x": 6}, artifacts={})
     assert late.in_flight == {("work", 0): out}
@@ -89,33 +91,31 @@ def test_the_result_of_an_attempt_that_was_given_up_does_not_count(late: Late) -
         {"event": "start", "stage": "work", "index": 0, "attempt": 2, "time": 1.0, "bundle": 2}
     )
     late.writes("done", attempt=2, seconds=1.0, values={"x": 7}, artifacts={})
-    assert late.state is TaskState.DONE
+    assert late.state() is TaskState.DONE
     assert late.bench.resolve("after").command == ("echo", "7")
 
 
 def test_a_result_that_comes_late_beats_the_attempt_that_is_out(late: Late) -> None:
-    late.in_flight[("work", 0)] = SimpleNamespace(bundle=2, attempt=2)
+    late.in_flight[("work", 0)] = InFlight(2, 2)
     late.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 2, "tasks": [0], "attempts": [2]})
     late.writes("done", seconds=1.0, values={"x": 5}, artifacts={})
-    assert late.state is TaskState.DONE
+    assert late.state() is TaskState.DONE
     assert late.in_flight == {}
 
 
 def test_news_of_a_bundle_that_was_lost_before_is_no_news_of_those_who_run_its_tasks_now(late: Late) -> None:
     """Parsl may tell seconds after the scheduler did that a block is gone; another one has its tasks by then."""
     ledger, work = late.bench.ledger, late.bench.stages.runs["work"]
-    dispatcher = Dispatcher(cast(Any, None), ledger, 1, cast(Any, SimpleNamespace(ended=lambda _: None)))
-    intake = Intake(late.bench.stages, ledger, dispatcher)
-    dispatcher.sent[1] = Sent(work, (request(0),), time.monotonic())
-    dispatcher.in_flight[("work", 0)] = InFlight(2, 2)
+    late.dispatcher.sent[1] = Sent(work, (request(0),), time.monotonic())
+    late.in_flight[("work", 0)] = InFlight(2, 2)
     ledger.append({"event": "queued", "stage": "work", "bundle": 2, "tasks": [0], "attempts": [2]})
-    late.worker.append({"event": "worker", "host": "n1", "pid": 7, "block": "1-1", "node": "n1"})
+    late.worker.append(as_record({"event": "worker", "host": "n1", "pid": 7, "block": "1-1", "node": "n1"}))
     late.worker.append(
         {"event": "start", "stage": "work", "index": 0, "attempt": 2, "time": 1.0, "bundle": 2}
     )
     lost: Future[bytes] = Future()
     lost.set_exception(RuntimeError("the manager is gone"))
-    intake.take(1, lost)
+    late.intake.take(1, lost)
     assert work.history.under_way[0].state is TaskState.RUNNING
-    assert dispatcher.in_flight == {("work", 0): InFlight(2, 2)}
+    assert late.in_flight == {("work", 0): InFlight(2, 2)}
     assert not fenced(late.bench.paths, "1-1"), "a good worker would end instead of committing its task"

@@ -22,6 +22,7 @@ from diel.paths import RunPaths
 from diel.project.birth import birth_of
 from diel.project.lease import beat, take
 from diel.worker.fence import put_up
+from tests.record import as_record
 from tests.throwaway import wait_for
 
 SOON = """
@@ -89,7 +90,7 @@ class Run:
         segment = SegmentWriter(self.paths.journal / name)
         me = psutil.Process()
         where = {"block": "1-0", "node": own_node(os.environ)}
-        segment.append({"event": "worker", "pid": me.pid, "birth": birth_of(me.pid), **where})
+        segment.append(as_record({"event": "worker", "pid": me.pid, "birth": birth_of(me.pid), **where}))
         self.segments.append(segment)
         return segment
 
@@ -115,10 +116,20 @@ def pool(run: Run) -> tuple[str, ...]:
     return "sh", "-c", f"touch '{run.begun}'; exec sleep 600"
 
 
+def outlives(run: Run, keeper: subprocess.Popen[bytes]) -> None:
+    """The controller lives until the node has ended."""
+
+    def has_ended() -> bool:
+        beat(run.paths)
+        return keeper.poll() is not None
+
+    wait_for(has_ended, 30)
+
+
 def test_a_pool_runs_to_its_end_and_its_exit_code_is_the_nodes(run: Run) -> None:
     assert run.keep("true").wait(30) == 0
     keeper = run.keep("sh", "-c", "exit 7")
-    wait_for(lambda: beat(run.paths) or keeper.poll() is not None, 30)  # its controller lives
+    outlives(run, keeper)
     assert keeper.returncode == 7
 
 
@@ -165,13 +176,13 @@ def test_a_node_goes_over_only_when_its_task_has_ended(run: Run) -> None:
     wait_for(run.begun.exists, 30)
     worker = run.worker()
     task = {"stage": "s", "index": 0, "attempt": 1}
-    worker.append({"event": "start", **task})
+    worker.append(as_record({"event": "start", **task}))
     run.hand_over()
     run.take()
     run.renew("exit 5")
     with pytest.raises(subprocess.TimeoutExpired):
         keeper.wait(1.0)
-    worker.append({"event": "done", **task})
+    worker.append(as_record({"event": "done", **task}))
     assert keeper.wait(30) == 5
 
 
@@ -217,7 +228,7 @@ def test_a_pool_begins_again_when_its_controller_comes_back(run: Run) -> None:
     wait_for(run.begun.exists, 30)
     with pytest.raises(subprocess.TimeoutExpired):
         keeper.wait(1.0)
-    wait_for(lambda: beat(run.paths) or keeper.poll() is not None, 30)
+    outlives(run, keeper)
     assert keeper.returncode == 0
 
 

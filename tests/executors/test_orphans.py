@@ -16,6 +16,7 @@ from diel.journal.records import Record
 from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.project.birth import birth_of
+from tests.record import as_record
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def worker(paths: RunPaths, *records: Record, alive: bool, **more: Any) -> None:
     segment = SegmentWriter(paths.journal / worker_segment_name(1, socket.gethostname(), process.pid))
     node = own_node(os.environ)
     head = {"event": "worker", "block": "1-0", "node": node, "pid": process.pid, "birth": birth}
-    segment.append({**head, **more}, *records)
+    segment.append(as_record({**head, **more}), *records)
     segment.close()
 
 

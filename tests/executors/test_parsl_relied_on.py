@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from parsl.config import Config
@@ -75,7 +76,8 @@ def test_an_executor_takes_a_function_and_what_it_needs_without_the_kernel() -> 
             "func",
             "resource_specification",
         ]
-    validate_resource_spec({"num_nodes": 2, "ranks_per_node": 4, "num_ranks": 8})
+    resources: dict[str, Any] = {"num_nodes": 2, "ranks_per_node": 4, "num_ranks": 8}
+    validate_resource_spec(resources)
     assert 'resource_spec.get("MPI_NODELIST")' in source(POOL_MODULE)
 
 

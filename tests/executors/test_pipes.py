@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from diel.executors.pipes import WorkerLost
+from tests.record import as_record
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
@@ -58,4 +59,4 @@ def test_a_forked_child_that_holds_the_pipe_hides_no_death(bench: Bench) -> None
 def test_a_large_report_arrives_whole(bench: Bench) -> None:
     module = bench.module("def made() -> dict:\n    return {'x': 'x' * 900_000}")
     report = bench.run([request(n) for n in range(12)], module=module)
-    assert [len(record["values"]["x"]) for _, record in report.records] == [900_000] * 12
+    assert [len(as_record(record)["values"]["x"]) for _, record in report.records] == [900_000] * 12

@@ -76,7 +76,7 @@ def test_a_controller_is_not_lost_once_it_is_heard_of_again(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quiet(paths, 30)
-    monkeypatch.setattr(succession.time, "sleep", lambda _seconds: beat(paths))
+    monkeypatch.setattr("time.sleep", lambda _seconds: beat(paths))
     assert not node(paths).is_lost()
 
 
@@ -86,10 +86,10 @@ def test_a_node_is_abandoned_after_ten_minutes_of_its_own_without_a_heartbeat(
     quiet(paths, 2 * ORPHAN)  # before it began, or by another clock
     one, now = node(paths), time.monotonic()
     assert not one.is_abandoned()
-    monkeypatch.setattr(succession.time, "monotonic", lambda: now + ORPHAN + 1)
+    monkeypatch.setattr("time.monotonic", lambda: now + ORPHAN + 1)
     beat(paths)
     assert not one.is_abandoned()
-    monkeypatch.setattr(succession.time, "monotonic", lambda: now + 2 * ORPHAN + 2)
+    monkeypatch.setattr("time.monotonic", lambda: now + 2 * ORPHAN + 2)
     assert one.is_abandoned()
 
 
@@ -97,5 +97,5 @@ def test_a_node_whose_run_was_removed_is_abandoned(paths: RunPaths, monkeypatch:
     paths.lease.unlink()
     one, now = node(paths), time.monotonic()
     assert not one.is_abandoned()
-    monkeypatch.setattr(succession.time, "monotonic", lambda: now + ORPHAN + 1)
+    monkeypatch.setattr("time.monotonic", lambda: now + ORPHAN + 1)
     assert one.is_abandoned()

@@ -14,6 +14,7 @@ from diel.journal.history import MAX_FAILURES, History
 from diel.journal.ranges import ranges, spread
 from diel.states import RunState, TaskState
 from tests.journal.story import TASKS, Line, Record, Story
+from tests.record import as_record
 
 STORIES = st.builds(Story, st.integers(0, 10**9), st.integers(0, 120))
 
@@ -30,7 +31,7 @@ def told(history: History) -> dict[str, Any]:
 def fold(lines: list[Line]) -> History:
     history = History()
     for name, record in lines:
-        history.apply(record, name if name.startswith("worker") else "")
+        history.apply(as_record(record), name if name.startswith("worker") else "")
     return history
 
 
@@ -152,7 +153,7 @@ def test_what_is_under_way_is_known_with_its_worker_and_since_when() -> None:
 def test_a_failed_attempt_waits_for_its_next_one() -> None:
     history = after(CONTROLLER, STAGE, QUEUED, START, FAIL)
     assert states(history)[0] == "ready"
-    history.apply({**QUEUED, "tasks": [0], "attempts": [2], "bundle": 2})
+    history.apply(as_record({**QUEUED, "tasks": [0], "attempts": [2], "bundle": 2}))
     assert states(history)[0] == "queued"
     assert history.stages["s"].attempts[0] == 1
     assert history.stages["s"].latest(0) == 2
@@ -199,7 +200,7 @@ def test_the_next_controller_tries_again_what_has_no_result() -> None:
     skipped = {"event": "skipped", "stage": "s", "tasks": [[3, 3]], "time": 15.0}
     fail = {**FAIL, "index": 2}
     history = after(CONTROLLER, STAGE, QUEUED, START, DONE, fail, {**FAILED, "tasks": [[1, 1]]}, skipped, END)
-    history.apply({**CONTROLLER, "epoch": 2, "time": 30.0})
+    history.apply(as_record({**CONTROLLER, "epoch": 2, "time": 30.0}))
     assert states(history) == ["done", "waiting", "waiting", "waiting", "waiting"]
     assert history.failures == {}
     assert (history.state, history.ended, history.began, history.epoch) == (RunState.RUNNING, None, 10.0, 2)
@@ -210,7 +211,7 @@ def test_what_an_earlier_controllers_worker_began_counts_as_an_attempt_and_no_mo
     history = after(CONTROLLER, STAGE, QUEUED, second, START)
     assert states(history)[0] == "waiting"
     assert history.stages["s"].attempts[0] == 1
-    history.apply(DONE, WORKER)
+    history.apply(as_record(DONE), WORKER)
     assert states(history)[0] == "done"
 
 

@@ -23,6 +23,7 @@ from diel.journal.segment import (
     segments,
     worker_segment_name,
 )
+from tests.record import as_record
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -42,7 +43,7 @@ def test_what_is_appended_is_read_back_at_the_offsets_told(
 ) -> None:
     path = tmp_path_factory.mktemp("journal") / "worker-0001-x.jsonl"
     writer = SegmentWriter(path)
-    offsets = [writer.append(*batch) for batch in batches]
+    offsets = [writer.append(*as_record(batch)) for batch in batches]
     assert writer.size == path.stat().st_size
     writer.close()
     assert records(path) == [record for batch in batches for record in batch]
@@ -52,7 +53,7 @@ def test_what_is_appended_is_read_back_at_the_offsets_told(
 
 def test_each_record_is_one_line_whatever_it_holds(tmp_path: Path) -> None:
     path = tmp_path / "worker-0001-x.jsonl"
-    SegmentWriter(path).append({"event": "done", "value": "a\nb\r\u2028\x85"})
+    SegmentWriter(path).append(as_record({"event": "done", "value": "a\nb\r\u2028\x85"}))
     assert path.read_bytes().count(b"\n") == 1
     assert records(path) == [{"event": "done", "value": "a\nb\r\u2028\x85"}]
 
@@ -62,7 +63,7 @@ def test_text_that_is_no_utf8_comes_back_as_it_was(tmp_path: Path, text: str) ->
     """File names may hold any byte, and a JSON escape any half of a surrogate pair."""
     path = tmp_path / "worker-0001-x.jsonl"
     writer = SegmentWriter(path)
-    writer.append({"event": "done", "value": text}, {"event": "end"})
+    writer.append(as_record({"event": "done", "value": text}), {"event": "end"})
     writer.append({"event": "end"})
     assert records(path) == [{"event": "done", "value": text}, {"event": "end"}, {"event": "end"}]
     assert writer.size == path.stat().st_size
@@ -122,7 +123,7 @@ def test_any_bytes_are_a_record_or_none(line: bytes) -> None:
 def test_a_place_without_a_record_is_named(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"".join(LINES))
-    assert read_result(path, len(LINES[0])) == {"event": "done", "value": "é"}
+    assert read_result(path, len(LINES[0])) == as_record({"event": "done", "value": "é"})
     for offset in (1, 10**9):
         with pytest.raises(JournalError, match=f"no record at byte {offset}"):
             read_result(path, offset)
@@ -143,7 +144,7 @@ def test_a_write_that_the_disk_cut_short_is_taken_back(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
     try:
         with pytest.raises(JournalError, match=r"cannot write .*worker-0001-x\.jsonl: File too large"):
-            writer.append({"event": "done", "value": "x" * 2_000_000})
+            writer.append(as_record({"event": "done", "value": "x" * 2_000_000}))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == before
@@ -157,7 +158,7 @@ def test_a_write_that_needs_several_calls_is_one_line(
     whole_write = os.write
     monkeypatch.setattr(os, "write", lambda file, data: whole_write(file, data[:7]))
     writer = SegmentWriter(tmp_path / "s.jsonl")
-    writer.append({"event": "done", "value": list(range(100))})
+    writer.append(as_record({"event": "done", "value": list(range(100))}))
     assert records(writer.path) == [{"event": "done", "value": list(range(100))}]
 
 

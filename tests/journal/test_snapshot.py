@@ -18,6 +18,7 @@ from diel.paths import RunPaths
 from diel.states import TaskState
 from tests.journal.story import Line, Story
 from tests.journal.test_history import told
+from tests.record import as_record
 
 STORIES = st.builds(Story, st.integers(0, 10**9), st.integers(0, 120))
 
@@ -119,7 +120,7 @@ def test_a_damaged_line_in_the_middle_is_skipped(paths: RunPaths) -> None:
     undamaged = History()
     for name in sorted(story.segments()):
         for record in story.segments()[name]:
-            undamaged.apply(record, name if name.startswith("worker") else "")
+            undamaged.apply(as_record(record), name if name.startswith("worker") else "")
     assert told(read_run(paths).history) == told(undamaged)
 
 
@@ -129,7 +130,7 @@ def test_each_record_is_told_once_with_its_place(paths: RunPaths) -> None:
     reader = Reader(paths)
     for line in story.lines:
         write(paths, [line])
-        reader.catch_up(lambda segment, offset, record: seen.append((segment, record)))
+        reader.catch_up(lambda segment, offset, record: seen.append(as_record((segment, record))))
     assert seen == story.lines
     reader.catch_up(lambda segment, offset, record: pytest.fail("told twice"))
     assert {name: (paths.journal / name).stat().st_size for name in reader.offsets} == reader.offsets
@@ -166,14 +167,23 @@ def test_segments_of_blocks_that_ended_long_ago_are_not_looked_at_again(
         worker.append({"event": "worker", "time": 1.0, "block": block, "node": "n1", "host": "n1", "pid": 1})
         worker.close()
     controller = SegmentWriter(paths.journal / "controller-0001.jsonl")
-    controller.append({"event": "block", "time": 1.0, "block": "old", "state": "completed", "ended": 1.0})
-    controller.append({"event": "block", "time": 1.0, "block": "new", "state": "running", "ended": None})
+    controller.append(
+        as_record({"event": "block", "time": 1.0, "block": "old", "state": "completed", "ended": 1.0})
+    )
+    controller.append(
+        as_record({"event": "block", "time": 1.0, "block": "new", "state": "running", "ended": None})
+    )
     reader = Reader(paths)
     reader.catch_up()
     reader.catch_up()
     asked: list[str] = []
     size = os.path.getsize
-    monkeypatch.setattr(os.path, "getsize", lambda path: (asked.append(Path(path).name), size(path))[1])
+
+    def getsize(path: Path) -> int:
+        asked.append(Path(path).name)
+        return size(path)
+
+    monkeypatch.setattr("os.path.getsize", getsize)
     reader.catch_up()
     assert asked == ["controller-0001.jsonl", "worker-0001-new-1-1.jsonl"]
 

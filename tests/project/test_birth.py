@@ -56,7 +56,7 @@ def test_of_a_process_that_the_system_hides_nothing_is_said(monkeypatch: pytest.
         raise PermissionError
 
     monkeypatch.setattr(birth, "_look", lambda pid: None)
-    monkeypatch.setattr(birth.os, "kill", refuse)
+    monkeypatch.setattr("os.kill", refuse)
     assert lives(1, born) is None
 
 

@@ -18,6 +18,7 @@ from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.project.cache import Cache, Keys, open_keys, write_keys
 from diel.project.lease import Lease
+from tests.record import as_record
 
 FAMILY = "f" * 32
 
@@ -46,8 +47,8 @@ class Runs:
         name = f"worker-0001-n-{len(list(paths.journal.iterdir()))}-a.jsonl"
         write(paths, name, *({"event": "done", "stage": "s", "key": k, **r} for k, r in results.items()))
 
-    def find(self, key: str, family: str = FAMILY) -> dict[str, Any] | None:
-        return Cache(self.folder, self.new).find(family, key)
+    def find(self, key: str, family: str = FAMILY) -> Any:
+        return as_record(Cache(self.folder, self.new).find(family, key))
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def runs(tmp_path: Path) -> Runs:
 
 def write(paths: RunPaths, name: str, *records: dict[str, Any]) -> None:
     writer = SegmentWriter(paths.journal / name)
-    writer.append(*records)
+    writer.append(*as_record(records))
     writer.close()
 
 
@@ -128,14 +129,14 @@ def test_a_result_of_an_earlier_run_is_found_with_the_run_that_made_it(runs: Run
 def test_the_newest_run_that_has_a_result_is_asked(runs: Runs) -> None:
     runs.run("w-1", {key(1): {"values": {"x": "old"}}, key(2): {"values": {"x": "only"}}})
     runs.run("w-2", {key(1): {"values": {"x": "new"}}})
-    assert [runs.find(key(n))["values"]["x"] for n in (1, 2)] == ["new", "only"]  # type: ignore[index]
+    assert [runs.find(key(n))["values"]["x"] for n in (1, 2)] == ["new", "only"]
 
 
 def test_a_result_that_came_from_the_cache_itself_names_its_first_maker(runs: Runs) -> None:
     paths = runs.run("w-2", {})
     line = {"event": "cached", "stage": "s", "key": key(1), "run": "w-1", "values": {"x": 1}}
     write(paths, "controller-0002.jsonl", line)
-    assert runs.find(key(1))["run"] == "w-1"  # type: ignore[index]
+    assert runs.find(key(1))["run"] == "w-1"
 
 
 def test_a_run_is_not_asked_about_itself(runs: Runs) -> None:
@@ -157,7 +158,7 @@ def test_a_failed_attempt_is_no_result(runs: Runs) -> None:
 def test_what_a_result_says_is_not_taken_for_its_key(runs: Runs) -> None:
     nasty = {"values": {"key": key(2), "\ud800": f'"key":"{key(3)}"', "event": "stage"}}
     runs.run("w-1", {key(1): nasty})
-    assert runs.find(key(1))["values"] == nasty["values"]  # type: ignore[index]
+    assert runs.find(key(1))["values"] == nasty["values"]
     assert runs.find(key(2)) is runs.find(key(3)) is None
 
 
@@ -217,7 +218,7 @@ def test_a_file_of_keys_that_was_cut_short_gives_no_wrong_result(runs: Runs, cut
     write_keys(paths)
     paths.cache_keys.write_bytes(paths.cache_keys.read_bytes()[:-cut])
     for n in range(9 if cut <= 26 else 8):
-        assert runs.find(key(n))["values"] == {"x": n}  # type: ignore[index]
+        assert runs.find(key(n))["values"] == {"x": n}
     assert runs.find(key(9)) is None
 
 
@@ -283,7 +284,7 @@ def test_a_result_whose_artifact_vanished_or_changed_its_size_is_not_used(runs: 
 def test_an_older_run_that_has_it_whole_is_used_instead(runs: Runs, made: Path) -> None:
     artifact = {"path": "tasks/s/0/out.csv", "size": 3, "digest": "d"}
     runs.run("w-2", {key(1): {"artifacts": {"out": artifact}}})
-    assert runs.find(key(1))["run"] == "w-1"  # type: ignore[index]
+    assert runs.find(key(1))["run"] == "w-1"
 
 
 def test_a_directory_is_an_artifact_that_is_there_or_not(runs: Runs) -> None:

@@ -35,6 +35,7 @@ from diel.project.lease import (
     take,
     time_at,
 )
+from tests.record import as_record
 from tests.throwaway import Project
 
 
@@ -186,7 +187,7 @@ def test_one_that_took_over_and_has_not_written_the_lease_yet_is_seen(paths: Run
     writer = SegmentWriter(paths.controller_segment(2))
     with pytest.raises(UsageError, match="another controller took over in this moment"):
         take(paths)
-    writer.append({"event": "controller", **asdict(replace(me(), epoch=2)), "time": 1.0})
+    writer.append(as_record({"event": "controller", **asdict(replace(me(), epoch=2)), "time": 1.0}))
     with pytest.raises(UsageError, match=f"driven by process {os.getpid()}"):
         take(paths)
     assert not paths.controller_segment(3).exists()
@@ -212,7 +213,9 @@ def test_one_that_died_before_it_wrote_the_lease_stops_nobody(paths: RunPaths) -
     age(paths.controller_segment(2), TAKING + 1)
     assert take(paths)[0].epoch == 3
     gone = replace(ended(), epoch=4)
-    SegmentWriter(paths.controller_segment(4)).append({"event": "controller", **asdict(gone), "time": 1.0})
+    SegmentWriter(paths.controller_segment(4)).append(
+        as_record({"event": "controller", **asdict(gone), "time": 1.0})
+    )
     assert take(paths)[0].epoch == 5
 
 
@@ -345,7 +348,7 @@ def test_a_controller_that_let_go_drives_the_run_no_more_though_its_process_live
     for number, word in enumerate(("end", "handover")):
         lease, segment = take(paths)
         assert driver(paths) is not None
-        segment.append({"event": "queued", "stage": "a" * TAIL, "time": 1.0})
+        segment.append(as_record({"event": "queued", "stage": "a" * TAIL, "time": 1.0}))
         assert last_word(paths, lease.epoch) == ""
         segment.append({"event": word, "time": 1.0})
         assert last_word(paths, lease.epoch) == word
@@ -356,7 +359,7 @@ def test_a_controller_that_let_go_drives_the_run_no_more_though_its_process_live
 def test_one_that_has_just_taken_the_run_is_told_by_its_segment(paths: RunPaths) -> None:
     leave(paths, ended())
     writer = SegmentWriter(paths.controller_segment(2))
-    writer.append({"event": "controller", **asdict(replace(me(), epoch=2)), "time": 1.0})
+    writer.append(as_record({"event": "controller", **asdict(replace(me(), epoch=2)), "time": 1.0}))
     assert read_lease(paths)[0] == replace(me(), epoch=2)  # type: ignore[index]
 
 

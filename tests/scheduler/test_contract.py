@@ -264,7 +264,7 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
     edge: Edge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, pid = edge.write(edge.job("true")), tmp_path / "pid"
-    hurried = type(edge.scheduler)(timeout=0.3)  # type: ignore[call-arg]
+    hurried = type(edge.scheduler)(timeout=0.3)
     fakes = programs(tmp_path / "fakes", f"sleep 300 & echo $! > '{pid}'; wait")
     with monkeypatch.context() as patch:
         patch.setenv("PATH", first_on_path(fakes))

@@ -10,6 +10,7 @@ from diel.journal.axis_history import AxisHistory, Course, TrialState
 from diel.search.optuna import OptunaSearcher
 from diel.search.space import Space, space_of
 from diel.spec import Hyperparameter, Search
+from tests.record import as_record
 
 Record = dict[str, Any]
 STEPS = 3
@@ -122,5 +123,5 @@ def course_of(records: list[Record]) -> Course:
     history = AxisHistory()
     history.apply({"event": "begin", "axis": "a", "context": [], "seed": 0, "time": 0.0})
     for record in records:
-        history.apply(record)
+        history.apply(as_record(record))
     return history.courses[()]

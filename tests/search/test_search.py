@@ -16,6 +16,7 @@ from diel.journal.snapshot import read_run
 from diel.project.requests import ask_cancel, read_stops
 from diel.states import TaskState
 from tests.controller.bench import Bench
+from tests.record import as_record
 
 SEARCH = """
 hyperparameters: {{x: {{type: float, low: 0, high: 1}}}}
@@ -260,8 +261,12 @@ class Pruned(Bench):
         """A worker is at a trial's task."""
         told = {"stage": "f", "index": number, "attempt": attempt}
         more = {"attempts": [attempt]} if attempt > 1 else {}
-        self.ledger.append({"event": "queued", "stage": "f", "bundle": number, "tasks": [number], **more})
-        self.ledger.history.apply({"event": "start", "time": time.time() - 36, **told}, "worker-0001-a.jsonl")
+        self.ledger.append(
+            as_record({"event": "queued", "stage": "f", "bundle": number, "tasks": [number], **more})
+        )
+        self.ledger.history.apply(
+            as_record({"event": "start", "time": time.time() - 36, **told}), "worker-0001-a.jsonl"
+        )
         self.paths.task_dir("f", number, attempt).mkdir(parents=True)
 
     def report(self, number: int, *metrics: dict[str, Any], attempt: int = 1, end: str = "\n") -> None:

@@ -55,7 +55,7 @@ def test_the_page_tells_each_default(page: str, model: type[Model]) -> None:
             other = model.model_fields[key].get_default(call_default_factory=True)
             assert other not in (None, "", ()), key
         else:
-            empty = (None, "", (), {}, ControllerHome(), LocalDisk())
+            empty: tuple[object, ...] = (None, "", (), {}, ControllerHome(), LocalDisk())
             assert model.model_fields[key].get_default(call_default_factory=True) in empty, key
 
 

@@ -55,7 +55,7 @@ def test_logspace_with_exponents_is_taken(span: list[float]) -> None:
 def test_models_cannot_be_changed() -> None:
     resources = Resources(ranks=2)
     with pytest.raises(ValidationError):
-        resources.ranks = 3  # type: ignore[misc]
+        resources.ranks = 3
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from diel.journal.history import History
 from diel.journal.snapshot import Reader, read_run
 from diel.status import read_status
 from diel.status.metrics import last_metric
+from tests.record import as_record
 from tests.searched import MATERIALS, SEARCH, Searched, loop, search
 
 
@@ -189,7 +190,7 @@ def test_a_record_that_is_read_twice_leaves_nothing_out_twice() -> None:
     history.apply({"event": "stage", "stage": "a", "kind": "analysis", "total": 5, "time": 1.0})
     for _ in range(2):
         record = {"event": "skipped", "stage": "a", "tasks": [[3, 4]], "reason": "axis", "time": 2.0}
-        history.apply(record)
+        history.apply(as_record(record))
     assert history.stage("a").expected == 3
     assert sum(history.stage("a").counts().values()) == 3
 

@@ -12,6 +12,7 @@ from diel.journal.history import History
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.status.surrogate import SurrogateStatus, surrogate_of, told, trouble
+from tests.record import as_record
 
 Record = dict[str, Any]
 FACTS = {"service": "serve", "training": ["train"], "simulations": ["begin"]}
@@ -42,7 +43,7 @@ SPEEDUP = 4.0 * (2 + 3) / (0.5 * 2 + (4.0 + 1.0) * 3)
 def folded(records: list[Record]) -> History:
     history = History()
     for record in records:
-        history.apply(record)
+        history.apply(as_record(record))
     return history
 
 

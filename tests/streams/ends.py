@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy
 
@@ -27,7 +29,8 @@ def make(run: str, channel: str, member: str, count: str, attempt: str) -> None:
 def use(run: str, channel: str, group: str, member: str, results: str, attempt: str) -> None:
     """Writes what it gets in parts, each in one step, and commits it: a part is written again as it was."""
     consumer = connect(Path(run)).consumer(channel, group, member, int(attempt))
-    begun, part = consumer.number, []
+    begun = consumer.number
+    part: list[Any] = []
 
     def commit() -> None:
         path = Path(results) / f"{member.replace('/', '-')}-{begun:08d}.json"
@@ -53,4 +56,5 @@ def share(run: str, member: str, count: str, attempt: str) -> None:
 
 
 if __name__ == "__main__":
-    {"make": make, "use": use, "share": share}[sys.argv[1]](*sys.argv[2:])
+    ends: dict[str, Callable[..., None]] = {"make": make, "use": use, "share": share}
+    ends[sys.argv[1]](*sys.argv[2:])

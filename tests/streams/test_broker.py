@@ -72,7 +72,8 @@ class Desk:
     ) -> list[str] | None:
         """Items; an empty list at the end; None where there is nothing yet."""
         who = {"channel": "x", "group": group, "member": member, "attempt": attempt}
-        answer = self.ask("get", peer=peer, **who, **{"from": start, "most": most})
+        fields: dict[str, Any] = {**who, "from": start, "most": most}
+        answer = self.ask("get", peer=peer, **fields)
         return None if answer is None else self.items(answer)
 
     @staticmethod
@@ -394,7 +395,7 @@ def test_who_was_told_of_a_broken_stream_has_no_result_though_it_is_mended(desk:
     desk.open(a=["a/0"], b=["b/0"], c=["c/0"])
     for name in "abc":
         desk.consume(name, f"{name}/0")
-    desk.ask("get", channel="x", group="a", member="a/0", attempt=1, **{"from": 0, "most": 1})
+    desk.get("a", "a/0", 0, 1)
     desk.told("break", channel="x", groups=["a", "b"], why="m/0 failed")
     broken = "the stream x is broken: m/0 failed"
     assert [whole(desk, f"{name}/0", group=name) for name in "abc"] == [broken, broken, ""]
@@ -546,15 +547,20 @@ class Reader:
         self.attempt, self.at = 1, 0
 
     def do(self, desk: Desk, what: str) -> Any:
-        who = {"channel": "x", "group": self.group, "member": self.member}
+        who: dict[str, Any] = {
+            "channel": "x",
+            "group": self.group,
+            "member": self.member,
+            "attempt": self.attempt,
+        }
         if what == "get":
             stands = desk.told("facts")["channels"]["x"]["groups"][self.group]
             if not stands["waiting"] and stands["delivered"] <= self.at:
                 return stands  # it would wait, and be told later
-            return desk.ask("get", **who, attempt=self.attempt, **{"from": self.at, "most": 2})
+            return desk.ask("get", **{**who, "from": self.at, "most": 2})
         if what == "begin":
             return desk.consume(self.group, self.member, attempt=self.attempt + 1)
-        return desk.ask("commit", **who, attempt=self.attempt, at=self.at)
+        return desk.ask("commit", **who, at=self.at)
 
     def note(self, what: str, answer: Any) -> None:
         if what == "get" and isinstance(answer, tuple):
@@ -661,7 +667,7 @@ def test_a_new_attempt_gets_the_same_answers(desk: Desk, restart: bool) -> None:
     if restart:
         desk.again()
     assert enter(desk, "task/0", attempt=2) == 0
-    again = {"keep": True, "attempt": 2}
+    again: dict[str, Any] = {"keep": True, "attempt": 2}
     assert tuples(desk, "take", ["n"], "task/0", 0, **again) == (["n"], b"j1")
     tuples(desk, "put", ["n"], "task/0", 1, b"j2", **again)
     assert tuples(desk, "take", ["n"], "other", 1) == (["n"], b"j2")
@@ -699,7 +705,7 @@ def test_a_tuple_for_somebody_who_is_gone_is_the_next_ones(desk: Desk, restart: 
         desk.again()
     assert tuples(desk, "take", ["k", None], "c", 0) == (["k", 1], b"j1")
     assert enter(desk, "dead", attempt=2) == 0
-    again = {"keep": True, "attempt": 2}
+    again: dict[str, Any] = {"keep": True, "attempt": 2}
     assert tuples(desk, "take", ["k", None], "dead", 0, **again) is None, "its peer is gone"
     desk.gone.clear()
     assert tuples(desk, "take", ["k", None], "dead", 0, **again) == (["k", 2], b"j2")

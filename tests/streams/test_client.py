@@ -238,7 +238,8 @@ def test_a_forked_child_has_a_connection_of_its_own(shared: Served, channel: str
 
 def test_numbers_of_numpy_are_numbers_in_a_key(connection: Connection) -> None:
     space = connection.space()
-    space.put(("numpy", numpy.int64(3), numpy.float64(0.5)), 1)
+    key: Any = ("numpy", numpy.int64(3), numpy.float64(0.5))
+    space.put(key, 1)
     assert space.take(("numpy", 3, 0.5), timeout=10)[1] == 1
 
 

@@ -15,7 +15,8 @@ steps = st.lists(
 
 @given(steps)
 def test_deliveries_are_those_of_a_list(steps: list[tuple[str, int, bool]]) -> None:
-    found, model, committed, position = Deliveries(), [], 0, 0
+    found, committed, position = Deliveries(), 0, 0
+    model: list[int] = []
     for what, count, gap in steps:
         open_ = len(model) - committed
         if what == "add":

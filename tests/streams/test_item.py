@@ -58,7 +58,7 @@ def test_an_array_keeps_its_dtype_and_shape(array: numpy.ndarray[Any, Any]) -> N
 
 
 def test_a_dict_of_arrays_and_numbers_comes_back_as_it_was() -> None:
-    item = {"x": numpy.ones(3), "deep": [{"y": numpy.zeros((2, 2), "i1")}, "text"], "step": 7}
+    item: dict[str, Any] = {"x": numpy.ones(3), "deep": [{"y": numpy.zeros((2, 2), "i1")}, "text"], "step": 7}
     found = there_and_back(item)
     assert numpy.array_equal(found["x"], item["x"])
     assert found["deep"][0]["y"].shape == (2, 2)

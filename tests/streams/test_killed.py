@@ -67,7 +67,8 @@ def campaign(served: Served, folder: Path, kills: int, count: int, seed: int) ->
     closed = False
     for _ in range(kills):
         time.sleep(choose.uniform(0.05, 0.5))
-        victim = choose.choice([served, *producers, *consumers, *adders])
+        anybody: list[Served | Task] = [served, *producers, *consumers, *adders]
+        victim = choose.choice(anybody)
         if isinstance(victim, Served):
             victim.kill_and_start()
         elif not victim.ended():

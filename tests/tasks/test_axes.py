@@ -18,6 +18,7 @@ from diel.states import TaskState
 from diel.tasks.axes import Axes
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
+from tests.record import as_record
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def maker(paths: RunPaths, made: list[Any], over: bool = True) -> tuple[StageRun
         if isinstance(value, Path):
             artifact = {"path": str(value.relative_to(paths.root)), "size": 1, "digest": "d"}
             record = {"event": "done", "artifacts": {"points": artifact}}
-        results.put("make", index, "s", 0, record)
+        results.put("make", index, "s", 0, as_record(record))
     return run, results
 
 

@@ -111,7 +111,12 @@ def test_a_file_is_read_once_however_many_tasks_have_it(
 ) -> None:
     (tmp_path / "a").write_text("x")
     read: list[str] = []
-    monkeypatch.setattr(own_files, "content", lambda path: read.append(path) or digest.content(path))
+
+    def content(path: str) -> tuple[int, str]:
+        read.append(path)
+        return digest.content(path)
+
+    monkeypatch.setattr(own_files, "content", content)
     files = Files(Stage(command=("x",), files={"f": "${{ n }}"}), tmp_path)
     made = [files.digests({"files": files.paths({"n": "a"})}) for _ in range(3)]
     assert (len(read), made[0] == made[1] == made[2]) == (1, True)

@@ -12,6 +12,7 @@ from diel.journal.segment import SegmentWriter
 from diel.project.runs import create_run
 from diel.tasks.keeping import Keeping, Readers, delete, reading
 from tests.controller.bench import Bench
+from tests.record import as_record
 
 
 def made(bench: Bench, stage: str, index: int = 0, **more: Any) -> Path:
@@ -27,7 +28,13 @@ def made(bench: Bench, stage: str, index: int = 0, **more: Any) -> Path:
 def commit(bench: Bench, stage: str, index: int, more: dict[str, Any]) -> None:
     record = {"event": "done", "stage": stage, "index": index, "values": {}, **more}
     run = bench.stages.runs[stage]
-    bench.ledger.commit(run, index, bench.ledger.segment.name, bench.ledger.segment.append(record), record)
+    bench.ledger.commit(
+        run,
+        index,
+        bench.ledger.segment.name,
+        bench.ledger.segment.append(as_record(record)),
+        as_record(record),
+    )
     bench.stages.note_end(run, index)
 
 
@@ -134,8 +141,12 @@ def test_what_another_output_is_part_of_is_left_alone(tmp_path: Path) -> None:
     part = {"path": "tasks/s/0/frames/1", "size": 3, "digest": "e"}
     link = {"path": "tasks/s/0/link", "size": 1, "digest": "f"}
     both = {"artifacts": {"whole": whole, "part": part, "link": link}}
-    assert delete(both, "s", "whole", tmp_path) is delete(both, "s", "part", tmp_path) is None
-    assert delete(both, "s", "link", tmp_path) is None
+    assert (
+        delete(as_record(both), "s", "whole", tmp_path)
+        is delete(as_record(both), "s", "part", tmp_path)
+        is None
+    )
+    assert delete(as_record(both), "s", "link", tmp_path) is None
     assert delete({"artifacts": {"whole": whole}}, "s", "whole", tmp_path) == 3
     assert not inner.exists()
     assert (tmp_path / "secret").exists()
@@ -192,14 +203,16 @@ def test_what_another_run_took_before_this_one_was_resumed_stays(workspace: Path
     other.run_file.write_text("{}")
     writer = SegmentWriter(other.controller_segment(1))
     writer.append(
-        {
-            "event": "cached",
-            "stage": "make",
-            "index": 0,
-            "run": bench.paths.run_id,
-            "seconds": 1.0,
-            "time": 1.0,
-        }
+        as_record(
+            {
+                "event": "cached",
+                "stage": "make",
+                "index": 0,
+                "run": bench.paths.run_id,
+                "seconds": 1.0,
+                "time": 1.0,
+            }
+        )
     )
     writer.close()
     bench.resumed()
@@ -227,5 +240,5 @@ def test_a_list_of_which_one_file_must_stay_stays_as_a_whole(tmp_path: Path) -> 
         (folder / name).write_text(name)
     files = [{"path": f"tasks/s/0/{name}", "size": 1, "digest": name} for name in ("a", "b")]
     both = {"artifacts": {"all": {"files": files, "size": 2}, "last": files[1]}}
-    assert delete(both, "s", "all", tmp_path) is None
+    assert delete(as_record(both), "s", "all", tmp_path) is None
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]

@@ -7,6 +7,7 @@ from pathlib import Path
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.tasks.ledger import Ledger
+from tests.record import as_record
 
 WHO = {"event": "worker", "host": "n1", "pid": 7, "started": 1.0, "time": 1.0, "block": "1-0", "node": "n1"}
 
@@ -16,7 +17,7 @@ def test_a_worker_that_reports_before_its_segment_was_read_is_known(tmp_path: Pa
     paths = RunPaths(tmp_path / "flow-1")
     paths.journal.mkdir(parents=True)
     worker = SegmentWriter(paths.journal / "worker-0001-n1-7.jsonl")
-    worker.append(WHO)
+    worker.append(as_record(WHO))
     ledger = Ledger(paths, SegmentWriter(paths.controller_segment(1)))
     ledger.read_until(worker.name, worker.size)
     assert ledger.history.workers[worker.name]["block"] == "1-0"

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from diel.artifacts import Artifact
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.tasks import results as module
-from diel.tasks.results import Artifact, Results, artifact_path, output_of, outputs_of
+from diel.tasks.results import Results, artifact_path, output_of, outputs_of
+from tests.record import as_record
 
 
 @pytest.fixture
@@ -33,8 +35,8 @@ def test_results_come_back_from_the_journal_when_memory_has_forgotten_them(
         stage, index = "st"[number % 2], (number * 7) % 40
         record = {"event": "done", "stage": stage, "index": index, "values": {"x": number}}
         writer = writers[number % 3]
-        offset = writer.append(record)
-        results.put(stage, index, writer.name, offset, record)
+        offset = writer.append(as_record(record))
+        results.put(stage, index, writer.name, offset, as_record(record))
         places[(stage, index)], expected[(stage, index)] = (writer.name, offset), record
     for (stage, index), record in expected.items():
         assert results.record(stage, index) == record
@@ -44,8 +46,8 @@ def test_results_come_back_from_the_journal_when_memory_has_forgotten_them(
 def test_what_was_written_right_before_is_not_read_again(paths: RunPaths) -> None:
     results = Results(paths)
     record = {"event": "done", "values": {"x": 1}}
-    results.put("s", 5, "worker-0001-gone.jsonl", 0, record)
-    assert results.record("s", 5) is record
+    results.put("s", 5, "worker-0001-gone.jsonl", 0, as_record(record))
+    assert results.record("s", 5) is as_record(record)
 
 
 RECORD: dict[str, Any] = {
@@ -56,21 +58,23 @@ RECORD: dict[str, Any] = {
 
 
 def test_an_output_is_a_value_or_an_artifact_with_its_absolute_path(paths: RunPaths) -> None:
-    assert output_of(RECORD, "x", paths.root) == 0
-    assert output_of(RECORD, "n", paths.root) is None
-    artifact = output_of(RECORD, "out", paths.root)
+    assert output_of(as_record(RECORD), "x", paths.root) == 0
+    assert output_of(as_record(RECORD), "n", paths.root) is None
+    artifact = output_of(as_record(RECORD), "out", paths.root)
     assert artifact == str(paths.root / "tasks/s/0/out.csv")
     assert (type(artifact), artifact.digest) == (Artifact, "d")
-    assert outputs_of(RECORD) == ["x", "n", "out"]
+    assert outputs_of(as_record(RECORD)) == ["x", "n", "out"]
     for record in (RECORD, {"event": "done"}):
         with pytest.raises(KeyError):
-            output_of(record, "other", paths.root)
+            output_of(as_record(record), "other", paths.root)
 
 
 def test_an_artifact_from_the_cache_lies_in_the_run_that_made_it(paths: RunPaths) -> None:
     cached = {**RECORD, "event": "cached", "run": "w-1"}
-    assert output_of(cached, "out", paths.root) == str(paths.root.parent / "w-1" / "tasks/s/0/out.csv")
-    assert artifact_path(cached, "a/b", paths.root) == paths.root.parent / "w-1" / "a" / "b"
+    assert output_of(as_record(cached), "out", paths.root) == str(
+        paths.root.parent / "w-1" / "tasks/s/0/out.csv"
+    )
+    assert artifact_path(as_record(cached), "a/b", paths.root) == paths.root.parent / "w-1" / "a" / "b"
 
 
 def test_an_artifact_travels_to_a_worker_with_its_digest() -> None:

@@ -13,8 +13,8 @@ from diel.journal.history import History
 from diel.plan import Plan, make_plan
 from diel.site import Site
 from diel.states import TaskState
-from diel.terminal import meter
 from diel.terminal.meter import Meter, blocks_text
+from tests.record import as_record
 
 
 class Clock:
@@ -22,7 +22,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(meter.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_time_left_is_scaled_by_how_fast_it_really_went(clock: Clock) -> None:
     assert measured.time_left(run.history) is None
     clock.now += 20
     run.finish("a", 40, 1.0)  # 40 tasks of a second in 20 seconds: two at a time
-    assert measured.time_left(run.history) == (pytest.approx(30.0), "")
+    assert measured.time_left(run.history) == pytest.approx((30.0, ""))
 
 
 def test_a_stage_that_has_not_begun_is_taken_to_be_like_the_others(clock: Clock) -> None:
@@ -77,7 +77,7 @@ def test_a_stage_that_has_not_begun_is_taken_to_be_like_the_others(clock: Clock)
     measured.begin(run.history)
     clock.now += 10
     run.finish("a", 100, 1.0)
-    assert measured.time_left(run.history) == (pytest.approx(10.0), "~")
+    assert measured.time_left(run.history) == pytest.approx((10.0, "~"))
 
 
 def test_a_stage_of_unknown_size_makes_it_a_lower_bound(clock: Clock) -> None:
@@ -86,7 +86,7 @@ def test_a_stage_of_unknown_size_makes_it_a_lower_bound(clock: Clock) -> None:
     measured.begin(run.history)
     clock.now += 10
     run.finish("a", 50, 1.0)
-    assert measured.time_left(run.history) == (pytest.approx(10.0), "≥")
+    assert measured.time_left(run.history) == pytest.approx((10.0, "≥"))
 
 
 def test_a_stage_over_a_loop_that_may_end_early_makes_it_an_upper_bound(clock: Clock) -> None:
@@ -96,7 +96,7 @@ def test_a_stage_over_a_loop_that_may_end_early_makes_it_an_upper_bound(clock: C
     measured.begin(run.history)
     clock.now += 10
     run.finish("a", 50, 1.0)
-    assert measured.time_left(run.history) == (pytest.approx(10.0), "≤")
+    assert measured.time_left(run.history) == pytest.approx((10.0, "≤"))
 
 
 def test_tasks_at_points_that_never_came_are_not_counted(clock: Clock) -> None:
@@ -114,7 +114,7 @@ def test_what_an_earlier_controller_did_says_nothing_of_this_ones_speed(clock: C
     measured.begin(run.history)
     clock.now += 10
     run.finish("a", 25, 1.0)  # 25 in ten seconds, and 25 to go
-    assert measured.time_left(run.history) == (pytest.approx(10.0), "")
+    assert measured.time_left(run.history) == pytest.approx((10.0, ""))
 
 
 def test_the_rate_is_that_of_late(clock: Clock) -> None:
@@ -166,7 +166,8 @@ def with_blocks(*blocks: tuple[str, str, str], silent: str = "") -> History:
         record = {"block": f"1-{number}", "job": str(100 + number), "pool": "cpu", "shape": shape}
         ended = None if state in ("pending", "running", "ending") else 1.0
         more = {"state": state.replace("given back", "running"), "reason": reason, "ended": ended}
-        history.apply({"event": "block", "ending": False, **record, **more})
+        more["hopeless"] = reason == "PartitionNodeLimit"
+        history.apply(as_record({"event": "block", "ending": False, **record, **more}))
     return history
 
 

@@ -40,7 +40,7 @@ def test_plain_news_tell_what_is_waited_for(
     controller: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr("time.monotonic", lambda: now)
     plain = Plain(controller)
     now += FIRST_NEWS
     plain.look(History(), meter(WAITING), last=False)

@@ -16,6 +16,7 @@ from diel.journal.records import Record
 from diel.journal.segment import SegmentWriter, read_segment, segments
 from diel.modules.catalogue import find
 from diel.paths import RunPaths
+from tests.record import as_record
 
 
 class Bench:
@@ -33,7 +34,7 @@ class Bench:
     def take_over(self, epoch: int) -> None:
         """What another controller does first."""
         writer = SegmentWriter(self.paths.controller_segment(epoch))
-        writer.append({"event": "controller", "epoch": epoch, "time": 0.0})
+        writer.append(as_record({"event": "controller", "epoch": epoch, "time": 0.0}))
         writer.close()
 
     def module(self, text: str) -> Any:

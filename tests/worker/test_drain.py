@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from diel.spec import Output
 from diel.staging.local import Local
 from diel.worker.drain import Drain, open_drain
 from diel.worker.process import Worker, run_bundle
+from tests.record import as_record
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
@@ -57,9 +58,9 @@ def hold_copy(until: Callable[[], object]) -> None:
     """Makes this process's copies wait for something."""
     copy = Drain.copy
 
-    def held(drain: Drain) -> int:
+    def held(self: Drain) -> int:
         wait_for(until)
-        return copy(drain)
+        return copy(self)
 
     Drain.copy = held  # type: ignore[method-assign]
 
@@ -156,10 +157,10 @@ def test_a_result_that_cannot_be_committed_ends_the_worker(bench: Bench, tmp_pat
     def work() -> None:
         append = SegmentWriter.append
 
-        def full(segment: SegmentWriter, *records: Any) -> int:
+        def full(self: SegmentWriter, *records: Mapping[str, Any]) -> int:
             if any(record["event"] == "done" for record in records):
                 raise JournalError("no space left on device")
-            return append(segment, *records)
+            return append(self, *as_record(records))
 
         SegmentWriter.append = full  # type: ignore[method-assign]
         bundle = Bundle(

@@ -21,6 +21,7 @@ from diel.project.requests import ask_cancel
 from diel.spec import Output, Service, Surrogate
 from diel.spec.model import plain
 from diel.worker.fence import put_up
+from tests.record import as_record
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
@@ -162,7 +163,7 @@ def test_the_environment_is_each_tasks_own(bench: Bench) -> None:
     requests = [request(0, env={"A": "1"}), request(1), request(2, env={"A": "2"})]
     records = [record for _, record in bench.run(requests, module=module).records]
     tasks = bench.paths.tasks / "s"
-    assert [record["values"]["seen"] for record in records] == [
+    assert [as_record(record)["values"]["seen"] for record in records] == [
         ["1", None, "s/0", str(tasks / "0")],
         [None, None, "s/1", str(tasks / "1")],
         ["2", None, "s/2", str(tasks / "2")],

@@ -90,7 +90,7 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
     monkeypatch.setattr(programs, "find_program", lambda name: str(path))
-    monkeypatch.setattr(machine.metadata, "version", lambda name: "1")
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "1")
 
 
 @pytest.mark.parametrize(

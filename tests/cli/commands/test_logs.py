@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.call import call
 from tests.throwaway import Project
-from tests.written import WORKER, Written
+from tests.written import APP, WORKER, Written
 
 Capture = pytest.CaptureFixture[str]
 
@@ -28,7 +28,7 @@ def test_each_stream_comes_out_on_its_own(runs: Path, capsys: Capture) -> None:
 
 
 def test_the_last_attempt_is_shown_and_others_when_asked(runs: Path, capsys: Capture) -> None:
-    run = Written(runs).work("start", 1).work("fail", 1, message="m", **{"class": "app"})
+    run = Written(runs).work("start", 1).work("fail", 1, message="m", **APP)
     run.work("start", 1, attempt=2).done(1, attempt=2)
     run.output(1, stdout="one\n").output(1, 2, stdout="two\n").end("succeeded")
     assert call(capsys, "logs", "a/1").out == "two\n"
@@ -39,7 +39,7 @@ def test_the_last_attempt_is_shown_and_others_when_asked(runs: Path, capsys: Cap
 
 
 def test_why_a_task_failed_is_said_beside_its_output(runs: Path, capsys: Capture) -> None:
-    run = Written(runs).work("start", 2).work("fail", 2, message="m", **{"class": "app"})
+    run = Written(runs).work("start", 2).work("fail", 2, message="m", **APP)
     run.failed(2, "exit code 3").output(2, stdout="some\n").end("failed")
     said = call(capsys, "logs", "a/2")
     assert said.out == "some\n"
@@ -75,7 +75,7 @@ def test_following_goes_on_through_a_retry_until_the_task_has_ended(runs: Path, 
             file.write("two\n")
         run.output(0)
         caught.rename(run.paths.task_dir("a", 0, 1) / "stdout")
-        run.work("fail", 0, message="m", **{"class": "app"})
+        run.work("fail", 0, message="m", **APP)
         run.work("start", 0, attempt=2).output(0, 2, stdout="three\n").done(0, attempt=2)
 
     later = threading.Timer(0.5, go_on)
@@ -127,7 +127,7 @@ def test_a_task_that_has_not_begun_is_said_to_have_printed_nothing_for_that(
 ) -> None:
     run = Written(runs, alive=True)
     run.write("queued", stage="a", tasks=[0, 1, 2], bundle=1)
-    run.work("start", 1).work("fail", 1, message="m", **{"class": "app"}).output(1, stdout="one\n")
+    run.work("start", 1).work("fail", 1, message="m", **APP).output(1, stdout="one\n")
     run.write("queued", stage="a", tasks=[1], attempts=[2], bundle=2)
     run.work("start", 2)
     said = call(capsys, "logs", "a/0")

@@ -6,7 +6,8 @@ import pytest
 
 from modules.analysis.committee import choose, compare, judge
 
-PLACES = {"t": [0.0, 1.0, 2.0, 3.0, 4.0]}
+Columns = dict[str, list[float]]
+PLACES: Columns = {"t": [0.0, 1.0, 2.0, 3.0, 4.0]}
 
 
 def test_the_state_on_which_the_members_disagree_most_comes_first() -> None:
@@ -49,8 +50,8 @@ def test_the_mean_of_the_members_is_judged() -> None:
         judge([[1.0]], [1.0, 2.0], {"t": [0.0]})
 
 
-GRID = {"simulations": [8, 16, 24, 32], "error": [0.5, 0.2, 0.05, 0.07]}
-ACTIVE = {"simulations": [6, 8, 10], "error": [0.6, 0.3, 0.04]}
+GRID: Columns = {"simulations": [8, 16, 24, 32], "error": [0.5, 0.2, 0.05, 0.07]}
+ACTIVE: Columns = {"simulations": [6, 8, 10], "error": [0.6, 0.3, 0.04]}
 
 
 def test_both_counts_are_told_for_the_same_bound(capsys: pytest.CaptureFixture[str]) -> None:

@@ -162,9 +162,9 @@ def test_predict_names_the_missing_column(model: Path, context: diel.Context) ->
 def test_more_layers_take_more_time(context: diel.Context, tmp_path: Path) -> None:
     def network(width: int, path: Path) -> Path:
         shapes = [(1, width), (width, width), (width, 1)]
-        layers = {f"weight_{n}": np.full(shape, 0.1) for n, shape in enumerate(shapes)}
+        layers: dict[str, Any] = {f"weight_{n}": np.full(shape, 0.1) for n, shape in enumerate(shapes)}
         layers |= {f"bias_{n}": np.zeros(shape[1]) for n, shape in enumerate(shapes)}
-        scales = {name: np.zeros(1) for name in ("feature_mean", "target_mean")}
+        scales: dict[str, Any] = {name: np.zeros(1) for name in ("feature_mean", "target_mean")}
         scales |= {name: np.ones(1) for name in ("feature_scale", "target_scale")}
         scales |= {name: np.array(scales[name][0]) for name in ("target_mean", "target_scale")}
         np.savez(path, features=np.array(["a"]), activation=np.array("tanh"), **scales, **layers)

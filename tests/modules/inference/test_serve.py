@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import pytest
 import uvicorn
+from starlette.routing import Route
 
 from diel import tabular
 from diel.services.client import Service, ServiceError
@@ -162,7 +163,7 @@ def test_a_prediction_that_is_none_is_told_with_its_row(tmp_path: Path) -> None:
 
 def test_without_a_token_of_its_own_it_answers_nobody(tmp_path: Path) -> None:
     batcher = Batcher(tabular.Ensemble.load([save_model(tmp_path / "one.npz", 1.0)]))
-    routes = {route.path: route for route in application(batcher, "").routes}
+    routes = {route.path: route for route in application(batcher, "").routes if isinstance(route, Route)}
     said: list[Any] = []
 
     async def ask() -> None:
@@ -274,13 +275,11 @@ def test_an_error_of_the_model_fails_its_requests_and_no_others(one: Served) -> 
     client = one.client()
     good = one.batcher.model
 
-    class Bad:
-        members = good.members
-
-        def predict(self, rows: Any) -> Any:
+    class Bad(tabular.Ensemble):
+        def predict(self, rows: Any, batch: int | None = None) -> Any:
             raise FloatingPointError("overflow")
 
-    one.batcher.model = Bad()
+    one.batcher.model = Bad(good.members)
     with pytest.raises(ServiceError, match="500 FloatingPointError: overflow"):
         client.predict(ROWS)
     one.batcher.model = good

@@ -226,10 +226,10 @@ def test_data_that_make_no_sense_are_refused(
 
 def test_a_file_that_cannot_be_read_is_named(context: diel.Context, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"images: .*gone\.npy cannot be read: No such file"):
-        torch_cnn(tmp_path / "gone.npy", context, targets=[1])
+        torch_cnn(tmp_path / "gone.npy", context, targets=[1.0])
     (tmp_path / "text.npy").write_text("spins")
     with pytest.raises(ValueError, match=r"images: .*text\.npy is no \.npy file of numbers"):
-        torch_cnn(tmp_path / "text.npy", context, targets=[1])
+        torch_cnn(tmp_path / "text.npy", context, targets=[1.0])
 
 
 def test_what_is_no_model_is_refused(context: diel.Context, tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_what_is_no_model_is_refused(context: diel.Context, tmp_path: Path) -> N
     for path in (tmp_path / "other.npz", images):
         with pytest.raises(ValueError, match=rf"{path.name} is no model of training\.torch_cnn"):
             predict(path, images, context)
-    model = torch_cnn(images, context, targets=[0, 1, 0, 1], epochs=1)["model"]
+    model = torch_cnn(images, context, targets=[0.0, 1.0, 0.0, 1.0], epochs=1)["model"]
     two = saved(tmp_path / "two.npy", np.ones((1, 2, 6, 6)))
     with pytest.raises(ValueError, match="the model reads 1 channels; the images have 2"):
         predict(model, two, context)
