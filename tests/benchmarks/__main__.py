@@ -189,6 +189,48 @@ def starting(runs: int) -> None:
             show(f"diel {' '.join(words).replace('workflow', 'hello')}", f"<= {reach}", f"{wall:.2f} s")
 
 
+def beside(what: str, reach: str, words: list[str], other: list[str], runs: int, folder: Path) -> None:
+    """Shows how much longer a command takes than another, in wall and processor time, pair by pair."""
+    pairs = [(measure(words, folder), measure(other, folder)) for _ in range(max(runs, 3))]
+    wall, cpu = (median([getattr(a, of) / getattr(b, of) for a, b in pairs]) for of in ("wall", "cpu"))
+    show(what, reach, f"wall {wall:.2f} x, processor {cpu:.2f} x")
+
+
+def ratios(runs: int) -> None:
+    """Start-up beside the import of pydantic, short commands beside xargs."""
+    pydantic = [sys.executable, "-c", "import pydantic"]
+    with project((SHIPPED / "hello.yaml").read_text()) as folder:
+        for words, reach in ((["--version"], "1.2"), (["validate"], "4"), (["run", "--no-cache"], "7")):
+            file = [] if words == ["--version"] else ["workflow.yaml"]
+            beside(
+                f"diel {words[0]}, hello.yaml",
+                f"<= {reach} x pydantic",
+                [*DIEL, *words, *file],
+                pydantic,
+                runs,
+                folder,
+            )
+    for tasks, reach in ((10_000, "1.4"), (1_000, "3")):
+        with project(sweep(tasks, 'command: [sh, -c, "true"]')) as folder:
+            xargs = ["sh", "-c", f"seq {tasks} | xargs -P2 -n1 sh -c true"]
+            beside(
+                f"{tasks:,} `sh -c true`",
+                f"<= {reach} x xargs",
+                [*DIEL, "run", "--no-cache", "workflow.yaml"],
+                xargs,
+                runs,
+                folder,
+            )
+    with project(sweep(1_000, 'command: [sh, -c, "true"]')) as folder:
+        walls = [measure([*DIEL, "run", "workflow.yaml"], folder).wall for _ in range(runs + 1)][1:]
+        show("running a finished 1,000-task workflow again", "<= 0.7 s", f"{median(walls):.2f} s")
+    after = (f"    after: [s{i - 1}]\n" if i else "" for i in range(200))
+    chain = "".join(f'  s{i}:\n    command: ["true"]\n{line}' for i, line in enumerate(after))
+    with project(f"diel: 1\nname: chain\nstages:\n{chain}") as folder:
+        walls = [measure([*DIEL, "run", "--no-cache", "workflow.yaml"], folder).wall for _ in range(runs)]
+        show("a chain of 200 stages", "<= 1.3 s", f"{median(walls):.2f} s")
+
+
 def large(runs: int) -> None:
     """A run of 100,000 tasks: the controller's memory, and status afterwards."""
     with project(sweep(100_000, "module: noop"), {"noop": NOOP}) as folder:
@@ -428,6 +470,7 @@ def first_start(run: Path, block: str) -> float:
 
 BENCHMARKS: dict[str, Callable[[int], None]] = {
     "starting": starting,
+    "ratios": ratios,
     "hello": hello,
     "planning": planning,
     "cached": cached,
