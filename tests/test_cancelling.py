@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.controller.controller import STOP_SECONDS
+from tests.cli.call import call
 from tests.throwaway import Project, Run, wait_for
 
 WORKFLOW = """
@@ -143,10 +144,13 @@ def test_a_run_that_has_hardly_begun_is_stopped_too(tmp_path: Path) -> None:
     assert not run.processes()
 
 
-def test_what_is_not_there_cannot_be_stopped(project: Project) -> None:
+def test_what_is_not_there_cannot_be_stopped(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project.folder)
     project.workflow("stages: {a: {command: [echo, a]}}")
-    project.diel("cancel", code=2)
+    assert call(capsys, "cancel").code == 2
     run = project.run()
     for words in (["nothing-1"], [run.id, "b"], [run.id, "a/1"], [run.id, "a/x"]):
-        project.diel("cancel", *words, code=2)
+        assert call(capsys, "cancel", *words).code == 2
     assert run.history().state == "succeeded"

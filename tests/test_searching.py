@@ -569,12 +569,11 @@ def grouped(folder: Path, bad: str, more: str = "") -> Project:
     return Project(folder).workflow(GROUPED.replace("BAD", str(folder / "bad")) + more)
 
 
-@pytest.mark.parametrize("bad", ["b", "ad"])
-def test_min_success_counts_the_searches_that_failed(tmp_path: Path, bad: str) -> None:
-    project = grouped(tmp_path, bad)
+def test_min_success_counts_the_searches_that_failed(tmp_path: Path) -> None:
+    project = grouped(tmp_path, "ad")
     run = project.run()
     assert run.history().state == "succeeded"
-    assert (run.stdout("all"), run.stdout("after")) == (f"{4 - len(bad)}\n", "then\n")
+    assert (run.stdout("all"), run.stdout("after")) == ("2\n", "then\n")
     said = project.diel("status", "--exit-code")
     assert "(tolerated by `min_success` of 'all')" in said
     before = run.records()

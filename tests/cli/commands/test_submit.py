@@ -15,6 +15,7 @@ import pytest
 
 from diel.paths import RunPaths
 from diel.project.lease import DOUBT, HEARTBEAT, SILENCE, read_lease
+from tests.cli.call import call
 from tests.throwaway import Project, wait_for
 
 SHORT = """
@@ -130,11 +131,13 @@ def test_what_was_submitted_is_told_as_json(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_refused_before_anything_is_made(
-    tmp_path: Path, words: list[str], said: str
+    workspace: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
-    project = Project(tmp_path).workflow(SHORT)
-    assert said in project.diel("submit", *words, code=2)
-    assert not (tmp_path / "runs").exists()
+    Project(workspace).workflow(SHORT)
+    answer = call(capsys, "submit", *words)
+    assert answer.code == 2
+    assert said in answer.err
+    assert not (workspace / "runs").exists()
 
 
 def test_a_controller_that_does_not_come_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
