@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from diel.blocks.dispatcher import Sent
 from diel.check import check
+from diel.controller.controller import Controller
+from diel.controller.start import create
 from diel.journal.history import History
 from diel.plan import Plan, make_plan
+from diel.project.lease import take
+from diel.project.run_file import read_run_file
 from diel.site import Site
 from diel.states import TaskState
 from diel.terminal.meter import Meter, blocks_text
@@ -31,29 +34,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Run:
-    """The side of a controller that is watched: stages of 100 one-core tasks on 4 cores."""
+    """A real controller that has handed nothing out: stages of 100 one-core tasks on 4 cores."""
 
-    def __init__(self, *names: str, cores: int = 1, unknown: tuple[str, ...] = ()) -> None:
-        self.history = History()
-        runs: dict[str, Any] = {}
-        plans: dict[str, Any] = {}
-        for name in names:
-            stage = self.history.stage(name)
-            known = name not in unknown
-            stage.total = 100 if known else 0
-            domain = object() if known else None
-            runs[name] = SimpleNamespace(
-                name=name, domain=domain, void=False, size=100, ended=0, complete=False, adaptive=()
-            )
-            plans[name] = SimpleNamespace(tasks=100 if known else None, cores=cores)
-        graph = SimpleNamespace(order=names)
-        plan = SimpleNamespace(graph=graph, stages=plans, capacity=4, executor="threads")
-        self.stages = runs
-        self.controller: Any = SimpleNamespace(plan=plan, stages=runs, sent={})
+    def __init__(self, folder: Path, text: str) -> None:
+        site = Site.model_validate({"name": "here", "scheduler": "local", "pools": {"local": {"cores": 4}}})
+        plan = make_plan(check(folder / "w.yaml", text=f"diel: 1\nname: w\n{text}"), site)
+        paths = create(plan, folder / "runs")
+        lease, segment = take(paths)
+        self.controller = Controller(plan, read_run_file(paths), paths, lease, segment)
+        self.controller._stages.open()
+        self.history = self.controller.history
 
     def finish(self, name: str, count: int, seconds: float) -> None:
         """Ends the next tasks of a stage, each after so many seconds of run time."""
-        stage, run = self.history.stage(name), self.stages[name]
+        stage, run = self.history.stage(name), self.controller.stages[name]
         for index in range(run.ended, run.ended + count):
             stage.set(index, TaskState.DONE)
         run.ended += count
@@ -61,8 +55,23 @@ class Run:
         stage.seconds += count * seconds
 
 
-def test_time_left_is_scaled_by_how_fast_it_really_went(clock: Clock) -> None:
-    run = Run("a")
+ONE = "axes: {i: {range: 100}}\nstages: {a: {over: [i], command: [x]}}"
+TWO = "axes: {i: {range: 100}}\nstages: {a: {over: [i], command: [x]}, b: {over: [i], command: [x]}}"
+MADE = """
+axes: {i: {range: 100}, j: {from: list.found}}
+stages:
+  list: {command: [x], outputs: {found: {value: list}}}
+  a: {over: [i], command: [x]}
+  b: {over: [j], command: [x]}
+"""
+LOOP = """
+axes: {i: {loop: {max: 100, until: "${{ a.v > 1 }}"}}}
+stages: {a: {over: [i], command: [x], outputs: {v: {value: float}}}}
+"""
+
+
+def test_time_left_is_scaled_by_how_fast_it_really_went(clock: Clock, tmp_path: Path) -> None:
+    run = Run(tmp_path, ONE)
     measured = Meter(run.controller)
     measured.begin(run.history)
     assert measured.time_left(run.history) is None
@@ -71,8 +80,8 @@ def test_time_left_is_scaled_by_how_fast_it_really_went(clock: Clock) -> None:
     assert measured.time_left(run.history) == pytest.approx((30.0, ""))
 
 
-def test_a_stage_that_has_not_begun_is_taken_to_be_like_the_others(clock: Clock) -> None:
-    run = Run("a", "b")
+def test_a_stage_that_has_not_begun_is_taken_to_be_like_the_others(clock: Clock, tmp_path: Path) -> None:
+    run = Run(tmp_path, TWO)
     measured = Meter(run.controller)
     measured.begin(run.history)
     clock.now += 10
@@ -80,8 +89,9 @@ def test_a_stage_that_has_not_begun_is_taken_to_be_like_the_others(clock: Clock)
     assert measured.time_left(run.history) == pytest.approx((10.0, "~"))
 
 
-def test_a_stage_of_unknown_size_makes_it_a_lower_bound(clock: Clock) -> None:
-    run = Run("a", "b", unknown=("b",))
+def test_a_stage_of_unknown_size_makes_it_a_lower_bound(clock: Clock, tmp_path: Path) -> None:
+    run = Run(tmp_path, MADE)
+    run.finish("list", 1, 1.0)
     measured = Meter(run.controller)
     measured.begin(run.history)
     clock.now += 10
@@ -89,9 +99,8 @@ def test_a_stage_of_unknown_size_makes_it_a_lower_bound(clock: Clock) -> None:
     assert measured.time_left(run.history) == pytest.approx((10.0, "≥"))
 
 
-def test_a_stage_over_a_loop_that_may_end_early_makes_it_an_upper_bound(clock: Clock) -> None:
-    run = Run("a")
-    run.stages["a"].adaptive = (SimpleNamespace(may_end_early=True),)
+def test_a_stage_over_a_loop_that_may_end_early_makes_it_an_upper_bound(clock: Clock, tmp_path: Path) -> None:
+    run = Run(tmp_path, LOOP)
     measured = Meter(run.controller)
     measured.begin(run.history)
     clock.now += 10
@@ -99,16 +108,16 @@ def test_a_stage_over_a_loop_that_may_end_early_makes_it_an_upper_bound(clock: C
     assert measured.time_left(run.history) == pytest.approx((10.0, "≤"))
 
 
-def test_tasks_at_points_that_never_came_are_not_counted(clock: Clock) -> None:
-    run = Run("a")
+def test_tasks_at_points_that_never_came_are_not_counted(clock: Clock, tmp_path: Path) -> None:
+    run = Run(tmp_path, ONE)
     run.finish("a", 30, 1.0)
     run.history.apply({"event": "skipped", "stage": "a", "tasks": [[30, 98]], "reason": "axis", "time": 1.0})
     (row,) = Meter(run.controller).rows(run.history)
     assert (row.good, row.total, row.skipped) == (30, 31, 0)
 
 
-def test_what_an_earlier_controller_did_says_nothing_of_this_ones_speed(clock: Clock) -> None:
-    run = Run("a")
+def test_what_an_earlier_controller_did_says_nothing_of_this_ones_speed(clock: Clock, tmp_path: Path) -> None:
+    run = Run(tmp_path, ONE)
     run.finish("a", 50, 1.0)
     measured = Meter(run.controller)
     measured.begin(run.history)
@@ -117,8 +126,8 @@ def test_what_an_earlier_controller_did_says_nothing_of_this_ones_speed(clock: C
     assert measured.time_left(run.history) == pytest.approx((10.0, ""))
 
 
-def test_the_rate_is_that_of_late(clock: Clock) -> None:
-    run = Run("a")
+def test_the_rate_is_that_of_late(clock: Clock, tmp_path: Path) -> None:
+    run = Run(tmp_path, ONE)
     measured = Meter(run.controller)
     (row,) = measured.rows(run.history)
     assert row.rate is None
@@ -131,10 +140,12 @@ def test_the_rate_is_that_of_late(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize(("cores", "running"), [(1, 4), (2, 2), (4, 1)])
-def test_only_as_many_tasks_run_as_there_are_cores(clock: Clock, cores: int, running: int) -> None:
-    run = Run("a", cores=cores)
-    stage = SimpleNamespace(name="a")
-    run.controller.sent.update({number: SimpleNamespace(stage=stage, cores=cores) for number in range(8)})
+def test_only_as_many_tasks_run_as_there_are_cores(
+    clock: Clock, tmp_path: Path, cores: int, running: int
+) -> None:
+    run = Run(tmp_path, ONE.replace("[x]", f"[x], resources: {{cores_per_rank: {cores}}}"))
+    for number in range(8):
+        run.controller._dispatcher.sent[number] = Sent(run.controller.stages["a"], (), 0.0)
     (row,) = Meter(run.controller).rows(run.history)
     assert row.running == running
 
@@ -142,13 +153,13 @@ def test_only_as_many_tasks_run_as_there_are_cores(clock: Clock, cores: int, run
 # --- blocks ---------------------------------------------------------------------------------------
 
 
-def test_what_runs_in_blocks_is_what_the_journal_says(clock: Clock) -> None:
-    run = Run("a")
-    run.controller.plan.executor = "blocks"
+def test_what_runs_in_blocks_is_what_the_journal_says(clock: Clock, tmp_path: Path) -> None:
+    run = Run(tmp_path, ONE)
+    run.controller.plan = plan()
     for index in range(7):  # more than the plan's capacity: blocks come and go
         run.history.stage("a").set(index, TaskState.RUNNING)
     run.history.stage("a").set(7, TaskState.QUEUED)
-    (row,) = Meter(run.controller).rows(run.history)
+    row, _ = Meter(run.controller).rows(run.history)
     assert row.running == 7
 
 
