@@ -1,6 +1,6 @@
-"""Active learning with a committee: networks that learned the same rows from different beginnings.
+"""Active learning with a committee: networks that learned the same rows, from different initial weights.
 
-Where they agree the data has settled the answer; where they do not, the next simulation tells most
+Where they agree the data has settled the answer; where they do not, the next simulation is worth most
 (H. S. Seung, M. Opper, H. Sompolinsky, COLT '92, 287: query by committee).
 
 analysis.committee:choose     the states on which the members disagree most

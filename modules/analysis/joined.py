@@ -1,4 +1,4 @@
-"""Whether parts that were computed apart make the whole."""
+"""Checks that parts which were computed separately equal the whole."""
 
 from __future__ import annotations
 

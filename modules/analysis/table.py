@@ -1,4 +1,4 @@
-"""A table on the standard output."""
+"""Prints a table to standard output."""
 
 from __future__ import annotations
 

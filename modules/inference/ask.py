@@ -1,4 +1,4 @@
-"""Screens states through a service that holds the model: a client that needs to load nothing.
+"""Screens states through a service that holds the model: a client that loads no model.
 
 stages:
   screen:

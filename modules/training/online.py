@@ -36,7 +36,7 @@ class Online(TypedDict):
     error: float
     """Root mean square error over the rows kept apart, in the target's own units."""
     relative_error: float
-    """The same by the target's deviation over these rows: 1 for one who always says their mean."""
+    """The same by the target's deviation over these rows: 1 for a model that always predicts their mean."""
     items: int
     items_before_end: int | None
     """Items that it had learned from when the last one was made: it did not wait for the end. None where
