@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from inspect import cleandoc
 from typing import Any, NoReturn
 
 import click
@@ -20,28 +21,29 @@ _NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 _ROOM = "make room there; `diel resume` then goes on, and nothing that was committed is lost"
 COMMANDS = {
     "init": "Make a starter project that runs as it is.",
-    "validate": "Check a workflow file, and tell all that is wrong.",
+    "validate": "Check a workflow file, and say all that is wrong.",
     "plan": "Show what would run where, and what it may cost.",
     "run": "Run a workflow here, and watch it.",
     "submit": "Submit a workflow, and log off.",
     "status": "Show how a run stands.",
     "logs": "Show what a task printed.",
-    "explain": "Tell why a task waits, failed, or ran again.",
-    "results": "Print a stage's outputs as a table.",
-    "graph": "Draw the stage graph.",
+    "explain": "Say why a task waits, failed, was skipped or ran again.",
+    "results": "Print the outputs of stages as a table.",
+    "graph": "Draw the stage graph of a workflow or a run.",
     "params": "Show, set and compare the hyperparameters of a project.",
-    "list": "List the runs.",
-    "cancel": "Stop a run, a stage or a task.",
-    "resume": "Go on with a run that was interrupted or failed.",
+    "list": "List the runs, the oldest first.",
+    "cancel": "Stop a run, or some of its stages and tasks.",
+    "resume": "Go on with a run that was interrupted, cancelled or failed.",
     "report": "Write a short report of a run, in Markdown.",
     "shard": "Inside a task: print this rank's or task's part of an input.",
     "stream": "Inside a task: put into streams, get from them, share tuples.",
-    "clean": "Remove runs, after telling what that frees.",
-    "doctor": "Check that this machine can run workflows.",
+    "clean": "Remove runs, after saying what that frees.",
+    "doctor": "Check that this machine, or a site, can run workflows.",
     "modules": "List the modules that workflows can use.",
     "schema": "Print the JSON Schema of workflow files, for editors.",
     "completion": "Print the completion script for bash, zsh or fish.",
 }
+"""Each command, in the order of `--help`, with the first line of its own help; its docstring is the rest."""
 
 
 class Commands(click.Group):
@@ -51,13 +53,14 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        gc.disable()
-        command: click.Command = import_module(f"diel.cli.commands.{name}").command
-        gc.freeze()  # what was loaded stays: to look for garbage in it took a tenth of a short command
-        gc.enable()
-        return command
+        if name in COMMANDS and name not in self.commands:
+            gc.disable()
+            command: click.Command = import_module(f"diel.cli.commands.{name}").command
+            gc.freeze()  # what was loaded stays: to look for garbage in it took a tenth of a short command
+            gc.enable()
+            command.help = f"{COMMANDS[name]}\n\n{cleandoc(command.help or '')}"
+            self.add_command(command)
+        return super().get_command(context, name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -66,7 +69,7 @@ class Commands(click.Group):
     def resolve_command(
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
             from diel.errors import did_you_mean  # only where a word is wrong
 
             hint = did_you_mean(args[0], COMMANDS) or "`diel --help` lists the commands"

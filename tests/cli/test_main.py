@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 import diel
 from diel.cli import main
-from diel.cli.main import cli
+from diel.cli.main import COMMANDS, cli
 from diel.site import find_site
 from tests.cli.call import call
 from tests.handmade import Handmade
@@ -146,3 +148,21 @@ def test_a_mistake_of_diels_is_told_as_one_and_not_as_a_damaged_journal(
     assert "report it with what `diel --debug status w-1` prints" in said.err
     assert f"diel {diel.__version__}, Python 3." in said.err
     assert "Traceback" not in said.err
+
+
+def test_the_help_and_the_version_load_no_command() -> None:
+    code = "import sys, diel.cli\ntry: diel.cli.main()\nfinally: print([m for m in sys.modules if '.commands' in m])"
+    for option in ("--help", "--version"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, option], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.endswith("[]\n"), done.stdout
+
+
+def test_the_help_of_a_command_opens_with_its_line_in_the_list_of_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for _ in range(2):
+        shown = call(capsys, "list", "--help").out
+        assert shown.count(COMMANDS["list"]) == 1
+        assert shown.index(COMMANDS["list"]) < shown.index("`last` means")

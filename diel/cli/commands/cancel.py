@@ -40,9 +40,8 @@ PAUSE = 0.1
 @runs_option
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has stopped.")
 def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool) -> int:
-    """Stop a run, or some of its stages and tasks: `diel cancel melt-3 train simulate/17`.
-
-    What has a result keeps it; `diel resume` goes on with the rest.
+    """`diel cancel melt-3 train simulate/17` stops a stage and a task of `melt-3`. What has a result
+    keeps it; `diel resume` goes on with the rest.
     """
     paths = find_run(runs_dir(runs), run)
     reader = read_run(paths)

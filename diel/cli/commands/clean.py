@@ -106,10 +106,9 @@ def command(
     force: bool,
     yes: bool,
 ) -> None:
-    """Remove runs: those named, or those that all the given options agree on.
-
-    Says what that frees, and asks first. A run that is running, or whose jobs may still run, is never
-    removed, and one whose results another run took from the cache only with --force.
+    """Removes the runs that are named, or those that match all the given options, and asks first. A run
+    that is running, or whose jobs may still run, is never removed, and one whose results another run took
+    from the cache only with --force.
 
     With --intermediate the runs stay (the last one where none is named), with their values and with the
     files that no stage reads; those that stages hand to each other go, where all that read them is done.

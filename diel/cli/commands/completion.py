@@ -16,9 +16,7 @@ INSTRUCTIONS = {
 @click.argument("shell", type=click.Choice(list(INSTRUCTIONS)))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print the completion script for a shell.
-
-    \b
+    """\b
     bash:  eval "$(diel completion bash)"      in ~/.bashrc
     zsh:   eval "$(diel completion zsh)"       in ~/.zshrc, after compinit
     fish:  diel completion fish > ~/.config/fish/completions/diel.fish

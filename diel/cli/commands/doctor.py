@@ -44,9 +44,8 @@ def command(
     pools: tuple[str, ...],
     wait: str,
 ) -> int:
-    """Check that this machine, or a site, can run workflows, and tell what to do where it cannot.
-
-    Exits with 0 where all that is needed is there, with 1 otherwise; extras may be missing.
+    """Says what to do where they cannot. Exits with 0 where all that is needed is there, with 1
+    otherwise; extras may be missing.
     """
     if pools and not job:
         raise UsageError("--pool says where the trial job goes; add --job")

@@ -29,7 +29,7 @@ from diel.results import Recorded
 @json_option
 @click.option("--block", metavar="BLOCK", help="Tell of this block of the run (`1-0`), or of its job's id.")
 def command(words: tuple[str, ...], runs: Path | None, as_json: bool, block: str | None) -> int:
-    """Tell why a task waits, failed, was skipped, or ran again; or how a block ended.
+    """Also says how a block ended.
 
     \b
         diel explain                    the last run: what failed, waits, runs

@@ -41,10 +41,9 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
 @output_option
 @runs_option
 def command(target: str, form: str | None, output: Path | None, runs: Path | None) -> int:
-    """Draw the stage graph of a workflow FILE, or of a RUN with how its stages stand.
-
-    An arrow says what a stage reads and by which rule: `match` reads the task at the same point,
-    `gather` all tasks along an axis, `broadcast` gives the same to every task, `pick` takes one.
+    """The graph of a RUN shows how its stages stand. An arrow says what a stage reads and by which rule:
+    `match` reads the task at the same point, `gather` all tasks along an axis, `broadcast` gives the same
+    to every task, `pick` takes one.
     """
     path = Path(target)
     is_file = target.endswith((".yaml", ".yml")) or path.is_file()

@@ -19,9 +19,8 @@ STARTER = Path(__file__).parents[2] / "starter"
 @click.command("init")
 @click.argument("directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]")
 def command(directory: Path) -> None:
-    """Make a starter project in DIR (here where it is not given), which runs as it is.
-
-    A small sweep, a Python module of your own, a fit. No file that is there is overwritten.
+    """It stands in DIR, or here: a small sweep, a Python module of your own, a fit. No file that is there
+    is overwritten.
     """
     files = list(_files())
     there = [file for file in files if (directory / file).exists() or (directory / file).is_symlink()]

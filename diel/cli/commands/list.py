@@ -25,7 +25,7 @@ from diel.values import format_duration, format_size
 @json_option
 @click.option("--size", "with_size", is_flag=True, help="Add what each run takes on the disk.")
 def command(runs: Path | None, as_json: bool, with_size: bool) -> None:
-    """List the runs, the oldest first: `last` means the lowest one."""
+    """`last` means the lowest one."""
     where = runs_dir(runs)
     rows = []
     for paths in all_runs(where):

@@ -63,9 +63,8 @@ class Output:
 def command(
     words: tuple[str, ...], runs: Path | None, attempt: int | None, streams: str | None, follow: bool
 ) -> int:
-    """Show what a task printed: `diel logs simulate/17`, `diel logs melt-3 simulate/17`.
-
-    A stage that has one task may be named alone.
+    """`diel logs simulate/17` reads the last run, `diel logs melt-3 simulate/17` reads `melt-3`. A stage
+    that has one task may be named alone.
     """
     paths, task = _run_and_task(words, runs_dir(runs))
     wanted = STREAMS if streams is None else (streams,)

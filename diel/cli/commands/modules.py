@@ -39,7 +39,7 @@ ORIGINS = {
 )
 @json_option
 def command(name: str | None, workflow: Path | None, as_json: bool) -> int:
-    """List the modules that workflows can use; with a NAME, tell what it takes and returns."""
+    """With a NAME, say what it takes and returns."""
     here = Path.cwd()
     folders = search_path(here if workflow is None else workflow.absolute().parent, here)
     if name is None:

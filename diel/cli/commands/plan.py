@@ -44,10 +44,7 @@ WIDTH = 72
     help="Where `diel submit --home` would put the controller, in place of what the site says.",
 )
 def command(wanted: Wanted, as_json: bool, with_scripts: bool, home: Home | None) -> int:
-    """Show what would run where, and what it may cost. Nothing is run.
-
-    Core-hours are a bound: every task at its longest, by `walltime` or `timeout`.
-    """
+    """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
     plan = _at_home(wanted.plan(), home)
     if as_json:
         click.echo(json.dumps(_document(plan, wanted.runs, with_scripts=with_scripts)))

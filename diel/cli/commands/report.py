@@ -19,9 +19,7 @@ from diel.results import Recorded
 @output_option
 @runs_option
 def command(run: str, output: Path | None, runs: Path | None) -> int:
-    """Write a short report of a run, in Markdown.
-
-    How it stands, its stages, the best trial or the Pareto front of each search, the course of each
+    """How it stands, its stages, the best trial or the Pareto front of each search, the course of each
     loop, what failed, and where the results are. It goes to stdout where no file is named.
     """
     paths = find_run(runs_dir(runs), run)

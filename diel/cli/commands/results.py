@@ -34,7 +34,7 @@ def command(
     parquet: Path | None,
     limit: int | None,
 ) -> int:
-    """Print the outputs of stages as a table: a column an axis parameter, a column an output.
+    """Each axis parameter is a column, and each output.
 
     \b
         diel results                              what the last run has

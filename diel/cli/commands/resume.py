@@ -60,9 +60,7 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Go on with a run that was interrupted, cancelled or failed.
-
-    What has a result is not run again; what failed or was skipped is tried anew. For a run that succeeded
+    """What has a result is not run again; what failed or was skipped is tried anew. For a run that succeeded
     there is nothing to do, failures that it tolerates included: `diel run` tries those again. A run that was
     submitted is submitted again, one that was run in the foreground goes on there. Its site is the one
     that was kept when the run was made; --site reads a file anew.

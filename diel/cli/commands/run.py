@@ -15,10 +15,7 @@ from diel.terminal.progress import drive
 @anew_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress; failures and the end alone.")
 def command(wanted: Wanted, begin_at: str | None, no_cache: bool, quiet: bool) -> int:
-    """Run a workflow here, and watch it.
-
-    Results of earlier runs are used where nothing that they depend on has changed.
-    """
+    """Results of earlier runs are used where nothing that they depend on has changed."""
     fresh = not wanted.runs.exists()
     controller = start(
         wanted.plan(),

@@ -14,9 +14,7 @@ from diel.schema import schema
 @click.command("schema")
 @output_option
 def command(output: Path | None) -> int:
-    """Print the JSON Schema of workflow files, for editors.
-
-    An editor that speaks it completes keys and marks mistakes while you write. With the YAML
+    """An editor that speaks it completes keys and marks mistakes while you write. With the YAML
     language server (VS Code's YAML extension, Neovim, Emacs, Helix):
 
     \b

@@ -23,10 +23,9 @@ Intel MPI, PMIx, Open MPI, HPE's PALS, Slurm."""
 @click.option("--ranks", type=click.IntRange(min=1), help="Of how many; the launcher's word where absent.")
 @click.option("-0", "--null", is_flag=True, help="End each with a NUL character, for `xargs -0`.")
 def command(name: str, epoch: int, rank: int | None, ranks: int | None, null: bool) -> None:
-    """Print the items of input NAME that this rank or task gets in an epoch, one a line.
-
-    Works inside the command of a task whose input NAME has `shard` in the workflow. Files come as
-    paths, on the node's own disk with `stage: node`; the rows of an array as numbers.
+    """Prints the items of input NAME that this rank or task gets in an epoch, one a line. Works inside
+    the command of a task whose input NAME has `shard` in the workflow. Files come as paths, on the node's
+    own disk with `stage: node`; the rows of an array as numbers.
     """
     try:
         _print_part(name, epoch, rank, ranks, null)

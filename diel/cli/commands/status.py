@@ -109,9 +109,8 @@ def command(
     interval: float,
     exit_code: bool,
 ) -> int:
-    """Show how a run stands: a row a stage, and what failed.
-
-    With STAGE, show which of its tasks are in which state.
+    """Shows a row for each stage, and what failed. With STAGE, shows which of its tasks are in which
+    state.
     """
     paths, rest = run_and_rest(runs_dir(runs), words)
     if len(rest) > 1:

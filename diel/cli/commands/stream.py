@@ -34,14 +34,12 @@ Find = Callable[[Any, float | None], tuple[tuple[Any, ...], Any]]
 
 @click.group("stream")
 def command() -> None:
-    """Inside a task: put items into a stream, get them, and share state.
-
-    \b
+    """\b
         diel stream put samples -- ./simulate
         diel stream get samples -- ./train
         while item=$(diel stream get samples --count 1); do … ; done
 
-    One JSON value a line. docs/streams.md tells how to do without these commands.
+    One JSON value a line. docs/streams.md says how to do without these commands.
     """
 
 

@@ -42,9 +42,7 @@ HOMES = ("login", "job", "inside")
 )
 @json_option
 def command(wanted: Wanted, begin_at: str | None, no_cache: bool, home: Home | None, as_json: bool) -> int:
-    """Submit a workflow: it goes on when you log off.
-
-    Its controller lives where the site says: as a process of its own on this host, in a small job, or
+    """Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
     plan = replace(wanted, site=wanted.site or os.environ.get("DIEL_SITE") or detect()).plan()

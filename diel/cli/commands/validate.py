@@ -19,9 +19,8 @@ from diel.plan import Plan
 @workflow_options(SITE)
 @json_option
 def command(wanted: Wanted, as_json: bool) -> int:
-    """Check a workflow file, and tell all that is wrong with file, line and column.
-
-    Nothing is run. The exit code is 0 for a good file and 2 for one that is wrong.
+    """Gives file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
+    2 for one that is wrong.
     """
     if not as_json:
         click.echo(f"{wanted.file}: good: {_size(wanted.plan())}")

@@ -22,9 +22,8 @@ class Params(click.Group):
 
 @click.group("params", cls=Params)
 def command() -> None:
-    """Show, set, follow and compare the hyperparameters of a project: of the runs in one directory.
-
-    `diel params FILE` and `diel params RUN` are short for `diel params show`.
+    """A project is all runs of one directory. `diel params FILE` and `diel params RUN` are short for
+    `diel params show`.
     """
 
 
