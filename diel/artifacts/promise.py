@@ -75,9 +75,8 @@ def _other(contract: Contract, fitting: str) -> str | None:
 def check_number(name: str, what: str, number: int, contract: Contract) -> None:
     """Holds a number of files to what was promised."""
     if contract.files is not None and not fits_count(contract.files, number):
-        files = "file" if number == 1 else "files"
         raise ModuleError(
-            f"output '{name}': {what} has {number} {files}; expected {told_count(contract.files)}"
+            f"output '{name}': {what} has {counted(number, 'file')}; expected {told_count(contract.files)}"
         )
 
 

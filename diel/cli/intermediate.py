@@ -40,7 +40,7 @@ class Unneeded:
 
 
 def find_unneeded(run: Recorded) -> list[Unneeded]:
-    """The outputs that other stages read, and of which no task that is not over needs anything.
+    """The outputs that stages hand to each other and that no unfinished task needs any more.
 
     What nothing reads is a result of the run, and is not among them.
     """
@@ -79,8 +79,8 @@ def offer(found: list[Unneeded]) -> str:
 def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> str:
     """Deletes them and writes that into the journal; says what was done.
 
-    One more segment says it: nobody else writes that file. Who is killed in between has deleted files
-    of which the journal does not tell; the next one finds them gone, and says it.
+    A segment of its own says it: nobody else writes that file. Killed in between, it has deleted files that
+    the journal still has; the next one finds them gone, and says so.
     """
     name = worker_segment_name(run.history.epoch, socket.gethostname(), os.getpid())
     segment = SegmentWriter(paths.journal / name)
@@ -96,4 +96,4 @@ def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> str:
                 files += sum(len(files_of(one.records[index]["artifacts"][one.place[1]])) for index in gone)
     finally:
         segment.close()
-    return f"deleted {files:,} file{'s' * (files != 1)}, freed {format_size(whole)}"
+    return f"deleted {counted(files, 'file')}, freed {format_size(whole)}"

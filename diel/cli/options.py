@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+from diel.errors import DielError
+from diel.values import parse_duration
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 runs_option: Decorator = click.option(
@@ -17,6 +20,33 @@ runs_option: Decorator = click.option(
 )
 
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+
+output_option: Decorator = click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it to a file."
+)
+
+
+def put(text: str, output: Path | None) -> None:
+    """Prints a text, or writes it to the file that was named. Raises DielError where that cannot be."""
+    if output is None:
+        click.echo(text)
+        return
+    try:
+        output.write_text(f"{text}\n", encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise DielError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+class Duration(click.ParamType[float]):
+    """An option such as `90s` or `10m`, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        try:
+            return value if isinstance(value, float) else parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, context)
 
 
 def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -42,7 +42,7 @@ def program_of(ctx: click.Context) -> tuple[str, ...] | None:
 
 
 class Program:
-    """One that runs, and is told of the signals that come meanwhile.
+    """A program that runs, and gets the signals that this process gets.
 
     As a context it is ended by an error, before it could take that for the end of its stream.
     """
@@ -104,7 +104,7 @@ class Program:
         self._teller.start()
 
     def wait(self) -> int:
-        """Closes its input and waits; its exit code as a shell tells it: 128 and a signal's number."""
+        """Closes its input and waits; its exit code as a shell gives it: 128 and a signal's number."""
         self._close()
         code = self._process.wait()
         if self._teller is not None:

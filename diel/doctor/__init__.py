@@ -7,10 +7,10 @@ from pathlib import Path
 
 from diel.doctor.finding import Finding as Finding
 from diel.doctor.folder import check_clock, check_runs, check_shared
-from diel.doctor.local import check_local
 from diel.doctor.machine import (
     CORE,
     check_account,
+    check_local,
     check_machine,
     check_package,
     check_python,

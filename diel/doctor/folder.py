@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
-
 from diel.doctor.finding import Finding
 from diel.errors import counted
 from diel.site import FileSystem, Site
+from diel.streams.segment import kind_of_file_system
 from diel.values import format_duration, format_size
 
 LEAST_SPACE = 1 << 30
@@ -70,11 +69,7 @@ def _write_like_a_journal(folder: Path) -> None:
 
 def file_system(folder: Path) -> str:
     """The type of the file system that a directory is on: `ext4`, `nfs4`, `lustre`."""
-    best = ("", "a file system of unknown type")
-    for part in psutil.disk_partitions(all=True):
-        if folder.is_relative_to(part.mountpoint) and len(part.mountpoint) >= len(best[0]):
-            best = (part.mountpoint, part.fstype)
-    return best[1]
+    return kind_of_file_system(folder) or "a file system of unknown type"
 
 
 def check_clock(runs: Path) -> Finding:
@@ -161,11 +156,11 @@ def check_private(runs: Path) -> Finding:
     os.umask(mask)
     try:
         with tempfile.TemporaryDirectory(prefix=".diel-doctor-", dir=existing(runs)) as trial:
-            told = os.stat(trial)
+            status = os.stat(trial)
     except OSError as error:
         return Finding("privacy", False, f"cannot be tried: {error.strerror}", "see 'runs'")
-    mode = stat.S_IMODE(told.st_mode)
-    if mode & 0o077 or told.st_uid != os.geteuid():
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & 0o077 or status.st_uid != os.geteuid():
         found = f"a directory made private there has mode {mode:04o}: others could read the keys of a run"
         fix = "keep runs on a file system that knows permissions: --runs DIR"
         return Finding("privacy", False, found, fix)

@@ -1,17 +1,21 @@
-"""This machine: Python, packages, cores and memory; and the site as its file gives it."""
+"""This machine: Python, packages, cores, memory, its own disk; and the site as its file gives it."""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
-from importlib import metadata
+from pathlib import Path
 
 import psutil
 
 from diel.doctor.finding import Finding
+from diel.doctor.folder import existing, file_system
+from diel.doctor.probe import version_of
 from diel.errors import counted
 from diel.site import Site, cores_of, missing
+from diel.staging.disk import StagingError
+from diel.staging.local import Local, local_folder
 from diel.values import format_size
 
 CORE = ("parsl", "pydantic", "pyyaml", "networkx", "click", "rich", "simpleeval", "psutil")
@@ -35,11 +39,10 @@ def check_python() -> Finding:
 def check_package(package: str, extra: str, *, required: bool) -> Finding:
     """Whether a package is installed; none is imported, which would take seconds."""
     wanted = f"diel[{extra}]" if extra else package
-    try:
-        return Finding(package, True, metadata.version(package), required=required)
-    except metadata.PackageNotFoundError:
-        use = f"{sys.executable} -m pip install '{wanted}'"
-        return Finding(package, False, "not installed", use, required)
+    version = version_of(package)
+    if version is not None:
+        return Finding(package, True, version, required=required)
+    return Finding(package, False, "not installed", f"{sys.executable} -m pip install '{wanted}'", required)
 
 
 def check_site(site: Site) -> Finding:
@@ -57,8 +60,8 @@ def check_account(site: Site) -> Finding:
     if lacking:
         return Finding("account", False, "none is given, and the site wants one", lacking[0])
     names = [site.account, *(pool.account for pool in site.pools.values())]
-    told = ", ".join(dict.fromkeys(name for name in names if name)) or "none, and the site wants none"
-    return Finding("account", True, told)
+    found = ", ".join(dict.fromkeys(name for name in names if name)) or "none, and the site wants none"
+    return Finding("account", True, found)
 
 
 def check_machine() -> Finding:
@@ -67,3 +70,21 @@ def check_machine() -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     have = f"{cores} of {counted(os.cpu_count() or 1, 'core')}, {format_size(memory.total)} of memory"
     return Finding("machine", True, f"{have} ({format_size(memory.available)} free), {platform.platform()}")
+
+
+def check_local(site: Site, runs: Path) -> Finding:
+    """The directory can be used, and whether it is another disk than that of the runs."""
+    try:
+        folder, named = local_folder(Local(site.local.dir or "", site.local.size), os.environ)
+    except StagingError as error:
+        fix = "set `local: {dir: …}` in the site file, or DIEL_LOCAL_DIR, to a directory of this machine"
+        return Finding("local disk", False, f"{error}; inputs are not staged", fix, required=False)
+    place = existing(Path(folder))
+    if not os.access(place, os.W_OK | os.X_OK):
+        fix = "give a directory that you can write to: `local: {dir: …}` in the site file, or DIEL_LOCAL_DIR"
+        return Finding("local disk", False, f"{folder} cannot be written to", fix, required=False)
+    space = os.statvfs(place)
+    found = f"{folder} on {file_system(place.resolve())}, {format_size(space.f_bavail * space.f_frsize)} free"
+    if not named and place.stat().st_dev == existing(runs).stat().st_dev:
+        found += "; the runs are on the same disk, so that nothing is staged"
+    return Finding("local disk", True, found)

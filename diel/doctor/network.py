@@ -34,12 +34,12 @@ def interfaces() -> dict[str, str]:
 
 
 def _local(address: str) -> bool:
-    told = ipaddress.ip_address(address)
-    return told.is_loopback or told.is_link_local
+    known = ipaddress.ip_address(address)
+    return known.is_loopback or known.is_link_local
 
 
 def addresses(site: Site) -> list[str]:
-    """The addresses that nodes are told for this host; empty where the site's own is not here."""
+    """The addresses that nodes get for this host; empty where the site's own is not here."""
     here = interfaces()
     if site.address is None:
         return [*here] or ["127.0.0.1"]
@@ -47,10 +47,10 @@ def addresses(site: Site) -> list[str]:
     if by_name:
         return by_name
     try:
-        told = socket.getaddrinfo(site.address, None, socket.AF_INET, socket.SOCK_STREAM)
+        found = socket.getaddrinfo(site.address, None, socket.AF_INET, socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    return list(dict.fromkeys(str(each[4][0]) for each in told))
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def check_addresses(site: Site) -> Finding:

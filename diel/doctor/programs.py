@@ -13,7 +13,7 @@ from diel.attempt.mpi import MPICH, OPEN_MPI, launcher_of
 from diel.attempt.world import advice
 from diel.doctor.attempt import attempt, last
 from diel.doctor.finding import Finding
-from diel.doctor.machine import check_package
+from diel.doctor.probe import version_of
 from diel.site import Site, find_program, launcher_words
 from diel.spec import Resources
 
@@ -22,7 +22,7 @@ LIBRARY = (
     "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
     "print(MPI.Get_library_version().split(',')[0].splitlines()[0])"
 )
-"""Tells the MPI that mpi4py loads, without starting it."""
+"""Prints the MPI that mpi4py loads, without starting it."""
 DEEP = """\
 diel: 1
 name: doctor
@@ -42,7 +42,7 @@ def check_ranks(site: Site) -> Finding:
     get = f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"
     if program is None:
         return Finding("mpi ranks", False, f"no '{words[0]}'", get, required=False)
-    if check_package("mpi4py", "mpi", required=False).ok is False:
+    if version_of("mpi4py") is None:
         return Finding("mpi ranks", False, f"{program}, but no mpi4py", get, required=False)
     code, output = attempt([program, *words[1:], sys.executable, "-c", RANKS])
     launcher = launcher_of([program, *words[1:]], os.environ)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 from typing import Any
 
 from diel.doctor.finding import Finding
 from diel.doctor.folder import MOST_SKEW
 from diel.doctor.machine import CORE
+from diel.doctor.probe import version_of
 from diel.errors import counted
 from diel.site import Site, cores_of
 from diel.values import format_size
@@ -31,13 +31,13 @@ def read_report(site: Site, pool: str, report: dict[str, Any], digest: str) -> I
     yield _launcher(site, pool, report)
 
 
-def _local(site: Site, pool: str, told: dict[str, Any]) -> Finding:
-    name, folder = f"{pool}: local disk", told.get("dir")
-    if "error" in told or "$" in str(folder):
-        why = told.get("error") if "$" not in str(folder) else "a variable in it is not set on the node"
+def _local(site: Site, pool: str, disk: dict[str, Any]) -> Finding:
+    name, folder = f"{pool}: local disk", disk.get("dir")
+    if "error" in disk or "$" in str(folder):
+        why = disk.get("error") if "$" not in str(folder) else "a variable in it is not set on the node"
         fix = "set `local: {dir: …}` in the site file to a directory that each node has for itself"
         return Finding(name, False, f"{folder}: {why}; inputs are not staged there", fix, required=False)
-    free = int(told.get("free") or 0)
+    free = int(disk.get("free") or 0)
     limit = site.local.size
     found = f"{folder}, {format_size(free)} free"
     if limit is not None and limit > free:
@@ -61,20 +61,13 @@ def _packages(pool: str, report: dict[str, Any]) -> Finding:
     there = dict(report.get("packages") or {})
     differing = []
     for name in ("diel", *CORE):
-        here = _version(name)
+        here = version_of(name)
         if there.get(name) != here:
             differing.append(f"{name} {there.get(name) or 'not installed'} (here {here or 'not installed'})")
     if not differing:
         return Finding(f"{pool}: packages", True, f"diel {there.get('diel')} and what it needs, as here")
     fix = "use one installation on a file system that nodes share, or the same versions in both"
     return Finding(f"{pool}: packages", False, "; ".join(differing), fix)
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _files(pool: str, report: dict[str, Any], digest: str) -> Finding:
@@ -120,10 +113,9 @@ def _network(site: Site, pool: str, report: dict[str, Any]) -> Finding:
 def _node(site: Site, pool: str, report: dict[str, Any]) -> Finding:
     asked = site.pools[pool]
     gpus = dict(report.get("gpus") or {})
-    told = ", ".join(f"{name}={value}" for name, value in gpus.items())
     cores, memory = (int(report.get(word) or 0) for word in ("cores", "memory"))
     found = f"{counted(cores, 'core')} given, {format_size(memory)} of memory"
-    found += f", {told}" if told else ""
+    found += "".join(f", {name}={value}" for name, value in gpus.items())
     if asked.gpus and not gpus:
         found += "; no variable says which GPUs are given"
         fix = "see whether `gpus` and `options` of the pool ask for GPUs as this cluster wants it"

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +49,9 @@ class _Trial:
     ended: float | None = None
     """When its end, or its report, was first seen."""
     status: JobStatus | None = None
-    told: str = ""
-    """The last reason for waiting that the user was told."""
-    report: dict[str, Any] | None = field(default=None)
+    said: str = ""
+    """The last reason for waiting that the user read."""
+    report: dict[str, Any] | None = None
 
 
 def trials(
@@ -88,8 +88,9 @@ def trials(
 
 
 def trial_job(site: Site, pool: str, stem: str, folder: Path, port: int, token: str) -> Job:
-    """What the scheduler is asked for: as a block of the pool, but one core of one node for minutes. Pure
-    but for this process's environment."""
+    """What the scheduler is asked for: as a block of the pool, but one core of one node for minutes.
+
+    It reads this process's environment, and nothing else."""
     asked = site.pools[pool]
     words = [
         sys.executable,
@@ -219,8 +220,8 @@ def _tell(trial: _Trial, tell: Callable[[str], None]) -> None:
     status = trial.status
     reason = f" ({status.reason})" if status is not None and status.reason else ""
     words = f"job {trial.id} is {status.state if status is not None else 'not known yet'}{reason}"
-    if words != trial.told:
-        trial.told = words
+    if words != trial.said:
+        trial.said = words
         tell(f"pool '{trial.pool}': {words}")
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from diel.doctor.attempt import last
 from diel.doctor.finding import Finding
 from diel.doctor.folder import existing
-from diel.doctor.machine import check_package
+from diel.doctor.probe import version_of
 from diel.errors import DielError
 from diel.journal.history import History
 from diel.journal.snapshot import read_run
@@ -27,7 +27,7 @@ from diel.values import format_duration
 
 MEET = "from mpi4py import MPI; found = MPI.COMM_WORLD.allreduce(1); assert found == 2, f'{found} of 2 ranks'"
 LAST_WORDS = 60.0
-"""Seconds that a run has to take back its blocks when it is told to stop."""
+"""Seconds that a run has to take back its blocks after SIGTERM."""
 
 
 @dataclass
@@ -98,7 +98,7 @@ def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
 
 def _ranks(pool: Pool) -> int:
     """How many ranks can be tried there."""
-    if not check_package("mpi4py", "mpi", required=False).ok:
+    if version_of("mpi4py") is None:
         return 0
     return 2 if cores_of(pool) > 1 or pool.block_nodes > 1 else 0
 
@@ -131,15 +131,15 @@ def _error(stderr: str) -> str:
 
 def _stands(each: _Try) -> str:
     """What is known of its blocks, and what the scheduler says."""
-    told = ""
+    known = ""
     with contextlib.suppress(DielError, OSError):
         history = each.history()
         for block in history.blocks.values():
             reason = f" ({block['reason']})" if block.get("reason") else ""
-            told += f"; block {block.get('job') or block.get('block')} is {block.get('state')}{reason}"
-        told += f"; {history.silent}" if history.silent else ""
-        told += f"; {history.trouble}" if history.trouble else ""
-    return told
+            known += f"; block {block.get('job') or block.get('block')} is {block.get('state')}{reason}"
+        known += f"; {history.silent}" if history.silent else ""
+        known += f"; {history.trouble}" if history.trouble else ""
+    return known
 
 
 def _stop(each: _Try) -> None:

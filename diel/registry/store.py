@@ -18,7 +18,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def append_change(runs: Path, change: Change) -> Change:
     Its name is later than all names that are there, so that a host whose clock is behind does not lose
     against what it has seen. Raises UsageError where it cannot be written.
     """
-    made = Change(**{**_fields(change), "time": time.time(), "user": change.user or user_name()})
+    made = replace(change, time=time.time(), user=change.user or user_name())
     folder = registry_dir(runs)
     host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname()) or "host"
     mark = f"{host}-{os.getpid()}"
@@ -65,10 +65,6 @@ def append_change(runs: Path, change: Change) -> Change:
         raise UsageError(f"cannot write to the project's registry {folder}: {error.strerror}") from error
     _keep_fold(runs)
     return made
-
-
-def _fields(change: Change) -> dict[str, Any]:
-    return {name: getattr(change, name) for name in Change.__dataclass_fields__}
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""`diel clean`: removes runs, after telling what that frees."""
+"""`diel clean`: says what removing runs frees, and removes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 from diel.cli.complete import complete_run
 from diel.cli.disk import size_of
 from diel.cli.intermediate import drop, find_unneeded, offer
-from diel.cli.options import runs_option
+from diel.cli.options import Duration, runs_option
 from diel.errors import DielError, UsageError, counted
 from diel.paths import RunPaths, here, runs_dir
 from diel.project.lease import driver, refuse_driven
@@ -25,7 +25,7 @@ from diel.scheduler import JobState
 from diel.states import RunState
 from diel.status import Status, read_status
 from diel.status.columns import columns, paint_state
-from diel.values import format_duration, format_size, parse_duration
+from diel.values import format_duration, format_size
 
 REMOVED = ".removed-"
 """How the directory of a run is called while it is being removed: it is no run any more."""
@@ -76,19 +76,12 @@ class Run:
         return self.paths.run_file.stat().st_mtime
 
 
-def _age(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    try:
-        return None if value is None else parse_duration(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.command("clean")
 @click.argument("names", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @runs_option
 @click.option("--all", "everything", is_flag=True, help="All runs.")
 @click.option("--failed", is_flag=True, help="Runs that failed or were cancelled.")
-@click.option("--older-than", metavar="AGE", callback=_age, help="Runs that ended longer ago: 7d, 12h.")
+@click.option("--older-than", metavar="AGE", type=Duration(), help="Runs that ended longer ago: 7d, 12h.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep each workflow's N newest runs.")
 @click.option(
     "--intermediate", is_flag=True, help="Keep the run; delete files that no task of it needs any more."

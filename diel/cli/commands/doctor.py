@@ -11,13 +11,12 @@ from types import FrameType
 
 import click
 
-from diel.cli.options import json_option, runs_option
+from diel.cli.options import Duration, json_option, runs_option
 from diel.doctor import EXTRAS, PROGRAMS, Finding, examine, try_jobs
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import runs_dir
 from diel.site import Site, find_site, missing
 from diel.status.columns import paint, printable
-from diel.values import parse_duration
 
 WIDTH = 13
 EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | PROGRAMS)
@@ -34,7 +33,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
     help="Submit a tiny job to each pool of the site, which reports back, and a real run.",
 )
 @click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool alone.")
-@click.option("--wait", metavar="TIME", default="5m", help="How long to wait for the jobs: 5m.")
+@click.option("--wait", type=Duration(), metavar="TIME", default="5m", help="How long to wait for the jobs.")
 def command(
     runs: Path | None,
     as_json: bool,
@@ -42,14 +41,13 @@ def command(
     deep: bool,
     job: bool,
     pools: tuple[str, ...],
-    wait: str,
+    wait: float,
 ) -> int:
     """Says what to do where they cannot. Exits with 0 where all that is needed is there, with 1
     otherwise; extras may be missing.
     """
     if pools and not job:
         raise UsageError("--pool says where the trial job goes; add --job")
-    patience = _seconds(wait)
     folder = runs_dir(runs)
     findings: list[Finding] = []
 
@@ -63,7 +61,7 @@ def command(
         show(finding)
     if tried is not None:
         with _ended_by_signals():
-            for finding in _tried(site, *tried, folder, patience, findings):
+            for finding in _tried(site, *tried, folder, wait, findings):
                 show(finding)
     wrong = [finding.name for finding in findings if finding.required and not finding.ok]
     if as_json:
@@ -72,13 +70,6 @@ def command(
     else:
         click.echo(_verdict(wrong, findings))
     return 1 if wrong else 0
-
-
-def _seconds(wait: str) -> float:
-    try:
-        return parse_duration(int(wait) if wait.isdigit() else wait)
-    except ValueError as error:
-        raise UsageError(f"--wait: {error}") from error
 
 
 def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[str]] | None:
@@ -100,7 +91,7 @@ def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[st
 
 
 def _tried(
-    name: str | None, site: Site, pools: list[str], folder: Path, patience: float, findings: list[Finding]
+    name: str | None, site: Site, pools: list[str], folder: Path, wait: float, findings: list[Finding]
 ) -> Iterator[Finding]:
     """The trial jobs, where what was found so far lets them be submitted."""
     needed = ("commands", "scheduler", "runs")
@@ -109,7 +100,7 @@ def _tried(
     if bad or lacking:
         yield Finding("job", False, "not submitted", f"first correct: {', '.join([*bad, *lacking])}")
         return
-    yield from try_jobs(site, name, pools, folder, patience, _tell)
+    yield from try_jobs(site, name, pools, folder, wait, _tell)
 
 
 def _tell(text: str) -> None:

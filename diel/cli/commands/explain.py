@@ -27,7 +27,7 @@ from diel.results import Recorded
 @click.argument("words", nargs=-1, metavar="[RUN] [STAGE|TASK]", shell_complete=complete_stage)
 @runs_option
 @json_option
-@click.option("--block", metavar="BLOCK", help="Tell of this block of the run (`1-0`), or of its job's id.")
+@click.option("--block", metavar="BLOCK", help="Explain this block of the run (`1-0`), or of its job's id.")
 def command(words: tuple[str, ...], runs: Path | None, as_json: bool, block: str | None) -> int:
     """Also says how a block ended.
 
@@ -41,7 +41,7 @@ def command(words: tuple[str, ...], runs: Path | None, as_json: bool, block: str
     if len(rest) > 1:
         raise UsageError(f"expected RUN and one STAGE or TASK, found also '{rest[1]}'")
     if rest and block is not None:
-        raise UsageError(f"--block tells of a block, not of '{rest[0]}': give one of the two")
+        raise UsageError(f"--block explains a block, not '{rest[0]}': give one of the two")
     run = Recorded(paths)
     stage, index = _target(run, rest[0]) if rest else (None, None)
     if block is not None:

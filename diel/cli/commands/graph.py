@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 
 from diel.check import check
-from diel.cli.options import runs_option
-from diel.cli.output import output_option, put
+from diel.cli.options import output_option, put, runs_option
 from diel.drawing import (
     Drawing,
     Node,

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from diel.cli.options import run_argument, runs_option
-from diel.cli.output import output_option, put
+from diel.cli.options import output_option, put, run_argument, runs_option
 from diel.paths import runs_dir
 from diel.project.runs import find_run
 from diel.report import write_report

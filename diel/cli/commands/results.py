@@ -69,7 +69,7 @@ def command(
 
 
 def _without_results(run: Recorded, wanted: Sequence[str]) -> list[str]:
-    """The stages asked for of which no task has a result yet; a program that reads JSON goes on with none."""
+    """The stages asked for that have no result yet; a program that reads JSON goes on without them."""
     stages = dict.fromkeys(word.partition(".")[0] for word in wanted)
     if not all(stage in run.workflow.stages for stage in stages):
         return []  # refused as ever

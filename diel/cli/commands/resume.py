@@ -68,14 +68,14 @@ def command(
     if in_foreground and home is not None:
         raise UsageError("--here is in the foreground, --home is not: give one of them")
     paths = find_run(runs_dir(runs), run)
-    read_kept_workflow(paths)  # a run that was damaged is told as one, also where nothing is left to do
+    read_kept_workflow(paths)  # a damaged run is reported as one, even where nothing is left to do
     if read_run(paths).history.state is RunState.SUCCEEDED:
         click.echo(f"{paths.run_id} has succeeded: there is nothing to do", err=as_json)
         return 0
     last = newest_submission(paths)
     foreground = in_foreground or (last is None and home is None)
     if foreground and as_json:
-        raise UsageError("--json tells how a run was submitted: give --home, or leave --json out")
+        raise UsageError("--json says how a run was submitted: give --home, or leave --json out")
     refuse_driven(paths)
     mend_run(paths)
     if foreground and site is None:
@@ -111,7 +111,7 @@ def _make_again(paths: RunPaths) -> None:
         outdated = find_outdated(view)
         missing = find_missing(view)  # what is made again reads its inputs again
     except DielError:
-        return  # whatever it is: the controller meets it as well, and tells of which task
+        return  # whatever it is: the controller meets it as well, and names the task
     if outdated:
         said = "went on without tasks that are now tried again, and will run again as well"
         click.echo(f"{paths.run_id}: {_names(outdated)} {said}", err=True)

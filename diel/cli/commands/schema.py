@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from diel.cli.output import output_option, put
+from diel.cli.options import output_option, put
 from diel.schema import schema
 
 

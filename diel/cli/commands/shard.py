@@ -12,7 +12,7 @@ from diel.staging.drawing import draw, leave_notes, read_shards
 
 RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
 RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "SLURM_NTASKS")
-"""Where launchers tell a rank its number, and how many there are, the first that is set winning: MPICH and
+"""Where launchers leave the number of a rank, and of all ranks; the first that is set counts: MPICH and
 Intel MPI, PMIx, Open MPI, HPE's PALS, Slurm."""
 
 
@@ -29,7 +29,7 @@ def command(name: str, epoch: int, rank: int | None, ranks: int | None, null: bo
     """
     try:
         _print_part(name, epoch, rank, ranks, null)
-    except ModuleError as error:  # here the user is told, and no module
+    except ModuleError as error:  # here a user reads it, not a module
         raise UsageError(str(error)) from error
 
 
@@ -54,4 +54,4 @@ def _told(what: str, names: tuple[str, ...], environ: Mapping[str, str]) -> int:
     for name in names:
         if environ.get(name, "").isdecimal():
             return int(environ[name])
-    raise UsageError(f"no launcher tells the {what} here ({', '.join(names)}): give --{what}")
+    raise UsageError(f"no launcher gives the {what} here ({', '.join(names)}): give --{what}")

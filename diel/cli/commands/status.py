@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import click
 
 from diel.cli.complete import complete_stage
 from diel.cli.named_run import run_and_rest
-from diel.cli.options import json_option, runs_option
+from diel.cli.options import Duration, json_option, runs_option
 from diel.errors import UsageError, counted
 from diel.journal.snapshot import Reader, read_run
 from diel.paths import here, runs_dir
@@ -47,10 +47,7 @@ from diel.status.staging import staging_lines
 from diel.status.stream import stream_lines
 from diel.status.surrogate import surrogate_lines
 from diel.status.tasks import count_text
-from diel.values import format_duration, parse_duration
-
-if TYPE_CHECKING:
-    pass
+from diel.values import format_duration
 
 EXIT_CODES = {
     RunState.PENDING: 4,
@@ -73,13 +70,6 @@ _STATES = (
 )
 
 
-def _interval(context: click.Context, parameter: click.Parameter, value: str) -> float:
-    try:
-        return max(0.1, parse_duration(value))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.command("status")
 @click.argument("words", nargs=-1, metavar="[RUN] [STAGE]", shell_complete=complete_stage)
 @runs_option
@@ -93,7 +83,7 @@ def _interval(context: click.Context, parameter: click.Parameter, value: str) ->
     "--all", "show_all", is_flag=True, help="Show all blocks, trials and failures, not the first few."
 )
 @click.option("--watch", is_flag=True, help="Show it anew until the run ends.")
-@click.option("--interval", default="2s", callback=_interval, help="With --watch: how often (2s).")
+@click.option("--interval", default="2s", type=Duration(), metavar="2s", help="With --watch: how often (2s).")
 @click.option(
     "--exit-code",
     is_flag=True,
@@ -164,7 +154,7 @@ def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: 
         shown = now
         if status.state not in (RunState.PENDING, RunState.RUNNING):
             return status
-        time.sleep(interval)
+        time.sleep(max(0.1, interval))
 
 
 def _fit(view: Drawn, status: Status, height: int) -> str:

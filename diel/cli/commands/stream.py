@@ -18,9 +18,9 @@ import click
 from click.core import ParameterSource
 
 from diel.cli.commands.shard import RANK, RANKS
+from diel.cli.options import Duration
 from diel.cli.piped import Piping, Program, program_of
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
-from diel.values import parse_duration
 
 if TYPE_CHECKING:
     from diel.streams.client import Connection
@@ -43,17 +43,7 @@ def command() -> None:
     """
 
 
-class _Duration(click.ParamType[float]):
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
-        try:
-            return parse_duration(value) if isinstance(value, str) else float(value)
-        except ValueError as error:
-            self.fail(str(error), param, context)
-
-
-timeout_option = click.option("--timeout", type=_Duration(), metavar="5s", help="How long to wait.")
+timeout_option = click.option("--timeout", type=Duration(), metavar="5s", help="How long to wait.")
 rank_option = click.option(
     "--rank", type=click.IntRange(min=0), help="MPI rank; the launcher's word if absent."
 )
@@ -361,5 +351,5 @@ def _ranked(member: str, rank: int | None, several: bool) -> str:
         told = (os.environ[name] for name in RANK if os.environ.get(name, "").isdecimal())
         rank = int(next(told, -1))
         if rank < 0:
-            raise UsageError(f"no launcher tells the rank here ({', '.join(RANK)}): give --rank")
+            raise UsageError(f"no launcher gives the rank here ({', '.join(RANK)}): give --rank")
     return member if rank is None else f"{member}.{rank}"

@@ -27,7 +27,7 @@ from diel.status import read_status
 TAIL = 20
 """Lines of a controller's log that are shown where it did not come."""
 SOON = 3.0
-"""Seconds after which a user is told what is waited for."""
+"""Seconds after which a user hears what the command waits for."""
 HOMES = ("login", "job", "inside")
 
 

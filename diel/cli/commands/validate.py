@@ -1,4 +1,4 @@
-"""`diel validate`: checks a workflow file and tells all that is wrong."""
+"""`diel validate`: checks a workflow file and says all that is wrong."""
 
 from __future__ import annotations
 

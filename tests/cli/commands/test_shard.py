@@ -53,8 +53,8 @@ def test_items_may_end_with_a_nul(task: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["items"], 2, "no launcher tells the rank here"),
-        (["items", "--rank", "0"], 2, "no launcher tells the ranks here"),
+        (["items"], 2, "no launcher gives the rank here"),
+        (["items", "--rank", "0"], 2, "no launcher gives the ranks here"),
         (
             ["item", "--rank", "0", "--ranks", "1"],
             2,
