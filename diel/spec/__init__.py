@@ -5,9 +5,9 @@ from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.input import Input
 from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
 from diel.spec.output import Output
-from diel.spec.policy import Policies, Policy
+from diel.spec.policy import Policies, Policy, Rule
 from diel.spec.resources import Resources
-from diel.spec.rule import Rule, changed_resources, resources_with, rule_of
+from diel.spec.rule import changed_resources, resources_with, rule_of
 from diel.spec.service import Ready, Service
 from diel.spec.stage import Kind, Retries, Stage
 from diel.spec.surrogate import Surrogate

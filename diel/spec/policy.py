@@ -1,17 +1,26 @@
-"""What happens after each class of failure: the policies of a stage's `on`."""
+"""What happens after each class of failure: the policies of a stage's `on`, and what holds without one."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, assert_never
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from diel.spec.model import Duration, Flaw, Model, found, refuse
 from diel.spec.resources import Resources
+from diel.states import FailureClass
 
 _FACTOR = re.compile(r"[x×]\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)")
 MAX_FACTOR = 1000.0
+ESCALATED_RETRIES = 2
+"""Retries after too little memory or walltime, where the stage says nothing."""
+NODE_RETRIES = 5
+PREEMPTED_RETRIES = 100
+"""Practically for ever: a task is not to blame for a block that others were given."""
+NODE_BACKOFF = 0.2
+"""Seconds before a task whose node was lost runs again; doubles with each."""
 
 
 def _factor(value: Any) -> Any:
@@ -97,3 +106,45 @@ def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> l
         hint = "write timeout: 1h, or on: {walltime: ...} for what `resources.walltime` ends"
         flaws.append(Flaw("a policy for time-outs, but the stage has no `timeout`", hint, ("on", "timeout")))
     return flaws
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What happens after failures of one class, all defaults filled in."""
+
+    retries: int
+    backoff: float
+    """Seconds before the first retry."""
+    shared: bool
+    """Whether they count together with all others that the stage's `retries` is for."""
+    memory: float = 1.0
+    walltime: float = 1.0
+    """Factors by which each retry asks for more than the attempt before."""
+    exclude: bool = False
+
+
+def default_rule(kind: FailureClass, resources: Resources, usual: Rule) -> Rule:
+    """The rule for a class of failures of which the stage says nothing; `usual` is that of its `retries`."""
+    match kind:
+        case FailureClass.OOM if resources.memory is not None:
+            return Rule(ESCALATED_RETRIES, 0.0, shared=False, memory=2.0)
+        case FailureClass.WALLTIME:
+            factor = 1.0 if resources.walltime is None else 2.0
+            return Rule(ESCALATED_RETRIES, 0.0, shared=False, walltime=factor)
+        case FailureClass.NODE:
+            return Rule(NODE_RETRIES, NODE_BACKOFF, shared=False)
+        case FailureClass.PREEMPTED:
+            return Rule(PREEMPTED_RETRIES, 0.0, shared=False)
+        case FailureClass.UPSTREAM:  # it would read the same
+            return Rule(0, 0.0, shared=False)
+        case (
+            FailureClass.APP
+            | FailureClass.OOM
+            | FailureClass.TIMEOUT
+            | FailureClass.LAUNCH
+            | FailureClass.CANCELLED
+            | FailureClass.INTERRUPTED
+        ):
+            return usual
+        case never:
+            assert_never(never)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diel.controller.escalation import anything_fits, escalated, exhausted
 from diel.spec import Resources
-from diel.spec.rule import Rule
+from diel.spec.policy import Rule
 
 GIB = 2**30
 TWICE = Rule(2, 0.0, shared=False, memory=2.0, walltime=1.5)
