@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from diel.journal import surrogate
 from diel.journal.axis_history import AxisFacts, AxisHistory, Trial
 from diel.journal.form import FORMS
 from diel.journal.ranges import spread
 from diel.journal.segment import Misfit, epoch_of
 from diel.journal.stage_history import Attempt, StageHistory
+from diel.journal.surrogate import counting, knowing
 from diel.states import RunState, TaskState
 
 if TYPE_CHECKING:
@@ -124,6 +124,11 @@ class History:
             case _:
                 self.axis(record["axis"]).apply(record)
 
+    @property
+    def asks_first(self) -> bool:
+        """Whether tasks of a stage ask another model before they run."""
+        return any(stage.surrogate is not None for stage in self.stages.values())
+
     def stage(self, name: str) -> StageHistory:
         return self.stages.setdefault(name, StageHistory("analysis", 0, bytearray()))
 
@@ -191,7 +196,7 @@ class History:
         stage.parts = record.get("parts", {})
         stage.void = record.get("void", "")
         stage.factors = record.get("factors", [])
-        stage.surrogate = surrogate.opened(stage.surrogate, record)
+        stage.surrogate = knowing(stage.surrogate, record) if "surrogate" in record else stage.surrogate
 
     def _queued(self, record: records.Queued) -> None:
         tasks, attempts = record["tasks"], record.get("attempts") or [1] * len(record["tasks"])
@@ -269,7 +274,6 @@ class History:
         if not stage.is_good(index):
             stage.seconds += record.get("seconds", 0.0)
             stage.timed += 1
-            stage.surrogate = surrogate.counted(stage.surrogate, record)
         self._commit(stage, record, TaskState.DONE)
 
     def _cached(self, record: records.Cached) -> None:
@@ -279,12 +283,12 @@ class History:
             return
         if not stage.state(record["index"]).good:
             stage.cached_seconds += record.get("seconds", 0.0)
-            stage.surrogate = surrogate.counted(stage.surrogate, record)
         self._commit(stage, record, TaskState.CACHED)
 
     def _commit(self, stage: StageHistory, record: records.Result, state: TaskState) -> None:
         index = record["index"]
         if not stage.is_good(index):
+            stage.surrogate = counting(stage.surrogate, record) if "surrogate" in record else stage.surrogate
             stage.set(index, state)
         stage.under_way.pop(index, None)
         stage.tolerated.pop(index, None)

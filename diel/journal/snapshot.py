@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from diel.errors import UsageError
 from diel.files import put
 from diel.form import NOT_AS_IT_SHOULD_BE
-from diel.journal import surrogate
 from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial, TrialState
 from diel.journal.form import flaw_of
 from diel.journal.history import History
 from diel.journal.ranges import ranges, spread
 from diel.journal.segment import Misfit, read_segment, segments
 from diel.journal.stage_history import Attempt, StageHistory
+from diel.journal.surrogate import unpacked
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
 
@@ -206,7 +206,7 @@ def _unpack(packed: dict[str, Any]) -> StageHistory:
         seconds=packed["seconds"],
         timed=packed["timed"],
         cached_seconds=packed.get("cached_seconds", 0.0),
-        surrogate=surrogate.unpacked(packed.get("surrogate")),
+        surrogate=unpacked(packed["surrogate"]) if packed.get("surrogate") else None,
         factors=packed["factors"],
         dropped={output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()},
         left_out=bytearray(zlib.decompress(base64.b64decode(packed["left_out"]))),

@@ -46,27 +46,23 @@ class SurrogateHistory:
             self.message = told["message"]
 
 
-def opened(known: SurrogateHistory | None, record: Stage) -> SurrogateHistory | None:
-    """With what the controller says of the workflow, where the stage has a surrogate."""
-    if "surrogate" in record:
-        known, facts = known or SurrogateHistory(), record["surrogate"]
-        known.service = facts["service"]
-        known.training, known.simulations = tuple(facts["training"]), tuple(facts["simulations"])
-    return known
+def knowing(known: SurrogateHistory | None, record: Stage) -> SurrogateHistory:
+    """With what the controller says of the workflow."""
+    found, facts = known or SurrogateHistory(), record["surrogate"]
+    found.service = facts["service"]
+    found.training, found.simulations = tuple(facts["training"]), tuple(facts["simulations"])
+    return found
 
 
-def counted(known: SurrogateHistory | None, record: Result) -> SurrogateHistory | None:
+def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory:
     """With a task's result that is not counted yet."""
-    if "surrogate" in record:
-        known = known or SurrogateHistory()
-        known.count(record["surrogate"], record.get("seconds", 0.0))
-    return known
+    found = known or SurrogateHistory()
+    found.count(record["surrogate"], record.get("seconds", 0.0))
+    return found
 
 
-def unpacked(packed: dict[str, Any] | None) -> SurrogateHistory | None:
+def unpacked(packed: dict[str, Any]) -> SurrogateHistory:
     """From the fields that a snapshot keeps."""
-    if packed is None:
-        return None
     lists = {name: tuple(packed[name]) for name in ("training", "simulations")}
     return SurrogateHistory(**{**packed, **lists})
 

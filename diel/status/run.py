@@ -50,7 +50,7 @@ class StageStatus:
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By output, how many tasks' artifacts were deleted after their use."""
     surrogate: SurrogateStatus | None = None
-    """What was answered instead of simulated, where its tasks ask a surrogate."""
+    """What was answered instead of simulated, where its tasks ask before they run."""
 
     def __getitem__(self, state: TaskState) -> int:
         return self.counts[state.label]
@@ -307,13 +307,10 @@ def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageS
         names = [*written, *(name for name in names if name not in written)] if written else names
     for name in names:
         stage = known.get(name) or StageHistory("analysis", 0, bytearray())
-        asked = None if stage.surrogate is None else surrogate_of(reader.history, stage.surrogate)
-        yield _stage_status(name, stage, state, asked)
+        yield _stage_status(name, stage, state, reader.history)
 
 
-def _stage_status(
-    name: str, stage: StageHistory, state: RunState, surrogate: SurrogateStatus | None
-) -> StageStatus:
+def _stage_status(name: str, stage: StageHistory, state: RunState, history: History) -> StageStatus:
     counts = stage.counts()
     if state not in (RunState.PENDING, RunState.RUNNING):  # without a controller nothing is under way
         for label in (s.label for s in UNDER_WAY):
@@ -329,7 +326,7 @@ def _stage_status(
         omitted=stage.never,
         tolerated=len(stage.tolerated),
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
-        surrogate=surrogate,
+        surrogate=None if stage.surrogate is None else surrogate_of(history, stage.surrogate),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,7 @@ from diel.journal.stage_history import StageHistory
 from diel.journal.surrogate import SurrogateHistory
 from diel.states import TaskState
 from diel.status.columns import paint, printable, shorten
-
-LINE = 200
-"""Characters of a message."""
+from diel.status.markdown import LINE, cut, plain, table
 
 
 @dataclass(frozen=True)
@@ -101,6 +99,12 @@ def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
     )
 
 
+def surrogates_of(history: History) -> dict[str, SurrogateStatus]:
+    """How the surrogates of a run stand, by stage."""
+    stages = history.stages.items()
+    return {name: surrogate_of(history, one.surrogate) for name, one in stages if one.surrogate is not None}
+
+
 def _good(stage: StageHistory) -> int:
     return stage.states.count(TaskState.DONE) + stage.states.count(TaskState.CACHED)
 
@@ -160,3 +164,16 @@ def trouble(surrogate: SurrogateStatus) -> str:
         return ""
     questions = "question" if surrogate.unanswered == 1 else "questions"
     return f"{surrogate.unanswered:,} {questions} without an answer, the last: {surrogate.message}"
+
+
+def surrogate_report(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:
+    """A chapter: what was answered, and a table of the measured terms."""
+    yield "## Surrogates"
+    yield ""
+    for name, surrogate in found.items():
+        yield f"- {name}: {plain(told(surrogate))}"
+        if trouble(surrogate):
+            yield f"- {name}: {cut(plain(trouble(surrogate)))}"
+    yield ""
+    rows = [[name, *terms(surrogate).values()] for name, surrogate in found.items()]
+    yield from table(["stage", *terms(next(iter(found.values())))], rows)

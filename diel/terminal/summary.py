@@ -12,7 +12,7 @@ from diel.paths import here
 from diel.states import RunState, TaskState
 from diel.status import task_of
 from diel.status.columns import columns, paint, paint_state, printable, shorten
-from diel.status.surrogate import surrogate_lines, surrogate_of
+from diel.status.sections import SECTIONS
 from diel.status.tasks import count_text
 from diel.tasks.results import artifact_path
 from diel.values import format_duration
@@ -54,9 +54,7 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
         lines += [f"{name}: no tasks, {stage.void}" for name, stage in stages if stage.void]
     if quiet:
         return lines
-    surrogates = {name: stage.surrogate for name, stage in history.stages.items()}
-    asked = {name: surrogate_of(history, known) for name, known in surrogates.items() if known is not None}
-    lines += surrogate_lines(asked) if asked else []
+    lines += [line for section in SECTIONS for line in section.summary(history)]
     if state in (RunState.SUCCEEDED, RunState.FAILED):
         lines += _values(controller)
     return lines + _next_steps(controller, state)

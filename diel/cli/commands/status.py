@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -30,8 +30,7 @@ from diel.status import (
     task_of,
     tasks_by_state,
 )
-from diel.status.axis_lines import ROWS, axis_lines
-from diel.status.blocks import WIDE, block_lines, never_lines
+from diel.status.blocks import WIDE, never_lines
 from diel.status.columns import (
     bar,
     columns,
@@ -42,10 +41,7 @@ from diel.status.columns import (
     width_of,
 )
 from diel.status.failure import failure_lines
-from diel.status.service import service_lines
-from diel.status.staging import staging_lines
-from diel.status.stream import stream_lines
-from diel.status.surrogate import surrogate_lines
+from diel.status.sections import SECTIONS, View
 from diel.status.tasks import count_text
 from diel.values import format_duration
 
@@ -178,27 +174,13 @@ def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, b
     lines = [*_head(status), "", *_table(status, rows)]
     lines += [f"{stage.name}: no tasks, {printable(stage.void)}" for stage in status.stages if stage.void]
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
-    for section in _sections(status, width, brief=brief, show_all=show_all):
-        lines += ["", *section] if section else []
+    view = View(width, brief, show_all)
+    for section in SECTIONS:
+        told = section.lines(status, view) if section.used(status) else []
+        lines += ["", *told] if told else []
     lines += _failures(status, where, show_all)
     lines += _next_step(status, where)
     return "\n".join(lines)
-
-
-def _sections(status: Status, width: int, *, brief: bool, show_all: bool) -> Iterator[list[str]]:
-    """What a run has besides stages, as lines: what it does not use, costs nothing."""
-    if status.axes:
-        yield axis_lines(status.axes, width, 1 if brief else sys.maxsize if show_all else ROWS)
-    if status.blocks or status.silent or status.trouble:
-        yield block_lines(status, width, brief=brief, show_all=show_all)
-    if status.services:
-        yield service_lines(status.services)
-    if status.streams:
-        yield stream_lines(status.streams)
-    if status.surrogates:
-        yield surrogate_lines(status.surrogates)
-    if status.staging:
-        yield staging_lines(status.staging, show_all=show_all)
 
 
 def _head(status: Status) -> list[str]:

@@ -1,0 +1,79 @@
+"""What a run has besides stages: an entry for each feature, which status, reports and summaries draw from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from diel.journal.history import History
+from diel.status.axis_lines import ROWS, axis_lines
+from diel.status.blocks import WIDE, block_lines
+from diel.status.run import Status
+from diel.status.service import service_lines
+from diel.status.staging import staging_lines
+from diel.status.stream import stream_lines
+from diel.status.surrogate import surrogate_lines, surrogate_report, surrogates_of
+
+
+@dataclass(frozen=True)
+class View:
+    """How much of a run is to be seen: columns, few lines (`brief`), or all that there is."""
+
+    width: int = WIDE
+    brief: bool = False
+    show_all: bool = False
+
+    @property
+    def rows(self) -> int:
+        return 1 if self.brief else sys.maxsize if self.show_all else ROWS
+
+
+@dataclass(frozen=True)
+class Section:
+    """A feature in the eyes of people. Nothing of it is called for a run that does not use it."""
+
+    used: Callable[[Status], object]
+    lines: Callable[[Status, View], list[str]]
+    """Of `diel status`."""
+    report: Callable[[Status], Iterator[str]] = lambda status: iter(())
+    """Of `diel report`, in Markdown."""
+    summary: Callable[[History], list[str]] = lambda history: []
+    """Of a run's end. It asks itself whether the feature is used."""
+
+
+def _axis_report(status: Status) -> Iterator[str]:
+    from diel.status.axis_report import axis_report  # tables of results, which `status` need not load
+
+    return axis_report(status.axes)
+
+
+SECTIONS = (
+    Section(
+        used=lambda status: status.axes,
+        lines=lambda status, view: axis_lines(status.axes, view.width, view.rows),
+        report=_axis_report,
+    ),
+    Section(
+        used=lambda status: status.blocks or status.silent or status.trouble,
+        lines=lambda status, view: block_lines(status, view.width, brief=view.brief, show_all=view.show_all),
+    ),
+    Section(
+        used=lambda status: status.services,
+        lines=lambda status, view: service_lines(status.services),
+    ),
+    Section(
+        used=lambda status: status.streams,
+        lines=lambda status, view: stream_lines(status.streams),
+    ),
+    Section(
+        used=lambda status: status.surrogates,
+        lines=lambda status, view: surrogate_lines(status.surrogates),
+        report=lambda status: surrogate_report(status.surrogates),
+        summary=lambda history: surrogate_lines(surrogates_of(history)) if history.asks_first else [],
+    ),
+    Section(
+        used=lambda status: status.staging,
+        lines=lambda status, view: staging_lines(status.staging, show_all=view.show_all),
+    ),
+)

@@ -1,0 +1,41 @@
+"""A feature lies in the files of its name; others name it in one typed field and in calls of one line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DIEL = Path(__file__).parents[1] / "diel"
+
+# By feature: the word for it, the files and rooms of its own, and the most lines of others that may name it.
+# A ceiling is what was reached; it may only fall.
+FEATURES = {
+    "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 45),
+    "service": (r"services?", {"service", "services"}, 285),
+    "stream": (r"(?<![a-z])streams?", {"stream", "streams"}, 225),
+    "staging": (r"staging|staged", {"staging"}, 101),
+    "publishing": (r"publish", {"publishing"}, 59),
+    "gang": (r"gangs?", {"gang", "gangs"}, 25),
+}
+
+
+def named(word: str, own: set[str]) -> list[str]:
+    """The places that name a feature outside its own files: `controller/stages.py:12: text`."""
+    wanted = re.compile(word, re.IGNORECASE)
+    found = []
+    for path in sorted(DIEL.rglob("*.py")):
+        place = path.relative_to(DIEL)
+        if own & {*place.parent.parts, place.stem} or str(place) == "spec/__init__.py":
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found += [f"{place}:{n}: {line.strip()}" for n, line in enumerate(lines, 1) if wanted.search(line)]
+    return found
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_feature_is_named_little_outside_its_own_files(feature: str) -> None:
+    word, own, most = FEATURES[feature]
+    places = named(word, own)
+    assert len(places) <= most, f"{feature}: {len(places)} lines, {most} may be\n" + "\n".join(places)
