@@ -762,22 +762,22 @@ def test_tasks_that_take_longer_than_a_bundle_waits_are_all_done(tmp_path: Path)
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Project:
-    return Project(tmp_path).workflow("stages: {a: {command: [echo, hi]}}")
+def small(workspace: Path) -> Project:
+    return Project(workspace).workflow("stages: {a: {command: [echo, hi]}}")
 
 
-def test_a_workflow_with_a_mistake_makes_no_run(small: Project) -> None:
+def test_a_workflow_with_a_mistake_makes_no_run(small: Project, capsys: pytest.CaptureFixture[str]) -> None:
     small.workflow("stages: {a: {command: [echo, '${{ nobody }}']}}")
-    said = small.diel("run", "flow.yaml", code=2)
-    assert "flow.yaml:3:" in said
-    assert "nobody" in said
+    said = call(capsys, "run", "flow.yaml")
+    assert said.code == 2
+    assert "flow.yaml:3:" in said.err
+    assert "nobody" in said.err
     assert small.runs() == 0
 
 
 def test_bad_usage_is_exit_code_2_and_makes_no_run(
-    small: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(small.folder)
     for words in (
         ["run", "no-such-file.yaml"],
         ["run", "flow.yaml", "--from", "nowhere"],
@@ -792,9 +792,12 @@ def test_bad_usage_is_exit_code_2_and_makes_no_run(
     assert small.runs() == 0
 
 
-def test_a_run_directory_that_cannot_be_written_is_said(small: Project) -> None:
+def test_a_run_directory_that_cannot_be_written_is_said(
+    small: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     (small.folder / "runs").write_text("a file")
-    assert "runs" in small.diel("run", "flow.yaml", code=2)
+    said = call(capsys, "run", "flow.yaml")
+    assert (said.code, "runs" in said.err) == (2, True)
 
 
 def test_runs_count_up_and_go_where_asked(small: Project) -> None:
