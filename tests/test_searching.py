@@ -514,7 +514,7 @@ def test_a_trial_that_crashes_has_failed_and_the_search_is_decided_without_it(
     (failure,) = json.loads(call(capsys, "explain", "--json").out)["failures"]
     assert (failure["tasks"], failure["tolerated"]) == (["f/4", "f/10"], "search 'trial'")
     assert "2 failed, tolerated" in call(capsys, "report").out
-    assert "2 failed, tolerated" in call(capsys, "results", "last", "f.value").out
+    assert "2 failed, tolerated" in call(capsys, "results", "last", "f.value").err
 
 
 @pytest.mark.parametrize(
