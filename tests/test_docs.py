@@ -381,6 +381,23 @@ def keys_of(document: Any) -> set[str]:
     return set(document) | keys_of(list(document.values()))
 
 
+# --- links ----------------------------------------------------------------------------------------
+
+
+def test_links_between_pages_lead_to_a_heading(root: Path) -> None:
+    pages = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
+            path, _, anchor = re.sub(r"\s+", "", target).partition("#")
+            if path.startswith("http"):
+                continue
+            to = page.parent / path if path else page
+            assert to.exists(), f"{page.name}: {target}"
+            headings = re.findall(r"^#+ (.+)$", to.read_text("utf-8"), re.MULTILINE) if anchor else []
+            slugs = {re.sub(r"[^\w\- ]", "", each).strip().lower().replace(" ", "-") for each in headings}
+            assert not anchor or anchor in slugs, f"{page.name}: {target}"
+
+
 # --- the glossary ---------------------------------------------------------------------------------
 
 
