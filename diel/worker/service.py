@@ -22,15 +22,15 @@ from diel.artifacts import Artifacts, Values
 from diel.attempt.bundle import Failure, Job, Request
 from diel.attempt.command import find_program, meaning, start, write_given
 from diel.attempt.function import write_call
+from diel.attempt.lifeline import is_cut
 from diel.attempt.reaper import kill_marked, signal_group
 from diel.attempt.watchdog import Watchdog, Watched
 from diel.context import Context
 from diel.errors import counted
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, mark_of, read_token, write_endpoint
+from diel.services.health import Line, Printed
 from diel.states import FailureClass
-from diel.worker.health import Line, Printed
-from diel.worker.wanted import Stopped, Wanted
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -49,6 +49,11 @@ TIED = (sys.executable, "-m", "diel.worker.tied")
 
 Note = Callable[["Record"], int]
 """Writes a record to the worker's segment."""
+LOOK = 2.0
+"""Seconds between two looks at the controller's heartbeat."""
+ALONE = 60.0
+"""Seconds without a heartbeat of its controller after which a service is stopped; or `idle`, if longer."""
+GONE = "the controller of its run is gone"
 
 
 class _Lost(Exception):
@@ -329,3 +334,43 @@ def _free_port(host: str) -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+# --- whether it is still wanted -------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """The service is to stop: `over` for good, anything else says why for now."""
+
+
+class Wanted:
+    """One attempt at a replica, as its controller wants it."""
+
+    def __init__(self, paths: RunPaths, stage: str, index: int, attempt: int, idle: float) -> None:
+        self._stop_file = paths.service_stop(stage, index, attempt)
+        self._lease = paths.lease
+        self._patience = max(ALONE, idle)
+        self._parent = os.getppid()
+        self._beat, self._seen = 0.0, time.monotonic()
+
+    def check(self) -> None:
+        """Raises Stopped where the controller wants it stopped, or is gone."""
+        try:
+            raise Stopped(self._stop_file.read_text(encoding="utf-8").strip() or "over")
+        except OSError:
+            pass
+        if os.getppid() != self._parent or is_cut():
+            raise Stopped(GONE)
+        now = time.monotonic()
+        if now - self._seen > LOOK:
+            self._look_at_heartbeat(now)
+
+    def _look_at_heartbeat(self, now: float) -> None:
+        try:
+            beat = os.stat(self._lease).st_mtime
+        except OSError:
+            beat = self._beat
+        if beat != self._beat:
+            self._beat, self._seen = beat, now
+        elif now - self._seen > self._patience:
+            raise Stopped(GONE)

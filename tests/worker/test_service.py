@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from diel.paths import RunPaths
-from diel.worker import wanted
-from diel.worker.wanted import GONE, Stopped, Wanted
+from diel.worker import service
+from diel.worker.service import GONE, Stopped, Wanted
 from tests.throwaway import wait_for
 
 
@@ -47,8 +47,8 @@ def test_the_controllers_word_ends_it_with_its_reason(paths: RunPaths, text: str
 def test_it_goes_on_while_its_controllers_heart_beats(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wanted, "LOOK", 0.0)
-    monkeypatch.setattr(wanted, "ALONE", 0.2)
+    monkeypatch.setattr(service, "LOOK", 0.0)
+    monkeypatch.setattr(service, "ALONE", 0.2)
     one = Wanted(paths, "serve", 0, 1, idle=0.1)
     end, beat = time.monotonic() + 0.5, 1.0
     while time.monotonic() < end:
@@ -62,8 +62,8 @@ def test_it_goes_on_while_its_controllers_heart_beats(
 def test_a_heartbeat_that_stays_away_is_waited_for_as_long_as_idle(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch, lose: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr(wanted, "LOOK", 0.0)
-    monkeypatch.setattr(wanted, "ALONE", 0.0)
+    monkeypatch.setattr(service, "LOOK", 0.0)
+    monkeypatch.setattr(service, "ALONE", 0.0)
     one, other = (Wanted(paths, "serve", 0, 1, idle=idle) for idle in (0.1, 300.0))
     lose(paths.lease)
     wait_for(lambda: stopped(one) == GONE)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from diel.services.health import Line, Printed
 from diel.spec import Ready
-from diel.worker.health import Line, Printed
 
 HEALTH = Ready(http="/héalth a")
 
