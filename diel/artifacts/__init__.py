@@ -1,7 +1,7 @@
 """What a task made: small JSON values, and artifacts (files, directories, arrays) with their digests."""
 
 from diel.artifacts.arrays import open_array, open_arrays
-from diel.artifacts.artifact import Artifact, Artifacts, describe, files_of
+from diel.artifacts.artifact import Artifact, Artifacts, files_of
 from diel.artifacts.collect import check_values, collect_files, collect_returned
 from diel.artifacts.digest import content, digest_of
 from diel.artifacts.values import MAX_VALUES, Values, collect_result
@@ -16,7 +16,6 @@ __all__ = [
     "collect_result",
     "collect_returned",
     "content",
-    "describe",
     "digest_of",
     "files_of",
     "open_array",

@@ -46,8 +46,8 @@ def describe(
 ) -> dict[str, Any]:
     """Path, size and digest of an output. Raises ModuleError where it is missing or elsewhere.
 
-    What lies in the task's directory without links on the way is told apart from the rest by a few
-    system calls: a task may make ten thousand files.
+    A few system calls find what lies in the task's directory without links on the way: a task may make
+    ten thousand files.
     """
     task, run = os.fspath(task_dir), os.fspath(run_dir)
     whole = os.path.join(task, path)

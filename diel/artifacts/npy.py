@@ -51,7 +51,7 @@ def read_header(path: str) -> tuple[dict[str, Any], int]:
             version = numpy.lib.format.read_magic(file)
             if version not in ((1, 0), (2, 0), (3, 0)):
                 raise ValueError(f"version {version[0]}.{version[1]} of the format is not known")
-            # The third is the second but for names of fields in other letters, which nobody asks for here.
+            # The third differs from the second in the letters of field names alone, which do not matter here.
             first = version == (1, 0)
             read = numpy.lib.format.read_array_header_1_0 if first else numpy.lib.format.read_array_header_2_0
             shape, fortran_order, dtype = read(file)
@@ -207,7 +207,7 @@ def _reserve(file: int, size: int) -> None:
     """Asks for all blocks of a file at once, as NumPy does: writing is a third quicker on ext4.
 
     `posix_fallocate` would write to each block where the file system cannot do that; `fallocate` does
-    nothing then, and the writing itself tells of a full disk.
+    nothing then, and the writing itself reports a full disk.
     """
     if size < _RESERVED:
         return

@@ -48,8 +48,8 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
             _refuse_other(name, file, contract, "table", "a table")
             check_table(name, path, contract)
         case _:
-            told = ", ".join(f"`{one}`" for one in promised if one != "units")
-            raise ModuleError(f"output '{name}': {file} is no file of which {told} can be told")
+            kinds = ", ".join(f"`{one}`" for one in promised if one != "units")
+            raise ModuleError(f"output '{name}': {file} is no file in which {kinds} can be checked")
 
 
 def _meant(contract: Contract) -> str | None:
@@ -123,8 +123,8 @@ def _check_kind(
     if contract.rows is not None:
         rows = shape[0] if shape else 0
         if not fits_count(contract.rows, rows):
-            told = f"{what} has {counted(rows, 'row')} (shape {shown_shape(shape)})"
-            raise ModuleError(f"output '{name}': {told}; expected {told_count(contract.rows)}")
+            found_rows = f"{what} has {counted(rows, 'row')} (shape {shown_shape(shape)})"
+            raise ModuleError(f"output '{name}': {found_rows}; expected {told_count(contract.rows)}")
     if contract.shape is not None:
         _check_shape(name, what, shape, contract.shape, sizes)
 
@@ -136,15 +136,15 @@ def _check_shape(
         not isinstance(one, int) or one == size for one, size in zip(wanted, shape, strict=True)
     )
     if not fits:
-        told = f"shape {shown_shape(shape)}; expected {shown_shape(wanted)}"
-        raise ModuleError(f"output '{name}': {what} has {told}")
+        expected = f"expected {shown_shape(wanted)}"
+        raise ModuleError(f"output '{name}': {what} has shape {shown_shape(shape)}; {expected}")
     for one, size in zip(wanted, shape, strict=True):
         if isinstance(one, str) and one != "*":
             known, owner = sizes.setdefault(one, (size, name))
             if known != size:
-                told = f"shape {shown_shape(shape)}, so that {one} is {size}"
+                has = f"shape {shown_shape(shape)}, so that {one} is {size}"
                 where = "too" if owner == name else f"of '{owner}'"
-                raise ModuleError(f"output '{name}': {what} has {told}; it is {known} {where}")
+                raise ModuleError(f"output '{name}': {what} has {has}; it is {known} {where}")
 
 
 # --- JSON -----------------------------------------------------------------------------------------

@@ -57,10 +57,10 @@ def _csv_rows(path: str, contract: Contract) -> int:
                 for place, read, _ in checks:
                     read(row[place])
             except (ValueError, IndexError):
-                raise Misfit(f", row {rows} (line {reader.line_num}): {_told(row, checks)}") from None
+                raise Misfit(f", row {rows} (line {reader.line_num}): {_wrong(row, checks)}") from None
             if len(row) > width:
-                told = f"it has {len(row)} cells, and the header {width}"
-                raise Misfit(f", row {rows} (line {reader.line_num}): {told}")
+                wrong = f"it has {len(row)} cells, and the header {width}"
+                raise Misfit(f", row {rows} (line {reader.line_num}): {wrong}")
     return rows
 
 
@@ -86,7 +86,7 @@ def _checks(header: list[str], contract: Contract) -> list[Check]:
     return checks
 
 
-def _told(row: list[str], checks: list[Check]) -> str:
+def _wrong(row: list[str], checks: list[Check]) -> str:
     """What is wrong with a row."""
     for place, read, (column, kind) in checks:
         if place >= len(row):

@@ -8,14 +8,13 @@ expression reaches data and nothing else.
 """
 
 from diel.expressions.functions import FUNCTIONS
-from diel.expressions.syntax import Chain, ExpressionError
+from diel.expressions.syntax import ExpressionError
 from diel.expressions.template import Template, parse, parse_expression
 from diel.expressions.text import plain, written
 from diel.expressions.tree import Tree, parse_tree, walk
 
 __all__ = [
     "FUNCTIONS",
-    "Chain",
     "ExpressionError",
     "Template",
     "Tree",

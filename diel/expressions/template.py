@@ -28,8 +28,6 @@ class Template:
     """A text with `${{ }}` expressions in it, parsed."""
 
     text: str
-    references: frozenset[Chain] = field(compare=False)
-    """The dotted names that are read, as long as they go: ("train", "loss")."""
     parts: tuple[str | Expression, ...] = field(compare=False, repr=False)
     whole: Expression | None = field(compare=False, repr=False)
     """The expression where the text is nothing else; its value keeps its type."""
@@ -43,6 +41,11 @@ class Template:
     def expressions(self) -> list[Expression]:
         """What stands in `${{ }}`, in order."""
         return [part for part in self.parts if isinstance(part, Expression)]
+
+    @cached_property
+    def references(self) -> frozenset[Chain]:
+        """The dotted names that are read, as long as they go: ("train", "loss")."""
+        return frozenset(chain for one in self.expressions for chain in one.references())
 
     @cached_property
     def literals(self) -> list[str]:
@@ -166,12 +169,10 @@ class Expression:
 def parse(text: str) -> Template:
     """Parses a text. Raises ExpressionError, with the offset, for the first thing wrong in it."""
     parts = tuple(_parts(text))
-    whole: Expression | None = None
-    values = [part for part in parts if isinstance(part, Expression)]
-    if len(values) == 1 and parts[0] is values[0] and not "".join(map(_literal, parts)).strip("\n"):
-        whole = values[0]  # a block of YAML ends with a line break that nobody means
-    references = frozenset(chain for value in values for chain in value.references())
-    return Template(text, references, parts, whole)
+    first, *rest = parts  # a block of YAML ends with a line break that nobody means
+    if isinstance(first, Expression) and all(isinstance(one, str) and not one.strip("\n") for one in rest):
+        return Template(text, parts, first)
+    return Template(text, parts, None)
 
 
 def parse_expression(text: str) -> Template:
@@ -181,7 +182,7 @@ def parse_expression(text: str) -> Template:
     """
     if "${{" not in text:
         whole = _expression(text, 0)
-        return Template(text, frozenset(whole.references()), (whole,), whole)
+        return Template(text, (whole,), whole)
     start = len(text) - len(text.lstrip())
     try:
         parts = tuple(_parts(text.strip()))
@@ -192,11 +193,7 @@ def parse_expression(text: str) -> Template:
             "expected one expression and nothing around it", 0, "write it without ${{ }}: loss < 0.1"
         )
     whole = _expression(parts[0].source, parts[0].offset + start)
-    return Template(text, frozenset(whole.references()), (whole,), whole)
-
-
-def _literal(part: str | Expression) -> str:
-    return part if isinstance(part, str) else ""
+    return Template(text, (whole,), whole)
 
 
 def _without_nul(word: str, offset: int) -> str:

@@ -153,7 +153,7 @@ def _origin(folder: Path, folders: Sequence[Path]) -> Origin:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether there is a file of whatever sort; one that is no ordinary one is told when it is read."""
+    """Whether there is a file of any sort; reading it reports one that is no ordinary file."""
     try:
         return path.exists() and not path.is_dir()
     except OSError:  # a folder that may not be read, a name that is too long

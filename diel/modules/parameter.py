@@ -43,7 +43,7 @@ class Parameter:
     def check(self, value: Any) -> str | None:
         """What is wrong with a JSON value for this parameter; None where it fits.
 
-        Types are strict (a truth value is no number, "1" is no number), but for what JSON cannot
+        Types are strict (a truth value is no number, "1" is no number), except for what JSON cannot
         say: a list serves as a tuple or a set, a text as a path, a whole number as a float.
         """
         try:

@@ -23,7 +23,7 @@ def _place() -> str:
 
 
 def birth_of(pid: int) -> str:
-    """Where and when a process of this host was born; empty where it has ended, or that cannot be told."""
+    """Where and when a process of this host was born; empty where it has ended, or cannot be seen."""
     found = _look(pid)
     return f"{_place()}/{found[1]}" if found is not None and _place() else ""
 
@@ -31,7 +31,7 @@ def birth_of(pid: int) -> str:
 def lives(pid: int, birth: str) -> bool | None:
     """Whether the process with this number and birth lives; a zombie does not.
 
-    None where that cannot be told from here: it was born on another machine, before a boot or in another
+    None where nobody can know from here: it was born on another machine, before a boot or in another
     container, or it is hidden from this user.
     """
     place, _, ticks = birth.rpartition("/")

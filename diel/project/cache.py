@@ -126,7 +126,7 @@ def open_keys(paths: RunPaths) -> Keys | None:
     """The keys of a run, made from its journal where there are none; None where that cannot be done."""
     try:
         return _open(paths) or _open_made(paths)
-    except (OSError, UsageError):  # what somebody did to another run is told where that one is looked at
+    except (OSError, UsageError):  # damage to another run is reported where that run is looked at
         return None
 
 

@@ -64,7 +64,7 @@ _FORM = {"epoch": COUNT, "host": TEXT, "pid": COUNT, "started": NUMBER}
 def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
     """The lease and the age of its heartbeat in seconds; None where none was ever taken.
 
-    A controller that took the run and has not written the lease yet is told by its segment.
+    Of a controller that took the run and has not written the lease yet, its segment says who it is.
     """
     held = _read(paths)
     after = paths.controller_segment(1 if held is None else held[0].epoch + 1)
@@ -259,8 +259,8 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
     record = _first_record(paths, epoch)
     if record is None:
         return None
-    told = {name: record.get(name) for name in ("host", "pid", "started")}
-    lease = _lease({"epoch": epoch, **told, "birth": record.get("birth", "")})
+    said = {name: record.get(name) for name in ("host", "pid", "started")}
+    lease = _lease({"epoch": epoch, **said, "birth": record.get("birth", "")})
     return None if lease is None else (lease, paths.controller_segment(epoch).stat().st_mtime)
 
 

@@ -65,8 +65,10 @@ def read_kept_workflow(paths: RunPaths) -> str:
             f"{paths.run_id}: its workflow cannot be read: {why(error)}: {paths.workflow}"
         ) from error
     if not text.strip():
-        told = f"{paths.run_id}: its workflow is gone: {paths.workflow} is empty"
-        raise UsageError(f"{told}; copy the workflow file there, as it was when the run began")
+        raise UsageError(
+            f"{paths.run_id}: its workflow is gone: {paths.workflow} is empty; "
+            "copy the workflow file there, as it was when the run began"
+        )
     return text
 
 

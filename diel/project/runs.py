@@ -159,8 +159,8 @@ def _refuse_half_made(runs: Path, name: str) -> None:
             f"`diel clean {name}` removes what is left of it"
         )
     raise UsageError(
-        f"'{name}' is no run yet: `diel run` makes it in this moment, or was killed while it did; "
-        f"{LONGEST:.0f} seconds later that can be told"
+        f"'{name}' is no run yet: `diel run` is making it, or was killed while it did; "
+        f"ask again in {LONGEST:.0f} seconds"
     )
 
 

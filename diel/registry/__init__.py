@@ -1,12 +1,11 @@
 """The shared registry: hyperparameters of a run, and those that a project keeps for all its runs."""
 
-from diel.registry.change import Change, told
-from diel.registry.store import Held, append_change, current, read_changes, read_current
+from diel.registry.change import Change
+from diel.registry.store import append_change, current, read_changes, read_current
 from diel.registry.values import Hyperparameters, Value, kept_values, resolve, typed
 
 __all__ = [
     "Change",
-    "Held",
     "Hyperparameters",
     "Value",
     "append_change",
@@ -15,6 +14,5 @@ __all__ = [
     "read_changes",
     "read_current",
     "resolve",
-    "told",
     "typed",
 ]

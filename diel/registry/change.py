@@ -41,6 +41,15 @@ class Change:
     time: float = 0.0
     """Seconds since the epoch, by the clock of the host that made it."""
 
+    @property
+    def source(self) -> str:
+        """Where it is from, in words: `promotion of melt-3, trial 7`."""
+        if self.origin == "promotion":
+            return f"promotion of {self.run}, {self.axis} {self.trial}"
+        if self.origin == "publication":
+            return f"publication of {self.run}, {self.stage}/{self.task}"
+        return f"diel params set, by {self.user}" if self.user else "diel params set"
+
 
 def read_change(path: Path) -> Change | None:
     """What a file says; None where it cannot be read."""
@@ -72,15 +81,6 @@ def _is_sound(change: Change) -> bool:
         and all(isinstance(number, int | float) for number in numbers)
         and 0 <= change.time < _END
     )
-
-
-def told(change: Change) -> str:
-    """Where a change is from, in words: `promotion of melt-3, trial 7`."""
-    if change.origin == "promotion":
-        return f"promotion of {change.run}, {change.axis} {change.trial}"
-    if change.origin == "publication":
-        return f"publication of {change.run}, {change.stage}/{change.task}"
-    return f"diel params set, by {change.user}" if change.user else "diel params set"
 
 
 def user_name() -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.load import Document, parse, read_text
 from diel.project.run_file import RunFile
-from diel.registry.change import told
 from diel.registry.store import Held
 from diel.scalars import scalar
 from diel.spec import Flaws, Hyperparameter
@@ -77,7 +76,7 @@ def resolve(
     for name, held in (project or {}).items():
         if name in known and name not in values:
             try:
-                values[name] = Value(known[name].accept(held.value), "project", told(held.change))
+                values[name] = Value(known[name].accept(held.value), "project", held.change.source)
             except Flaws as error:
                 problems.append(_misfit(document, name, held, error, takes_back))
     if complaints:
@@ -110,7 +109,7 @@ def _in_order(document: Document, values: Mapping[str, Value]) -> dict[str, Valu
 
 
 def _misfit(document: Document, name: str, held: Held, error: Flaws, takes_back: str) -> Problem:
-    message = f"the project's value does not fit: {error.flaws[0].message} ({told(held.change)})"
+    message = f"the project's value does not fit: {error.flaws[0].message} ({held.change.source})"
     hint = (
         f"`diel params set {name} --unset{takes_back}` takes it back; `--set hp.{name}=VALUE` is for one run"
     )

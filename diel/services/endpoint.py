@@ -84,7 +84,7 @@ def read_token(paths: RunPaths) -> str:
 
 
 def variable_of(service: str) -> str:
-    """The beginning of the names of the variables that tell of a service: `DIEL_SERVICE_SERVE`."""
+    """How the names of the variables of a service begin: `DIEL_SERVICE_SERVE`."""
     return f"DIEL_SERVICE_{service.upper()}"
 
 

@@ -1,7 +1,7 @@
 """What the broker does with each request; sockets are `server.py`'s.
 
 Nothing is answered before it stands in a log, and asking again changes nothing: a client that lost its broker
-asks the next one the same. What a request means is told in docs/streams.md.
+asks the next one the same. docs/streams.md says what each request means.
 """
 
 from __future__ import annotations
@@ -140,8 +140,7 @@ class Broker:
         return {}
 
     def _break_for(self, channel: Channel, groups: list[str], why: str, at: int) -> None:
-        told: Header = {"do": "break", "c": channel.name, "groups": groups}
-        self._channels.write({**told, "why": why, "at": at})
+        self._channels.write({"do": "break", "c": channel.name, "groups": groups, "why": why, "at": at})
 
     def _settle(self, request: Request) -> Header:
         channel, header = self._known(request), request.header
@@ -289,7 +288,7 @@ class Broker:
                 self._break_for(channel, [header["group"]], why, 0)
             late = self._getting.get(channel.name, {}).pop((header["group"], header["member"]), None)
             if late is not None:
-                self._serve(late)  # the attempt before is told that it is over
+                self._serve(late)  # the attempt before learns that it is over
             if not replay and not group.delivered:
                 self._channels.write({"do": "skip", **where, "cursor": channel.end})
                 self._channels.remove_spent(channel)

@@ -147,20 +147,20 @@ class Channel:
 
     def snapshot(self, block: bytearray) -> Header:
         """All that the items do not say; appends what its groups keep in arrays to the block."""
-        told = {"c": self.name, "buffer": self.buffer, "replay": self.replay}
-        told |= {"closed": self.closed, "broken": self.broken}
+        known = {"c": self.name, "buffer": self.buffer, "replay": self.replay}
+        known |= {"closed": self.closed, "broken": self.broken}
         sources = {name: [one.attempt, one.at] for name, one in self.sources.items()}
         groups = {name: group.snapshot(block) for name, group in self.groups.items()}
         counted = {"base": self.base, "end": self.end, "bytes": self.bytes, "counts": self._counts()}
-        return {**told, **counted, "sources": sources, "groups": groups}
+        return {**known, **counted, "sources": sources, "groups": groups}
 
-    def restore(self, told: Header, block: memoryview) -> memoryview:
+    def restore(self, saved: Header, block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
-        self.closed, self.broken = told["closed"], told.get("broken", "")
-        self.note_gone(told)
-        for name, (attempt, at) in told["sources"].items():
+        self.closed, self.broken = saved["closed"], saved.get("broken", "")
+        self.note_gone(saved)
+        for name, (attempt, at) in saved["sources"].items():
             self.sources[name].attempt, self.sources[name].at = attempt, at
-        for name, group in told["groups"].items():
+        for name, group in saved["groups"].items():
             self.groups[name] = Group(group["cursor"], group["holds"])
             block = self.groups[name].restore(group, block)
         return block
@@ -321,7 +321,7 @@ class Channel:
         return {"base": base, "end": self.end, "bytes": self.bytes, "counts": self._counts()}
 
     def note_gone(self, header: Header) -> None:
-        """Takes in a record of what `without` told."""
+        """Takes in what `without` returned."""
         self.skip_to(header["base"])
         self.end, self.bytes, self._counted = header["base"], header["bytes"], header["end"]
         self._note_counts(header)

@@ -2,8 +2,8 @@
 
 A record is {"do": "open" | "close" | "break" | "attempt" | "place" | "join" | "skip" | "begin" | "give" |
 "undo" | "seat" | "tell" | "commit" | "settle" | "gone", "c": channel, …}: what was opened or broken, where
-each producer and consumer is, who was given which items or told what broke, and which items are no longer on
-the disk.
+each producer and consumer is, who was given which items or learnt what broke, and which items are no longer
+on the disk.
 """
 
 from __future__ import annotations
@@ -91,10 +91,13 @@ class Channels:
 
     def _restore(self, header: Header, block: bytes) -> None:
         rest = memoryview(block)
-        for told in header["channels"]:
-            channel = Channel(self._root, len(self._there) + 1, told["c"], told["buffer"], told["replay"])
-            rest = channel.restore(told, rest)
-            self._there[channel.name] = channel
+        for saved in header["channels"]:
+            rest = self._add(saved).restore(saved, rest)
+
+    def _add(self, header: Header) -> Channel:
+        channel = Channel(self._root, len(self._there) + 1, header["c"], header["buffer"], header["replay"])
+        self._there[channel.name] = channel
+        return channel
 
     # --- what a record says ------------------------------------------------------------------------
 
@@ -125,11 +128,7 @@ class Channels:
             _fold_member(do, channel.groups[header["g"]], header)
 
     def _fold_open(self, header: Header) -> None:
-        if header["c"] not in self._there:
-            number = len(self._there) + 1
-            made = Channel(self._root, number, header["c"], header["buffer"], header["replay"])
-            self._there[made.name] = made
-        channel = self._there[header["c"]]
+        channel = self._there.get(header["c"]) or self._add(header)
         channel.buffer, channel.replay = header["buffer"], header["replay"]
         channel.closed, channel.broken = False, ""
         for group in channel.groups.values():

@@ -7,8 +7,9 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from diel.paths import RunPaths
 from diel.streams.consumer import MOST, Consumer
@@ -17,6 +18,9 @@ from diel.streams.link import Link
 from diel.streams.message import Header
 from diel.streams.producer import Producer
 from diel.streams.space import Space
+
+Key = TypeVar("Key", bound=tuple[Any, ...])
+End = TypeVar("End")
 
 PATIENCE = SILENCE
 """Seconds that a call waits for a broker that does not answer, before StreamLost: as long as a broker waits
@@ -38,14 +42,8 @@ class Connection:
 
         With `go_on`, an attempt that consists of several processes puts where the one before stopped.
         """
-        key = (channel, member, attempt)
-        with self._lock:
-            found = self._producers.get(key)
-        if found is None:
-            made = Producer(self._link, channel, member, attempt, go_on)
-            with self._lock:
-                found = self._producers.setdefault(key, made)
-        return found
+        make = partial(Producer, self._link, channel, member, attempt, go_on)
+        return self._one(self._producers, (channel, member, attempt), make)
 
     def consumer(
         self,
@@ -64,13 +62,17 @@ class Connection:
         nothing yet begins with what is put from now on. `most` bounds how many items are asked for ahead. One
         that `leaves` is closed by its process: where it is not, its task has no result.
         """
-        key = (channel, group, member, attempt)
+        make = partial(Consumer, self._link, channel, group, member, attempt, replay, most, leaves)
+        return self._one(self._consumers, (channel, group, member, attempt), make)
+
+    def _one(self, ends: dict[Key, End], key: Key, make: Callable[[], End]) -> End:
+        """The end of this key; made outside the lock, for that may wait. The first that is made counts."""
         with self._lock:
-            found = self._consumers.get(key)
+            found = ends.get(key)
         if found is None:
-            made = Consumer(self._link, channel, group, member, attempt, replay, most, leaves)
+            made = make()
             with self._lock:
-                found = self._consumers.setdefault(key, made)
+                found = ends.setdefault(key, made)
         return found
 
     def leave(self, member: str, attempt: int) -> None:
@@ -92,8 +94,8 @@ class Connection:
     ) -> tuple[str, str]:
         """Why what an attempt of a task read from, or put into, a stream is not all of it.
 
-        Returns the class of that failure, and why; two empty texts where it is all. `end` is what the task is
-        told of the stream, and `member` the task; `goes_on` where it took up a checkpoint.
+        Returns the class of that failure, and why; two empty texts where it is all. `end` is what the task
+        knows of the stream, and `member` the task; `goes_on` where it took up a checkpoint.
         Raises StreamError where another attempt took over, and where no broker answers.
         """
         request: Header = {"op": "flaw", "channel": end["channel"], "member": member, "attempt": attempt}
@@ -108,13 +110,7 @@ class Connection:
         """
         if member is None:
             return Space(self._link, None, attempt)
-        with self._lock:
-            found = self._spaces.get((member, attempt))
-        if found is None:
-            made = Space(self._link, member, attempt)
-            with self._lock:
-                found = self._spaces.setdefault((member, attempt), made)
-        return found
+        return self._one(self._spaces, (member, attempt), partial(Space, self._link, member, attempt))
 
     # --- for the controller ------------------------------------------------------------------------
 
@@ -131,13 +127,13 @@ class Connection:
         `buffer`: items that may wait for the slowest group. Without `replay`, items that all groups have
         committed go from the disk. One that was closed or broken is open again.
         """
-        told = {group: list(members) for group, members in groups.items()}
+        readers = {group: list(members) for group, members in groups.items()}
         self._link.call(
-            {"op": "open", "channel": channel, "buffer": buffer, "replay": replay, "groups": told}
+            {"op": "open", "channel": channel, "buffer": buffer, "replay": replay, "groups": readers}
         )
 
     def close(self, channel: str) -> None:
-        """No producer will put any more: who has read all of it is told so."""
+        """No producer will put any more: whoever has read all of it gets the end."""
         self._link.call({"op": "close", "channel": channel})
 
     def break_off(self, channel: str, groups: Iterable[str], why: str) -> None:
@@ -157,9 +153,9 @@ class Connection:
         found: dict[str, Any] = self._link.call({"op": "facts"})[0]["channels"]
         return found
 
-    def tell_facts(self, told: Callable[[dict[str, Any]], None]) -> None:
-        """As `facts`, without waiting: `told` is called in the link's thread once the broker answers."""
-        self._link.ask({"op": "facts"}, b"", lambda answer, block: told(answer["channels"]))
+    def tell_facts(self, done: Callable[[dict[str, Any]], None]) -> None:
+        """As `facts`, without waiting: `done` is called in the link's thread once the broker answers."""
+        self._link.ask({"op": "facts"}, b"", lambda answer, block: done(answer["channels"]))
 
     def stop(self) -> None:
         """Ends the broker; what is on the disk stays. One that is gone before it answers has ended too.

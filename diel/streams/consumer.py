@@ -11,7 +11,7 @@ from typing import Any
 
 from diel.errors import StreamBroken, StreamEnd, StreamError
 from diel.streams.item import decode
-from diel.streams.link import Link
+from diel.streams.link import TURN, Link
 from diel.streams.message import Header, cut
 from diel.streams.segment import mapped
 
@@ -19,8 +19,6 @@ MOST = 4096
 """Items asked for at once at most."""
 SPAN = 0.02
 """Seconds of work that are asked for at once: what one reader holds, another of its group cannot get."""
-_TURN = 0.5
-"""Seconds between looks whether the broker is there, while waiting."""
 
 
 class Consumer:
@@ -95,7 +93,7 @@ class Consumer:
             if self._asking is None:
                 self._ask()
             self._link.check()
-            left = _TURN if give_up is None else min(_TURN, give_up - time.monotonic())
+            left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
             if left <= 0:
                 self._take_back()
                 raise TimeoutError(f"{self._who['channel']}: no item in {timeout:g} s")

@@ -91,7 +91,7 @@ class Member:
         self.at = 0
         """The delivery that this attempt gets next."""
         self.broken = ""
-        """Why the stream is broken, once this attempt was told so; it stays so if the stream is mended."""
+        """Why the stream is broken, once this attempt has learnt it; it stays so if the stream is mended."""
         self.reading = False
         """Whether a process reads for it that will say when it leaves."""
         self.deliveries = Deliveries()
@@ -125,21 +125,21 @@ class Group:
             name: [one.attempt, one.at, *one.deliveries.snapshot(block)] for name, one in self.members.items()
         }
         returned, unsettled = list(self.returned), sorted(self.unsettled)
-        told: Header = {"cursor": self.cursor, "holds": self.holds, "members": members}
-        told |= {"good": sorted(self.good), "broken_at": self.broken_at}
-        told["broken"] = {name: one.broken for name, one in self.members.items() if one.broken}
-        return {**told, "returned": returned, "unsettled": unsettled}
+        saved: Header = {"cursor": self.cursor, "holds": self.holds, "members": members}
+        saved |= {"good": sorted(self.good), "broken_at": self.broken_at}
+        saved["broken"] = {name: one.broken for name, one in self.members.items() if one.broken}
+        return {**saved, "returned": returned, "unsettled": unsettled}
 
-    def restore(self, told: Header, block: memoryview) -> memoryview:
+    def restore(self, saved: Header, block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
-        self.add(told["members"])
-        self.unsettled, self.good = set(told["unsettled"]), set(told.get("good", ()))
-        self.broken_at = told.get("broken_at")
-        self.returned = deque((position, count) for position, count in told["returned"])
-        for name, (attempt, at, *counts) in told["members"].items():
+        self.add(saved["members"])
+        self.unsettled, self.good = set(saved["unsettled"]), set(saved.get("good", ()))
+        self.broken_at = saved.get("broken_at")
+        self.returned = deque((position, count) for position, count in saved["returned"])
+        for name, (attempt, at, *counts) in saved["members"].items():
             member = self.members[name]
             member.attempt, member.at = attempt, at
-            member.broken = told.get("broken", {}).get(name, "")
+            member.broken = saved.get("broken", {}).get(name, "")
             block = member.deliveries.restore(counts, block)
         return block
 

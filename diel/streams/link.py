@@ -31,7 +31,7 @@ _LOST |= zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 _LOOK = 0.05
 """Seconds between looks for a new broker."""
 _LOOK_MOST = 1.0
-_TURN = 0.5
+TURN = 0.5
 """Seconds between looks whether the broker is there, while waiting."""
 
 
@@ -99,7 +99,7 @@ class Link:
         number = self.ask(header, block, lambda header, block: answers.put((header, block)))
         give_up = None if timeout is None else time.monotonic() + timeout
         while True:
-            wait = _TURN if give_up is None else min(_TURN, max(0.0, give_up - time.monotonic()))
+            wait = TURN if give_up is None else min(TURN, max(0.0, give_up - time.monotonic()))
             try:
                 answer, found = answers.get(timeout=wait)
             except queue.Empty:

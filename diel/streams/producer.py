@@ -8,7 +8,7 @@ from typing import Any
 
 from diel.errors import StreamError, counted
 from diel.streams.item import Buffer, encode
-from diel.streams.link import Link
+from diel.streams.link import TURN, Link
 from diel.streams.message import Header
 from diel.streams.segment import LARGE, SegmentWriter
 
@@ -18,8 +18,6 @@ BATCH_ITEMS = 4096
 BATCH_BYTES = 256 * 1024
 AHEAD_BYTES = 8 * 1024 * 1024
 """Bytes of items that may wait here to be sent."""
-_TURN = 0.5
-"""Seconds between looks whether the broker is there, while waiting."""
 
 
 class Producer:
@@ -115,7 +113,7 @@ class Producer:
                 self._refuse()
                 if self._next >= self._limit:
                     self._want()
-                left = _TURN if give_up is None else min(_TURN, give_up - time.monotonic())
+                left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(f"{self._who['channel']}: no room for an item in {timeout:g} s")
                 self._changed.wait(left)
@@ -129,7 +127,7 @@ class Producer:
         self._link.check()
 
     def _want(self) -> None:
-        """Asks to be told when there is room, once all that was put is out."""
+        """Asks for room, once all that was put is out."""
         if not self._wanted:
             self._wanted, self._want_asked = True, False
             if self._pending:
@@ -203,7 +201,7 @@ class Producer:
                 if self._error:
                     raise self._error
                 self._link.check()
-                left = _TURN if give_up is None else min(_TURN, give_up - time.monotonic())
+                left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
                 if left <= 0:
                     missing = self._next - self._known
                     raise TimeoutError(

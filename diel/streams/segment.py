@@ -78,7 +78,7 @@ class SegmentWriter:
         try:
             os.posix_fallocate(self._file, self._room, more - self._room)
         except OSError:
-            self._fast = False  # a full disk is told by whoever writes
+            self._fast = False  # whoever writes reports a full disk
         self._room = more
 
     def close(self) -> None:
@@ -117,8 +117,8 @@ def mapped(root: Path, reference: Buffer) -> memoryview:
 
     Raises StreamError where the file is gone or shorter than it should be.
     """
-    told: dict[str, Any] = json.loads(bytes(reference[1:]))
-    name, offset, size = str(told["file"]), int(told["offset"]), int(told["size"])
+    place: dict[str, Any] = json.loads(bytes(reference[1:]))
+    name, offset, size = str(place["file"]), int(place["offset"]), int(place["size"])
     if name.startswith("/") or ".." in name.split("/"):
         raise StreamError(f"an item of a stream points outside the run: {name}")
     try:

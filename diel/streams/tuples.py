@@ -163,7 +163,7 @@ class Tuples:
     def do(self, name: str, number: int, asked: Asked, request: Header, value: bytes) -> Found | None:
         """Puts, reads or takes; None where no tuple fits.
 
-        `request` has `key` (a pattern but for `put`) and `keep`: whether the operation is kept for a new
+        `request` has `key` (a pattern, except for `put`) and `keep`: whether the operation is kept for a new
         attempt. Raises OSError where the disk is full.
         """
         found = self._next if asked.what == "put" else self.find(request["key"])

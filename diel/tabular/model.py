@@ -80,8 +80,8 @@ class Model:
             raise ValueError(f"expected the mean and the scale of {wide} features")
         for number, (weight, bias) in enumerate(self.layers):
             if weight.ndim != 2 or len(weight) != wide or bias.shape != weight.shape[1:]:
-                told = f"weights of shape {weight.shape} and biases of shape {bias.shape}"
-                raise ValueError(f"layer {number} has {told}, and gets {counted(wide, 'value')}")
+                shapes = f"weights of shape {weight.shape} and biases of shape {bias.shape}"
+                raise ValueError(f"layer {number} has {shapes}, and gets {counted(wide, 'value')}")
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
                 raise ValueError(f"layer {number} holds what is no finite number")
             wide = weight.shape[1]

@@ -1,7 +1,7 @@
 """Rows to learn from: columns of numbers, one of them the target.
 
-They come as lists by name, as mappings a row, or from CSV files; whatever is wrong with them is told with its
-column and row, or its file and line.
+They come as lists by name, as mappings a row, or from CSV files; each error names the
+column and row, or the file and line.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Table:
         names = _features(list(columns), target, features)
         lengths = {name: len(columns[name]) for name in (target, *names)}
         if len(set(lengths.values())) != 1:
-            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
-            raise ValueError(f"the columns differ in length: {told}")
+            found = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise ValueError(f"the columns differ in length: {found}")
         numbers = {name: [_number(value) for value in columns[name]] for name in (target, *names)}
         for name, values in numbers.items():
             for row, value in enumerate(values):

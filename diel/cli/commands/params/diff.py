@@ -14,7 +14,7 @@ from diel.cli.options import complete_run, json_option, runs_option
 from diel.errors import UsageError
 from diel.paths import runs_dir
 from diel.project.runs import find_run
-from diel.registry import Value, kept_values, read_current, told
+from diel.registry import Value, kept_values, read_current
 from diel.results import Recorded
 from diel.table import Table, render, shown
 
@@ -62,7 +62,7 @@ def _of_project(runs: Path, run: Recorded) -> dict[str, Value]:
     }
     for name, held in read_current(runs)[0].items():
         if name in workflow.hyperparameters:
-            found[name] = Value(held.value, "project", told(held.change))
+            found[name] = Value(held.value, "project", held.change.source)
     return found
 
 

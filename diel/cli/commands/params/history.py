@@ -17,7 +17,7 @@ from diel.cli.options import json_option, runs_option
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import RunPaths, runs_dir
 from diel.project.runs import all_runs
-from diel.registry import Change, read_changes, told
+from diel.registry import Change, read_changes
 from diel.results import Recorded
 from diel.table import Table, render, shown
 
@@ -76,9 +76,9 @@ def command(name: str | None, runs: Path | None, as_json: bool) -> int:
 
 def _of_change(change: Change) -> Iterator[Event]:
     for name, value in change.values.items():
-        yield Event(change.time, name, value, change.origin, told(change), change.run)
+        yield Event(change.time, name, value, change.origin, change.source, change.run)
     for name in change.unset:
-        yield Event(change.time, name, None, "unset", told(change), change.run)
+        yield Event(change.time, name, None, "unset", change.source, change.run)
 
 
 def _of_run(paths: RunPaths) -> Iterator[Event]:
