@@ -86,7 +86,7 @@ def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
     """What the docstring says of each parameter (lines `name: text`), and its other paragraphs."""
     function = read_source(module.path).functions[module.function]
     names = {parameter.name for parameter in module.signature.parameters}
-    told: dict[str, str] = {}
+    documented: dict[str, str] = {}
     rest: list[str] = []
     for paragraph in (ast.get_docstring(function) or "").split("\n\n"):
         current = ""
@@ -95,15 +95,15 @@ def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
             named = _NAMED.fullmatch(line)
             if named is not None and named[1] in names:
                 current = named[1]
-                told[current] = named[2]
+                documented[current] = named[2]
             elif current and line.startswith(" "):
-                told[current] += " " + line.strip()
+                documented[current] += " " + line.strip()
             else:
                 current = ""
                 others.append(line.strip())
         if others:
             rest.append(" ".join(others))
-    return told, rest
+    return documented, rest
 
 
 def _type(annotation: str) -> str:

@@ -165,12 +165,12 @@ def _block_lines(plan: Plan) -> Iterator[str]:
     columns = ("shape", "pool", "stages", "tasks a block", "block", "walltime", "most blocks")
     rows = []
     for block in blocks_of(plan):
-        told = block.document()
-        size = f"{counted(told['nodes'], 'node')} × {counted(told['cores'], 'core')}"
-        size += f", {counted(told['gpus'], 'GPU')}" if told["gpus"] else ""
+        facts = block.document()
+        size = f"{counted(facts['nodes'], 'node')} × {counted(facts['cores'], 'core')}"
+        size += f", {counted(facts['gpus'], 'GPU')}" if facts["gpus"] else ""
         walltime = format_duration(block.walltime)
         stages = ", ".join(block.stages)
-        rows.append((told["shape"], told["pool"], stages, told["tasks"], size, walltime, told["most"]))
+        rows.append((facts["shape"], facts["pool"], stages, facts["tasks"], size, walltime, facts["most"]))
     yield from render(Table(columns, rows, {}), width=WIDTH)
 
 

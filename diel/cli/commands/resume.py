@@ -137,9 +137,9 @@ def _take_back(paths: RunPaths, *, forced: bool) -> None:
     job = persist(lambda: scheduler.find(name)).get(name)  # by its name: ids are given out again
     if job is not None and not forced:
         status = persist(lambda: scheduler.query([job])).get(job)
-        told = "" if status is None else f" ({status.state}{f': {status.reason}' if status.reason else ''})"
+        state = "" if status is None else f" ({status.state}{f': {status.reason}' if status.reason else ''})"
         raise UsageError(
-            f"{paths.run_id} waits for its controller, job {job}{told}, and goes on when that comes; "
+            f"{paths.run_id} waits for its controller, job {job}{state}, and goes on when that comes; "
             f"`diel resume {paths.run_id} --here` goes on at once, in the foreground"
         )
     if job is not None:

@@ -30,6 +30,6 @@ def command(output: Path | None) -> int:
     text = json.dumps(schema(), indent=2, ensure_ascii=False)
     put(text, output)
     if output is not None:
-        told = f"begin workflow files with `# yaml-language-server: $schema={output}`"
-        click.echo(f"{output}: {told}", err=True)
+        line = f"# yaml-language-server: $schema={output}"
+        click.echo(f"{output}: begin workflow files with `{line}`", err=True)
     return 0

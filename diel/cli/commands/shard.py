@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import click
 
@@ -39,8 +38,8 @@ def _print_part(name: str, epoch: int, rank: int | None, ranks: int | None, null
         hint = did_you_mean(name, shards) or f"inputs that are shared out: {', '.join(shards)}"
         raise UsageError(f"no input '{name}' is shared out here; {hint}")
     if shards[name].by == "rank":
-        rank = _told("rank", RANK, os.environ) if rank is None else rank
-        ranks = _told("ranks", RANKS, os.environ) if ranks is None else ranks
+        rank = from_launcher("rank", RANK) if rank is None else rank
+        ranks = from_launcher("ranks", RANKS) if ranks is None else ranks
     drawn = draw(name, inputs[name], shards[name], rank or 0, ranks or 1, epoch, local, os.environ)
     leave_notes(os.environ.get("DIEL_TASK_DIR", "."))
     for item in drawn:
@@ -49,9 +48,14 @@ def _print_part(name: str, epoch: int, rank: int | None, ranks: int | None, null
             click.echo("\0", nl=False)
 
 
-def _told(what: str, names: tuple[str, ...], environ: Mapping[str, str]) -> int:
-    """A number that the launcher left in the environment. Raises UsageError where it left none."""
-    for name in names:
-        if environ.get(name, "").isdecimal():
-            return int(environ[name])
-    raise UsageError(f"no launcher gives the {what} here ({', '.join(names)}): give --{what}")
+def launched(names: tuple[str, ...]) -> int | None:
+    """A number that the launcher left in the environment; None where it left none."""
+    return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), None)
+
+
+def from_launcher(what: str, names: tuple[str, ...]) -> int:
+    """As `launched`. Raises UsageError where the launcher left none."""
+    number = launched(names)
+    if number is None:
+        raise UsageError(f"no launcher gives the {what} here ({', '.join(names)}): give --{what}")
+    return number

@@ -176,8 +176,8 @@ def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, b
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
     view = View(width, brief, show_all)
     for section in SECTIONS:
-        told = section.lines(status, view) if section.used(status) else []
-        lines += ["", *told] if told else []
+        found = section.lines(status, view) if section.used(status) else []
+        lines += ["", *found] if found else []
     lines += _failures(status, where, show_all)
     lines += _next_step(status, where)
     return "\n".join(lines)

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 import click
 from click.core import ParameterSource
 
-from diel.cli.commands.shard import RANK, RANKS
+from diel.cli.commands.shard import RANK, RANKS, from_launcher, launched
 from diel.cli.options import Duration
 from diel.cli.piped import Piping, Program, program_of
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
@@ -300,8 +300,7 @@ def _space(rank: int | None) -> Space:
     task, attempt = os.environ.get("DIEL_TASK_ID"), os.environ.get("DIEL_ATTEMPT")
     if not task or not attempt:
         raise _outside("DIEL_TASK_ID")
-    ranks = next((int(told) for told in map(os.environ.get, RANKS) if told and told.isdecimal()), 1)
-    several = bool(os.environ.get("DIEL_RANKED")) and ranks > 1
+    several = bool(os.environ.get("DIEL_RANKED")) and (launched(RANKS) or 1) > 1
     return _connect().space(_ranked(task, rank, several), int(attempt))
 
 
@@ -348,8 +347,5 @@ def _member(end: End, rank: int | None) -> str:
 def _ranked(member: str, rank: int | None, several: bool) -> str:
     """The member that a rank is. Raises UsageError where there are several, and nobody says which this is."""
     if rank is None and several:
-        told = (os.environ[name] for name in RANK if os.environ.get(name, "").isdecimal())
-        rank = int(next(told, -1))
-        if rank < 0:
-            raise UsageError(f"no launcher gives the rank here ({', '.join(RANK)}): give --rank")
+        rank = from_launcher("rank", RANK)
     return member if rank is None else f"{member}.{rank}"

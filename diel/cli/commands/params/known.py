@@ -66,14 +66,14 @@ def having(known: Iterable[Known], name: str) -> list[Known]:
         return found
     if not known:
         raise UsageError(
-            f"no hyperparameter '{name}': there are no runs here to tell its type and bounds\n"
+            f"no hyperparameter '{name}': no run here says its type and bounds\n"
             "    name a workflow that has it: --workflow FILE"
         )
     names = sorted(set(_names(known)))
     hint = did_you_mean(name, names) or (f"there are: {', '.join(names)}" if names else "")
-    told = ", ".join(one.where for one in known[:3])
+    where = ", ".join(one.where for one in known[:3])
     raise UsageError(
-        f"no hyperparameter '{name}' in {told}\n    {hint or 'they have none'}; --workflow FILE adds another"
+        f"no hyperparameter '{name}' in {where}\n    {hint or 'they have none'}; --workflow FILE adds another"
     )
 
 

@@ -66,15 +66,15 @@ def command(
     )
     misfits = _misfits(place, made)
     if as_json:
-        told = {"run": paths.run_id, "axis": label, **trial_document(chosen)}
         known = {name: before[name] for name in made.values if name in before}
-        click.echo(json.dumps({**told, "before": known, "misfits": misfits}))
+        document = {"run": paths.run_id, "axis": label, **trial_document(chosen)}
+        click.echo(json.dumps({**document, "before": known, "misfits": misfits}))
         return 0
     scores = ", ".join(map(shown, chosen.values))
     click.echo(f"{paths.run_id}, {label} {chosen.number} ({scores}) is what later runs begin with:")
     for name, value in made.values.items():
-        told_before = f"was {shown(before[name])}" if name in before else "the project had none"
-        click.echo(f"    hp.{name} = {shown(value)}  ({told_before})")
+        before_it = f"was {shown(before[name])}" if name in before else "the project had none"
+        click.echo(f"    hp.{name} = {shown(value)}  ({before_it})")
     for misfit in misfits:
         click.echo(f"but {misfit}", err=True)
     return 0
@@ -98,8 +98,8 @@ def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> Search:
         return here[0]
     known = "; ".join(pairs(course.at) for _, course in named[:5])
     if not here:
-        told = f"there are: {known}" if known else "it searches once, for all points: leave --at out"
-        raise UsageError(f"no search '{named[0][0]}' at {pairs(wanted)}\n    {told}")
+        hint = f"there are: {known}" if known else "it searches once, for all points: leave --at out"
+        raise UsageError(f"no search '{named[0][0]}' at {pairs(wanted)}\n    {hint}")
     raise UsageError(
         f"'{named[0][0]}' has searched at each of {len(here)} points: say at which by --at NAME=VALUE\n"
         f"    there are: {known}{'; …' if len(named) > 5 else ''}"

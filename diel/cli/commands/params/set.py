@@ -51,8 +51,8 @@ def command(
         click.echo(json.dumps({"set": dict(made.values), "unset": list(made.unset), "before": known}))
         return 0
     for name, value in made.values.items():
-        told = f"was {shown(before[name])}" if name in before else "the project had none"
-        click.echo(f"hp.{name} = {shown(value)}  ({told})")
+        before_it = f"was {shown(before[name])}" if name in before else "the project had none"
+        click.echo(f"hp.{name} = {shown(value)}  ({before_it})")
     for name in made.unset:
         click.echo(f"hp.{name}: back to the default of each workflow  (was {shown(before[name])})")
     return 0
