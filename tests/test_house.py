@@ -289,6 +289,16 @@ def test_looking_at_a_workflow_loads_no_engine_and_no_numerics(
     assert loaded & (HEAVY - {"rich"}) == set()
 
 
+def test_no_command_writes_a_journal(root: Path) -> None:
+    writers = {"diel.journal.segment.SegmentWriter", "diel.tasks.ledger.Ledger", "diel.project.lease.take"}
+    found = [
+        path.relative_to(root).as_posix()
+        for path in python_files(root, "diel/cli")
+        if writers & set(imports_of(ast.parse(path.read_bytes())))
+    ]
+    assert found == []
+
+
 def test_one_file_puts_files_in_place(root: Path) -> None:
     """The probe runs on nodes without diel, and the doctor tries what file systems can do."""
     apart = {"diel/files.py", "diel/doctor/probe.py", "diel/doctor/folder.py"}

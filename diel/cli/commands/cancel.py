@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +13,11 @@ import click
 from diel.cli.complete import complete_target
 from diel.cli.options import run_argument, runs_option
 from diel.errors import UsageError, counted
-from diel.journal.ranges import ranges
-from diel.journal.segment import SegmentWriter
 from diel.journal.snapshot import Reader, read_run
 from diel.paths import RunPaths, here, runs_dir
-from diel.project.lease import beat, take
 from diel.project.requests import ask_cancel
 from diel.project.runs import find_run
-from diel.scheduler import JobState
-from diel.states import RunState, TaskState
+from diel.states import TaskState
 from diel.status import Status, find_stage, find_task, fold_status, read_status
 
 if TYPE_CHECKING:
@@ -128,7 +124,10 @@ def _ended(reader: Reader, targets: list[str]) -> bool:
 def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
     """Ends jobs that a run which is over left behind. Raises UsageError where there are none."""
     over = f"{paths.run_id} has ended already ({status.state})"
-    found = _end_jobs(paths, reader, patience=CLEAR)
+    # Needed only where jobs may be left.
+    from diel.controller.closing import end_left_jobs
+
+    found = end_left_jobs(paths, reader, patience=CLEAR)
     if found is None or not (found.ended or found.left):
         raise UsageError(f"{over}; there is nothing to cancel")
     if found.ended:
@@ -137,51 +136,19 @@ def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
 
 
 def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
-    """Does what a controller would have done: ends what runs, and writes the verdicts.
+    """Cancels a run that nobody drives, as its controller would have done."""
+    # Needed only where a controller is gone.
+    from diel.controller.closing import close
 
-    The lease comes first: a controller that is only just coming then finds the run taken.
-    """
-    from diel.attempt.reaper import kill_marked  # needed only where a controller is gone
-
-    _, segment = take(paths)
-    found = None
-    try:
-        kill_marked("DIEL_RUN_DIR", str(paths.root))
-        found = _end_jobs(paths, reader, tend=lambda: beat(paths))
-        if status.lease is not None and status.lease.host != socket.gethostname():
-            click.echo(f"what may still run on {status.lease.host} itself ends by itself", err=True)
-        if found is not None:
-            _note_blocks(paths, found, segment)
-        _verdicts(paths, status, segment)
-    finally:
-        segment.close()
-    read_run(paths).save()
+    found = close(paths, reader, status)
+    if status.lease is not None and status.lease.host != socket.gethostname():
+        click.echo(f"what may still run on {status.lease.host} itself ends by itself", err=True)
     coming = status.submission if status.awaited else None
     word = (
         "was gone" if coming is None else "had not come yet" + (f" (job {coming.job})" if coming.job else "")
     )
     click.echo(f"{paths.run_id} cancelled; its controller {word}")
     return 0 if found is None else _tell_left(paths, found)
-
-
-def _end_jobs(
-    paths: RunPaths,
-    reader: Reader,
-    *,
-    patience: float | None = None,
-    tend: Callable[[], None] = lambda: None,
-) -> Leftovers | None:
-    """Ends the jobs of a run on a site with a scheduler; None where there is none."""
-    if not paths.site.exists():
-        return None
-    # Needed only where a controller is gone.
-    from diel.blocks.leftovers import PATIENCE, end_jobs
-    from diel.controller.start import read_kept_site
-
-    site = read_kept_site(paths)
-    if not site.scheduled:
-        return None
-    return end_jobs(paths, site, reader.history, patience=patience or PATIENCE, tend=tend)
 
 
 def _tell_left(paths: RunPaths, found: Leftovers) -> int:
@@ -193,34 +160,3 @@ def _tell_left(paths: RunPaths, found: Leftovers) -> int:
     again = f"`diel cancel {paths.run_id}{here(paths)}` tries again"
     click.echo(f"{jobs} may still be there: {why}\n    {again}", err=True)
     return 1
-
-
-def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> None:
-    """Writes how the run's blocks ended: those that were ended here, and those that were there no more.
-
-    Of a block whose job may still be there nothing is written.
-    """
-    now = time.time()
-    for block in read_run(paths).history.blocks.values():
-        job = str(block.get("job") or "")
-        # Within an allocation a block's job is a part of the allocation's: `62.1` of `62`.
-        ended = any(job == one or job.startswith(f"{one}.") for one in found.ended)
-        left = bool(found.why) or job in found.left
-        if JobState(block["state"]).ended or (left and not ended):
-            continue
-        state = JobState.CANCELLED if ended else JobState.GONE
-        segment.append({**block, "event": "block", "state": state.value, "ended": now, "time": now})
-
-
-def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
-    """Tasks that failed stay failed, for a reader wants to know; the rest without a result is cancelled."""
-    now = time.time()
-    for record in status.failures:
-        record["time"] = now
-    segment.append(*status.failures)
-    history = read_run(paths).history
-    for name, stage in history.stages.items():
-        open_ = [i for i in range(stage.total) if not stage.state(i).ended]
-        if open_:
-            segment.append({"event": "cancelled", "stage": name, "tasks": ranges(open_), "time": now})
-    segment.append({"event": "end", "state": RunState.CANCELLED.value, "time": time.time()})

@@ -14,8 +14,8 @@ import click
 
 from diel.cli.complete import complete_run
 from diel.cli.disk import size_of
-from diel.cli.intermediate import drop, find_unneeded, offer
 from diel.cli.options import Duration, runs_option
+from diel.controller.unneeded import drop, find_unneeded
 from diel.errors import DielError, UsageError, counted
 from diel.paths import RunPaths, here, runs_dir
 from diel.project.lease import driver, refuse_driven
@@ -229,10 +229,12 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
         if not found:
             click.echo(f"{run.name}: nothing to delete; what tasks made is read by tasks to come, or by none")
             continue
-        click.echo(offer(found))
+        rows = [[".".join(one.place), counted(one.files, "file"), format_size(one.size)] for one in found]
+        click.echo("\n".join(columns(rows, right=(1, 2))))
         _ask(f"Delete {format_size(sum(one.size for one in found))} of {run.name}?", "deleted", yes=yes)
         refuse_driven(run.paths)  # the answer may have taken its time
-        click.echo(f"{run.name}: {drop(run.paths, recorded, found)}")
+        files, freed = drop(run.paths, recorded, found)
+        click.echo(f"{run.name}: deleted {counted(files, 'file')}, freed {format_size(freed)}")
 
 
 # --- removing -------------------------------------------------------------------------------------

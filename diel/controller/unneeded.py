@@ -1,4 +1,4 @@
-"""`diel clean --intermediate`: deletes artifacts of a run that no task needs any more, and keeps the run."""
+"""Artifacts of a run that no task needs any more: found, and deleted while the run is kept."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diel.artifacts import files_of
-from diel.errors import counted
 from diel.explain.view import View
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
-from diel.status.columns import columns
 from diel.tasks.keeping import Place, Readers, delete, dropped_record, ended_well, own_files, reading
-from diel.values import format_size
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
@@ -70,14 +67,8 @@ def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[in
             yield index, record
 
 
-def offer(found: list[Unneeded]) -> str:
-    """What there is to delete, a line an output."""
-    rows = [[".".join(one.place), counted(one.files, "file"), format_size(one.size)] for one in found]
-    return "\n".join(columns(rows, right=(1, 2)))
-
-
-def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> str:
-    """Deletes them and writes that into the journal; says what was done.
+def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> tuple[int, int]:
+    """Deletes them and writes that into the journal; returns how many files that were, and their bytes.
 
     A segment of its own says it: nobody else writes that file. Killed in between, it has deleted files that
     the journal still has; the next one finds them gone, and says so.
@@ -96,4 +87,4 @@ def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> str:
                 files += sum(len(files_of(one.records[index]["artifacts"][one.place[1]])) for index in gone)
     finally:
         segment.close()
-    return f"deleted {counted(files, 'file')}, freed {format_size(whole)}"
+    return files, whole

@@ -1,0 +1,83 @@
+"""Closes a run that nobody drives: ends what still runs, and writes what its controller would write."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from diel.attempt.reaper import kill_marked
+from diel.blocks.leftovers import PATIENCE, Leftovers, end_jobs
+from diel.controller.start import read_kept_site
+from diel.journal.ranges import ranges
+from diel.journal.segment import SegmentWriter
+from diel.journal.snapshot import Reader, read_run
+from diel.paths import RunPaths
+from diel.project.lease import beat, take
+from diel.scheduler import JobState
+from diel.states import RunState
+from diel.status import Status
+
+
+def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
+    """Ends what still runs of a run, and writes that it was cancelled; returns what became of its jobs.
+
+    The lease comes first: a controller that is only just coming then finds the run taken.
+    """
+    _, segment = take(paths)
+    try:
+        kill_marked("DIEL_RUN_DIR", str(paths.root))
+        found = end_left_jobs(paths, reader, tend=lambda: beat(paths))
+        if found is not None:
+            _note_blocks(paths, found, segment)
+        _verdicts(paths, status, segment)
+    finally:
+        segment.close()
+    read_run(paths).save()
+    return found
+
+
+def end_left_jobs(
+    paths: RunPaths,
+    reader: Reader,
+    *,
+    patience: float = PATIENCE,
+    tend: Callable[[], None] = lambda: None,
+) -> Leftovers | None:
+    """Ends the jobs of a run on a site with a scheduler; None where there is none."""
+    if not paths.site.exists():
+        return None
+    site = read_kept_site(paths)
+    if not site.scheduled:
+        return None
+    return end_jobs(paths, site, reader.history, patience=patience, tend=tend)
+
+
+def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> None:
+    """Writes how the run's blocks ended: those that were ended here, and those that were there no more.
+
+    Of a block whose job may still be there nothing is written.
+    """
+    now = time.time()
+    for block in read_run(paths).history.blocks.values():
+        job = str(block.get("job") or "")
+        # Within an allocation a block's job is a part of the allocation's: `62.1` of `62`.
+        ended = any(job == one or job.startswith(f"{one}.") for one in found.ended)
+        left = bool(found.why) or job in found.left
+        if JobState(block["state"]).ended or (left and not ended):
+            continue
+        state = JobState.CANCELLED if ended else JobState.GONE
+        segment.append({**block, "event": "block", "state": state.value, "ended": now, "time": now})
+
+
+def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
+    """Tasks that failed stay failed, for a reader wants to know; the rest without a result is cancelled."""
+    now = time.time()
+    for record in status.failures:
+        record["time"] = now
+    segment.append(*status.failures)
+    history = read_run(paths).history
+    for name, stage in history.stages.items():
+        open_ = [i for i in range(stage.total) if not stage.state(i).ended]
+        if open_:
+            segment.append({"event": "cancelled", "stage": name, "tasks": ranges(open_), "time": now})
+    segment.append({"event": "end", "state": RunState.CANCELLED.value, "time": time.time()})
