@@ -30,7 +30,7 @@ class InBlock(Project):
     def environment(self) -> dict[str, str]:
         if self.left is None:
             return super().environment()
-        end = {"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": str(time.time() + self.left), "SLURMD_NODENAME": "n7"}
+        end = {"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": str(time.time() + self.left), "DIEL_NODE_NAME": "n7"}
         return {**super().environment(), **end}
 
 

@@ -58,7 +58,7 @@ def test_another_shell_computes_anew_and_the_same_does_not(tmp_path: Path) -> No
     assert (Run(second).counts("a"), Run(second).counts("b")) == ({"done": 1}, {"cached": 1})
     assert Run(third).counts("a") == {"cached": 1}
     told = project.diel("explain", "flow-2", "a/0")
-    assert "the shell: /bin/sh -e -c → bash -e -o pipefail -c" in told
+    assert "shell: /bin/sh -e -c → bash -e -o pipefail -c" in told
 
 
 def test_values_for_another_language_than_the_shells_are_refused(tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ from diel.project.submission import job_prefix, read_submissions
 from diel.scheduler import JobState, SchedulerBusy, scheduler_named
 from diel.site import Site
 
-PATIENCE = 90.0
-"""Seconds that the scheduler gets to answer, and jobs to end."""
 AGAIN = 15.0
 """Seconds after which jobs that have not ended are cancelled once more."""
 PAUSE = 0.5
@@ -36,7 +34,7 @@ def end_jobs(
     site: Site,
     history: History,
     *,
-    patience: float = PATIENCE,
+    patience: float,
     tend: Callable[[], None] = lambda: None,
 ) -> Leftovers:
     """Cancels every job of a run and waits until all have ended; `tend` is called again and again.

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from diel.attempt.reaper import kill_marked
-from diel.blocks.leftovers import PATIENCE, Leftovers, end_jobs
+from diel.blocks.leftovers import Leftovers, end_jobs
 from diel.controller.start import read_kept_site
 from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
@@ -17,6 +17,9 @@ from diel.scheduler import JobState
 from diel.states import RunState
 from diel.status import Status
 
+PATIENCE = 90.0
+"""Seconds that the scheduler gets to answer, and jobs to end."""
+
 
 def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
     """Ends what still runs of a run, and writes that it was cancelled; returns what became of its jobs.
@@ -26,7 +29,7 @@ def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
     _, segment = take(paths)
     try:
         kill_marked("DIEL_RUN_DIR", str(paths.root))
-        found = end_left_jobs(paths, reader, tend=lambda: beat(paths))
+        found = end_left_jobs(paths, reader, patience=PATIENCE, tend=lambda: beat(paths))
         if found is not None:
             _note_blocks(paths, found, segment)
         _verdicts(paths, status, segment)
@@ -40,7 +43,7 @@ def end_left_jobs(
     paths: RunPaths,
     reader: Reader,
     *,
-    patience: float = PATIENCE,
+    patience: float,
     tend: Callable[[], None] = lambda: None,
 ) -> Leftovers | None:
     """Ends the jobs of a run on a site with a scheduler; None where there is none."""
