@@ -14,6 +14,8 @@ from diel.scheduler.job import SchedulerBusy
 
 TIMEOUT = 30.0
 """Seconds that a scheduler has to answer."""
+QUESTION = 10.0
+"""Seconds that a question about the cluster may take."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from diel.scheduler.command import Answer
+from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.directives import check_outputs, options, quoted
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
 from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue, gathered
@@ -52,8 +52,6 @@ _BUSY = re.compile(
     re.IGNORECASE,
 )
 _SETTLED = re.compile(r"unknown job id|job is inactive|No matching jobs", re.IGNORECASE)
-_QUESTION = 10.0
-"""Seconds that a question about the cluster may take."""
 
 
 class Flux(Scheduler):
@@ -166,7 +164,7 @@ class Flux(Scheduler):
     def dialect(self) -> Dialect | None:
         if shutil.which("flux") is None:
             return None
-        answer = self.ask("flux", "getattr", "version", timeout=_QUESTION)
+        answer = self.ask("flux", "getattr", "version", timeout=QUESTION)
         if answer.code != 0:
             raise SchedulerBusy(f"`flux getattr version` says: {answer.words}")
         return Dialect(answer.out.strip())
@@ -177,7 +175,7 @@ class Flux(Scheduler):
         return Offer(list(parse_queues(queues)), gathered(parse_resources(nodes)))
 
     def _lines(self, *words: str) -> list[str]:
-        answer = self.ask("flux", *words, "--no-header", timeout=2 * _QUESTION)
+        answer = self.ask("flux", *words, "--no-header", timeout=2 * QUESTION)
         if answer.code != 0:
             raise SchedulerBusy(f"flux {words[0]}: {_told(answer)}")
         return [line.strip() for line in answer.out.splitlines() if line.strip()]

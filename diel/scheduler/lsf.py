@@ -11,11 +11,11 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.scheduler.command import Answer
+from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.directives import check_outputs, mebibytes, options, quoted
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
 from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue, gathered
-from diel.scheduler.scheduler import Scheduler
+from diel.scheduler.scheduler import Scheduler, node_file
 from diel.values import parse_size
 
 STATES: Mapping[str, JobState] = {
@@ -67,8 +67,6 @@ _SETTLED = re.compile(
     r"is being (terminated|signaled)|already finished|No matching job|is not found", re.IGNORECASE
 )
 _NONE = re.compile(r"^No (unfinished |matching )?job(s)? found", re.IGNORECASE | re.MULTILINE)
-_QUESTION = 10.0
-"""Seconds that a question about the cluster may take."""
 _NODES = 'sort -u "$LSB_DJOB_HOSTFILE"'
 
 
@@ -169,30 +167,22 @@ class Lsf(Scheduler):
     def dialect(self) -> Dialect | None:
         if shutil.which("lsid") is None:
             return None
-        answer = self.ask("lsid", timeout=_QUESTION)
+        answer = self.ask("lsid", timeout=QUESTION)
         if answer.code != 0:
             raise SchedulerBusy(f"`lsid` says: {answer.words}")
         return Dialect(answer.out.strip().partition("\n")[0].rstrip(", "))
 
     def offer(self) -> Offer:
-        parameters = self._told("bparams")
+        parameters = self.output("bparams")
         return Offer(
-            parse_queues(self._told("bqueues", "-l"), parameters),
-            gathered(parse_hosts(self._told("lshosts", "-w"))),
+            parse_queues(self.output("bqueues", "-l"), parameters),
+            gathered(parse_hosts(self.output("lshosts", "-w"))),
         )
-
-    def _told(self, *words: str) -> str:
-        answer = self.ask(*words, timeout=2 * _QUESTION)
-        if answer.code != 0:
-            raise SchedulerBusy(f"`{' '.join(words)}`: {answer.words}")
-        return answer.out
 
     # --- within a job of it -------------------------------------------------------------------------
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
-        file = script.with_suffix(".nodes")
-        file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
-        return {"LSB_DJOB_HOSTFILE": str(file), "LSB_HOSTS": " ".join(nodes)}
+        return {"LSB_DJOB_HOSTFILE": node_file(nodes, script), "LSB_HOSTS": " ".join(nodes)}
 
 
 def parse_jobs(answer: Answer) -> Iterator[tuple[str, str, JobStatus]]:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from diel.scheduler import qsub
-from diel.scheduler.command import Answer
+from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.directives import mebibytes
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy
 from diel.scheduler.nodes import Dialect, NodeKind, gathered
@@ -152,11 +152,11 @@ class Pbs(Qsub):
     def dialect(self) -> Dialect | None:
         if shutil.which(self.program("qstat")) is None:
             return None
-        version = self.ask("qstat", "--version", timeout=qsub.QUESTION)
+        version = self.ask("qstat", "--version", timeout=QUESTION)
         words = re.search(r"pbs_version\s*=\s*(\S+)", version.out + version.err)
         if version.code != 0 or words is None:
             return None
-        server = self.ask("qstat", "-B", timeout=qsub.QUESTION)
+        server = self.ask("qstat", "-B", timeout=QUESTION)
         if server.code != 0:
             raise SchedulerBusy(f"`{self.program('qstat')} -B` says: {server.words}")
         return Dialect(words[1])

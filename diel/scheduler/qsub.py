@@ -20,7 +20,7 @@ from diel.scheduler.command import Answer, first_lines
 from diel.scheduler.directives import check_outputs, clock, options, quoted, seconds
 from diel.scheduler.job import Job, SchedulerBusy, SchedulerRefused
 from diel.scheduler.nodes import NodeKind, Offer, Queue
-from diel.scheduler.scheduler import Scheduler
+from diel.scheduler.scheduler import Scheduler, node_file
 from diel.values import parse_size
 
 UNKNOWN = 153
@@ -50,8 +50,6 @@ _BUSY_WORDS = re.compile(
     re.IGNORECASE,
 )
 OUTPUT = re.compile(r"^#PBS -[oe] (.+)$", re.MULTILINE)
-QUESTION = 10.0
-"""Seconds that a question about the cluster may take."""
 
 
 class Qsub(Scheduler):
@@ -134,19 +132,10 @@ class Qsub(Scheduler):
     def nodes(self) -> list[NodeKind]:
         """The nodes, as pbsnodes tells them. Raises SchedulerBusy."""
 
-    def output(self, *words: str) -> str:
-        """What a question about the cluster is answered with. Raises SchedulerBusy."""
-        answer = self.ask(*words, timeout=2 * QUESTION)
-        if answer.code != 0:
-            raise SchedulerBusy(f"`{' '.join(words)}`: {answer.words}")
-        return answer.out
-
     # --- within a job of it -------------------------------------------------------------------------
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
-        file = script.with_suffix(".nodes")
-        file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
-        return {"PBS_NODEFILE": str(file)}
+        return {"PBS_NODEFILE": node_file(nodes, script)}
 
 
 def _output(job: Job, path: Path) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from diel.scheduler.command import TIMEOUT, Answer, ask
+from diel.scheduler.command import QUESTION, TIMEOUT, Answer, ask
 from diel.scheduler.job import Job, JobStatus, SchedulerBusy
 from diel.scheduler.nodes import Dialect, Offer
 
@@ -149,6 +149,13 @@ class Scheduler(ABC):
         environ = self.environment(os.environ)
         return ask([program, *words[1:]], environ, timeout or self.timeout, folder=folder, stdin=stdin)
 
+    def output(self, *words: str) -> str:
+        """What one of its commands answers to a question about the cluster. Raises SchedulerBusy."""
+        answer = self.ask(*words, timeout=2 * QUESTION)
+        if answer.code != 0:
+            raise SchedulerBusy(f"`{' '.join(words)}`: {answer.words}")
+        return answer.out
+
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
         """The variables that its commands get, of those of diel's process."""
         kept = {k: v for k, v in outside.items() if k in self.public or not k.startswith(self.private)}
@@ -199,3 +206,10 @@ class Scheduler(ABC):
         `script` is what will run there; a file that a variable names may lie beside it.
         """
         return {}
+
+
+def node_file(nodes: Sequence[str], script: Path) -> str:
+    """The path of a file beside a script that names nodes, one a line; it is written."""
+    file = script.with_suffix(".nodes")
+    file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
+    return str(file)

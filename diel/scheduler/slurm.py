@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.scheduler.command import Answer
+from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.directives import check_outputs, clock, mebibytes, options, quoted, seconds
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
 from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue
@@ -92,8 +92,6 @@ _OUTPUT = re.compile(r"^#SBATCH --(?:output|error)=(.+)$", re.MULTILINE)
 _SACCT_TIMEOUT = 10.0
 
 
-_QUESTION = 10.0
-"""Seconds that a question about the cluster may take."""
 _GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
 
 
@@ -247,14 +245,14 @@ class Slurm(Scheduler):
     def dialect(self) -> Dialect | None:
         if shutil.which("sinfo") is None:
             return None
-        version = self.ask("sinfo", "--version", timeout=_QUESTION)
-        state = self.ask("scontrol", "ping", timeout=_QUESTION)
+        version = self.ask("sinfo", "--version", timeout=QUESTION)
+        state = self.ask("scontrol", "ping", timeout=QUESTION)
         if state.code != 0 or not re.search(r"\bis UP|are (UP|\w+/UP)", state.out):
             raise SchedulerBusy(f"`scontrol ping` says: {state.words}")
         return Dialect(version.out.strip()) if version.code == 0 else None
 
     def offer(self) -> Offer:
-        answer = self.ask("sinfo", "--noheader", "--format=%P|%D|%z|%m|%G|%l", timeout=2 * _QUESTION)
+        answer = self.ask("sinfo", "--noheader", "--format=%P|%D|%z|%m|%G|%l", timeout=2 * QUESTION)
         if answer.code != 0:
             raise SchedulerBusy(f"sinfo: {_told(answer)}")
         return parse_sinfo(answer.out)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from diel.scheduler import qsub
-from diel.scheduler.command import Answer
+from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.directives import check_outputs, mebibytes
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy
 from diel.scheduler.nodes import Dialect, NodeKind, gathered
@@ -118,10 +118,10 @@ class Torque(Qsub):
         """Of the first qstat on PATH, where it is not PBS's; Slurm's does not know `--version`."""
         if shutil.which("qstat") is None:
             return None
-        version = self.ask("qstat", "--version", timeout=qsub.QUESTION)
+        version = self.ask("qstat", "--version", timeout=QUESTION)
         if "pbs_version" in version.out + version.err:
             return None
-        server = self.ask("qstat", "-Q", timeout=qsub.QUESTION)
+        server = self.ask("qstat", "-Q", timeout=QUESTION)
         if server.code != 0:
             raise SchedulerBusy(f"`qstat -Q` says: {server.words}")
         words = re.search(
