@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-from diel.pytorch.place import find_device, reproducible, seeded
 from diel.pytorch.progress import HISTORY, Best, Progress
-from diel.pytorch.rows import Rows, r2, split
-from diel.pytorch.settings import Settings
-from diel.pytorch.training import Loss, Trained, outputs, train
+from diel.pytorch.settings import Settings, find_device, reproducible, seeded
+from diel.pytorch.training import Loss, Rows, Trained, outputs, r2, split, train
 
 __all__ = [
     "HISTORY",

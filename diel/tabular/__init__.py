@@ -5,11 +5,7 @@
 
 from __future__ import annotations
 
-from diel.tabular.activation import ACTIVATIONS
-from diel.tabular.arrays import Floats, Layers
-from diel.tabular.ensemble import Ensemble, mean_and_spread
-from diel.tabular.model import Model
-from diel.tabular.scale import Scale
-from diel.tabular.table import Table
+from diel.tabular.model import ACTIVATIONS, Ensemble, Layers, Model, Scale, mean_and_spread
+from diel.tabular.table import Floats, Table
 
 __all__ = ["ACTIVATIONS", "Ensemble", "Floats", "Layers", "Model", "Scale", "Table", "mean_and_spread"]

@@ -7,20 +7,90 @@ the first, `weight_0` of shape (in, out) and `bias_0` of shape (out,), `weight_1
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from diel.errors import counted
-from diel.tabular.activation import ACTIVATIONS
-from diel.tabular.arrays import Floats, Layers
-from diel.tabular.scale import Scale
+from diel.tabular.table import Floats, Table
+
+Layers = tuple[tuple[Floats, Floats], ...]
+"""Weights of shape (in, out) and biases of shape (out,), from the first layer to the last."""
+
+
+def _relu(values: Floats) -> Floats:
+    return np.maximum(values, 0, out=values)
+
+
+def _tanh(values: Floats) -> Floats:
+    return np.tanh(values, out=values)
+
+
+def _logistic(values: Floats) -> Floats:
+    # by tanh, which does not overflow
+    return 0.5 * (1 + np.tanh(0.5 * values))  # type: ignore[no-any-return]
+
+
+def _silu(values: Floats) -> Floats:
+    return values * _logistic(values)
+
+
+def _gelu(values: Floats) -> Floats:
+    """Its formula with tanh (D. Hendrycks and K. Gimpel, arXiv:1606.08415), as PyTorch trained it."""
+    inner = math.sqrt(2 / math.pi) * (values + 0.044715 * values**3)
+    return 0.5 * values * (1 + np.tanh(inner))  # type: ignore[no-any-return]
+
+
+ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
+    "relu": _relu,
+    "tanh": _tanh,
+    "logistic": _logistic,
+    "silu": _silu,
+    "gelu": _gelu,
+}
+"""By the names in model files and parameters. Each may write into the array that it is given."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Means and deviations of a table's columns: standardised, they have mean 0 and variance 1."""
+
+    feature_mean: Floats
+    """Of shape (features,), as `feature_scale`."""
+    feature_scale: Floats
+    target_mean: float
+    target_scale: float
+
+    @classmethod
+    def of(cls, table: Table) -> Scale:
+        """The scale on which the columns of the table have mean 0 and variance 1."""
+        features, target = table.features, table.target
+        return cls(
+            features.mean(axis=0), _deviation(features), float(target.mean()), float(_deviation(target))
+        )
+
+    def features(self, rows: Floats) -> Floats:
+        """Features of shape (rows, features), standardised."""
+        return np.asarray((rows - self.feature_mean) / self.feature_scale)
+
+    def target(self, values: Floats) -> Floats:
+        """Values of the target, standardised."""
+        return np.asarray((values - self.target_mean) / self.target_scale)
+
+    def own_units(self, values: Floats) -> Floats:
+        """What `target` made, in the target's units again."""
+        return np.asarray(values * self.target_scale + self.target_mean)
+
+
+def _deviation(values: Floats) -> Floats:
+    spread = values.std(axis=0)
+    return np.where(spread > 0, spread, 1.0)  # a constant column carries nothing, but does no harm
 
 
 @dataclass(frozen=True)
@@ -83,26 +153,18 @@ class Model:
                 shapes = f"weights of shape {weight.shape} and biases of shape {bias.shape}"
                 raise ValueError(f"layer {number} has {shapes}, and gets {counted(wide, 'value')}")
             if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-                raise ValueError(f"layer {number} holds what is no finite number")
+                raise ValueError(f"layer {number} holds a number that is not finite")
             wide = weight.shape[1]
         if wide != 1:
             raise ValueError(f"its last layer gives {wide} values for a row, and not one")
 
     def save(self, path: Path) -> Path:
         """Writes the model, its weights in the precision that they have; the path again."""
-        arrays: dict[str, Any] = {
-            "features": np.array(self.features),
-            "target": np.array(self.target),
-            "activation": np.array(self.activation),
-            "feature_mean": self.scale.feature_mean,
-            "feature_scale": self.scale.feature_scale,
-            "target_mean": np.array(self.scale.target_mean),
-            "target_scale": np.array(self.scale.target_scale),
-        }
+        arrays: dict[str, ArrayLike] = {"features": self.features, "target": self.target}
+        arrays |= {"activation": self.activation, **vars(self.scale)}
         for number, (weight, bias) in enumerate(self.layers):
-            arrays[f"weight_{number}"] = weight
-            arrays[f"bias_{number}"] = bias
-        np.savez(path, **arrays)
+            arrays |= {f"weight_{number}": weight, f"bias_{number}": bias}
+        np.savez(path, **arrays)  # type: ignore[arg-type]
         return path
 
     def rows(self, columns: Mapping[str, Sequence[float]]) -> Floats:
@@ -112,14 +174,12 @@ class Model:
         """
         missing = [name for name in self.features if name not in columns]
         if missing:
-            raise ValueError(
-                f"the model needs the column '{missing[0]}'; found {', '.join(columns) or 'none'}"
-            )
+            found = ", ".join(columns) or "none"
+            raise ValueError(f"the model needs the column '{missing[0]}'; found {found}")
         lists = [columns[name] for name in self.features]
         if len({len(values) for values in lists}) != 1:
-            raise ValueError(
-                f"the columns differ in length: {', '.join(str(len(values)) for values in lists)}"
-            )
+            lengths = ", ".join(str(len(values)) for values in lists)
+            raise ValueError(f"the columns differ in length: {lengths}")
         return np.array(lists, dtype=float).T
 
     def predict(self, rows: Floats, batch: int | None = None) -> Floats:
@@ -139,3 +199,49 @@ class Model:
         for inner, offset in self.layers[:-1]:
             values = activation(values @ inner + offset)
         return self.scale.own_units((values @ weight + bias)[:, 0].astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """One model or several that predict the same column from the same features.
+
+    Their mean is the prediction, their spread how far to trust it.
+    """
+
+    members: tuple[Model, ...]
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where there is no member, or where they do not predict the same."""
+        if not self.members:
+            raise ValueError("expected at least one model; found none")
+        for number, member in enumerate(self.members):
+            first, other = (
+                f"{one.target} from {', '.join(one.features)}" for one in (self.members[0], member)
+            )
+            if first != other:
+                what = f"model 0 predicts {first}, model {number} predicts {other}"
+                raise ValueError(f"the models do not predict the same: {what}")
+
+    @classmethod
+    def load(cls, paths: Sequence[Path], precision: DTypeLike = np.float32) -> Ensemble:
+        """The models in some files; `Model.load` tells about precision and errors."""
+        return cls(tuple(Model.load(path, precision) for path in paths))
+
+    def predict(self, rows: Floats, batch: int | None = None) -> tuple[Floats, Floats]:
+        """Mean and spread of the members' predictions, each of shape (rows,); see `Model.predict`."""
+        return mean_and_spread([member.predict(rows, batch) for member in self.members], len(rows))
+
+
+def mean_and_spread(predicted: Sequence[ArrayLike], rows: int) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of the members, each of shape (rows,).
+
+    predicted: a list a member, with a prediction a row
+
+    The deviation is that of these members, not of all that they could be drawn from. Raises ValueError where
+    a member has not as many predictions as rows.
+    """
+    members = [np.asarray(values, dtype=float) for values in predicted]
+    for member in members:
+        if len(member) != rows:
+            raise ValueError(f"expected {rows} predictions of each member; found {len(member)}")
+    return np.mean(members, axis=0), np.std(members, axis=0)

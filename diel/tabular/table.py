@@ -1,8 +1,4 @@
-"""Rows to learn from: columns of numbers, one of them the target.
-
-They come as lists by name, as mappings a row, or from CSV files; each error names the
-column and row, or the file and line.
-"""
+"""Rows to learn from: columns of numbers, one of them the target, from lists, mappings or CSV files."""
 
 from __future__ import annotations
 
@@ -17,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diel.errors import counted
-from diel.tabular.arrays import Floats
+
+Floats = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
@@ -33,10 +30,7 @@ class Table:
     def from_columns(
         cls, columns: Mapping[str, Sequence[float]], target: str, features: Sequence[str] | None = None
     ) -> Table:
-        """The table of some lists by name.
-
-        target: the column to predict
-        features: the columns to predict it from; all others where absent
+        """The table of some lists by name, to predict the target from the features: all others if None.
 
         Raises ValueError where columns are missing, differ in length, or hold something that is not finite.
         """
@@ -75,12 +69,9 @@ class Table:
         """
         if not paths:
             raise ValueError("table: expected at least one file; found none")
-        values: list[list[float]] = []
-        names = features
-        for path in paths:
-            names, found = _read(path, target, names)
-            values += found
-        assert names is not None
+        names, values = _read(paths[0], target, features)
+        for path in paths[1:]:
+            values += _read(path, target, names)[1]
         array = np.array(values, dtype=float).reshape(-1, len(names) + 1)
         return cls(tuple(names), array[:, 1:], array[:, 0])
 
@@ -121,7 +112,7 @@ def _features(
 
 
 def _number(value: Any) -> float:
-    """A value as a number; not a number where it is none."""
+    """A value as a number, NaN where it is none."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -152,7 +143,6 @@ def _read(path: Path, target: str, features: Sequence[str] | None) -> tuple[list
 
 
 def _row(row: list[str], places: list[tuple[str, int]], width: int, where: str) -> list[float]:
-    """The numbers of one row at the places of their columns."""
     if len(row) != width:
         raise ValueError(f"{where}: expected {counted(width, 'value')}, as the header has; found {len(row)}")
     numbers = []

@@ -79,7 +79,7 @@ def test_what_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
         ({"weight_0": None, "weight_1": None, "weight_2": None}, "it has no layers"),
         ({"weight_1": np.zeros((3, 4))}, r"layer 1 has weights of shape \(3, 4\) .* and gets 5 values"),
         ({"weight_2": None}, "its last layer gives 4 values"),
-        ({"bias_2": np.array([np.nan])}, "layer 2 holds what is no finite number"),
+        ({"bias_2": np.array([np.nan])}, "layer 2 holds a number that is not finite"),
         ({"feature_scale": np.ones(3)}, "expected the mean and the scale of 2 features"),
     ):
         np.savez(path, **{name: array for name, array in {**arrays, **change}.items() if array is not None})
