@@ -1,7 +1,6 @@
 """The shared registry: hyperparameters of a run, and those that a project keeps for all its runs."""
 
-from diel.registry.change import Change
-from diel.registry.store import append_change, current, read_changes, read_current
+from diel.registry.store import Change, append_change, current, read_changes, read_current
 from diel.registry.values import Hyperparameters, Value, kept_values, resolve, typed
 
 __all__ = [

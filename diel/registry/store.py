@@ -1,36 +1,71 @@
 """What a project keeps of its hyperparameters: one small file a change, made once and never changed after.
 
-There is no lock and nothing to wait for: a change is written to a file of its own, which gets its name (a
-hard link, which fails where the name is taken) when it is whole. Readers see all of a change or nothing of
-it, also on NFS, and a writer that is killed leaves a temporary file that nobody reads. The project's values
-are the changes folded in the order of their names. Now and then a writer keeps the fold so far in one file: a
-shortcut, for thousands of small files are slow to read.
+There is no lock and nothing to wait for. A change is a file whose name no other writer gives, put in place
+whole; so readers see all of a change or nothing of it. The values of the project are its changes, folded in
+the order of their names. Now and then a writer keeps the fold so far in one file: a shortcut, since thousands
+of small files are slow to read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import getpass
 import hashlib
 import json
 import os
 import re
 import socket
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from diel.errors import UsageError
-from diel.files import put
+from diel.files import put, replacing
 from diel.paths import registry_dir
-from diel.registry.change import Change, change_of, read_change, user_name
 
 _NAME = re.compile(r"(?P<stamp>[0-9]{20})-.+\.json")
 _FOLD = "folded.json"
 FOLDED = 500
 """Changes after which the fold of all is written down anew."""
+_END = 253_402_300_800.0 - 86_400.0
+"""The year 10000, in any time zone: later times have no date."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of a project's values: several names change together."""
+
+    origin: Literal["set", "promotion", "publication"]
+    values: Mapping[str, Any] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    """The names that the project has no value for from here on."""
+    workflow: str = ""
+    """The workflow by which the values were checked, or whose run made them."""
+    run: str = ""
+    axis: str = ""
+    """The search of a promotion."""
+    trial: int | None = None
+    stage: str = ""
+    """The stage of a publication."""
+    task: int | None = None
+    key: str = ""
+    """The cache key of the task that made a publication."""
+    began: float | None = None
+    """When that run was made, which tells it from a later one of its name."""
+    user: str = ""
+    time: float = 0.0
+    """Seconds since the epoch, by the clock of the host that made it."""
+
+    @property
+    def source(self) -> str:
+        """Where it is from, in words: `promotion of melt-3, trial 7`."""
+        if self.origin == "promotion":
+            return f"promotion of {self.run}, {self.axis} {self.trial}"
+        if self.origin == "publication":
+            return f"publication of {self.run}, {self.stage}/{self.task}"
+        return f"diel params set, by {self.user}" if self.user else "diel params set"
 
 
 @dataclass(frozen=True)
@@ -47,53 +82,30 @@ def append_change(runs: Path, change: Change) -> Change:
     Its name is later than all names that are there, so that a host whose clock is behind does not lose
     against what it has seen. Raises UsageError where it cannot be written.
     """
-    made = replace(change, time=time.time(), user=change.user or user_name())
+    made = replace(change, time=time.time(), user=change.user or _user_name())
     folder = registry_dir(runs)
     host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname()) or "host"
-    mark = f"{host}-{os.getpid()}"
-    temporary = folder / f".{time.time_ns():020d}-{mark}-{threading.get_ident()}.part"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        try:
-            _write(temporary, json.dumps(asdict(made)))
-            while not _give_name(temporary, folder / f"{_next_stamp(folder):020d}-{mark}.json"):
-                pass
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        stamps = (int(match["stamp"]) for match in map(_NAME.fullmatch, os.listdir(folder)) if match)
+        stamp = max(time.time_ns(), 1 + max(stamps, default=0))
+        name = f"{stamp:020d}-{host}-{os.getpid()}-{os.urandom(4).hex()}.json"
+        with replacing(folder / name) as file:
+            file.write(json.dumps(asdict(made)).encode())
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise UsageError(f"cannot write to the project's registry {folder}: {error.strerror}") from error
-    _keep_fold(runs)
+    _keep_fold(folder)
     return made
 
 
-def _write(path: Path, text: str) -> None:
-    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    with open(number, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(number)
-
-
-def _next_stamp(folder: Path) -> int:
-    """The time in nanoseconds; one more than the latest name's where that is ahead of this host's clock."""
-    latest = max(
-        (int(match["stamp"]) for match in map(_NAME.fullmatch, os.listdir(folder)) if match), default=0
-    )
-    return max(time.time_ns(), latest + 1)
-
-
-def _give_name(temporary: Path, path: Path) -> bool:
-    """Gives a whole file its name; False where another has taken it in this moment."""
+def _user_name() -> str:
+    """The user's name; the number where a container knows no name for it."""
     try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links: the name is of this process alone
-        if path.exists():
-            return False
-        os.rename(temporary, path)
-    return True
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def read_changes(runs: Path) -> tuple[list[Change], list[Path]]:
@@ -111,8 +123,10 @@ def read_current(runs: Path) -> tuple[dict[str, Held], list[Path]]:
 
     Raises UsageError where the directory itself cannot be read.
     """
-    folder = registry_dir(runs)
-    names = _names(folder)
+    return _read_current(folder := registry_dir(runs), _names(folder))
+
+
+def _read_current(folder: Path, names: Sequence[str]) -> tuple[dict[str, Held], list[Path]]:
     fold = _load_fold(folder, names)
     changes, unreadable = _read_all(folder, names[fold.count :])
     return current(changes, fold.held), [*(folder / name for name in fold.unreadable), *unreadable]
@@ -129,14 +143,36 @@ def _names(folder: Path) -> list[str]:
 
 
 def _read_all(folder: Path, names: Sequence[str]) -> tuple[list[Change], list[Path]]:
-    changes, unreadable = [], []
-    for name in names:
-        change = read_change(folder / name)
-        if change is None:
-            unreadable.append(folder / name)
-        else:
-            changes.append(change)
-    return changes, unreadable
+    found = {folder / name: read_change(folder / name) for name in names}
+    changes = [change for change in found.values() if change is not None]
+    return changes, [path for path, change in found.items() if change is None]
+
+
+def read_change(path: Path) -> Change | None:
+    """The change that a file holds; None where it cannot be read."""
+    try:
+        return _change_of(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def _change_of(document: Any) -> Change:
+    """A change from its JSON. Raises ValueError or TypeError where a part is not as it should be."""
+    known = {name: document[name] for name in Change.__dataclass_fields__ if name in document}
+    change = Change(**{**known, "unset": tuple(known.get("unset", ()))})
+    json.dumps(change.values, allow_nan=False)
+    where = (change.workflow, change.run, change.axis, change.stage)
+    texts = (change.origin, *where, change.key, change.user, *change.unset)
+    numbers = (change.trial or 0, change.task or 0, change.began or 0.0, change.time)
+    if not (
+        isinstance(change.values, dict)
+        and all(isinstance(text, str) for text in texts)
+        and all(isinstance(number, int | float) for number in numbers)
+        and "time" in known
+        and 0 <= change.time < _END
+    ):
+        raise ValueError("no change of a project's values")
+    return change
 
 
 def current(changes: Iterable[Change], before: Mapping[str, Held] | None = None) -> dict[str, Held]:
@@ -169,24 +205,19 @@ def _load_fold(folder: Path, names: Sequence[str]) -> _Fold:
         count, unreadable = document["count"], document["unreadable"]
         if document["names"] != _digest(names[:count]):
             return nothing
-        held = {}
-        for name, packed in document["held"].items():
-            change = change_of(packed)
-            if change is None:
-                return nothing
-            held[name] = Held(change.values[name], change)
+        changes = {name: _change_of(packed) for name, packed in document["held"].items()}
+        held = {name: Held(change.values[name], change) for name, change in changes.items()}
         return _Fold(count, held, unreadable)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return nothing
 
 
-def _keep_fold(runs: Path) -> None:
-    """Writes the fold down where many changes came since; what goes wrong costs its readers time alone."""
-    folder = registry_dir(runs)
+def _keep_fold(folder: Path) -> None:
+    """Writes the fold down where many changes came since. What goes wrong only costs its readers time."""
     names = _names(folder)
     if len(names) - _load_fold(folder, names).count < FOLDED:
         return
-    held, unreadable = read_current(runs)
+    held, unreadable = _read_current(folder, names)
     document = {
         "count": len(names),
         "names": _digest(names),

@@ -12,7 +12,7 @@ from diel.load import Document, parse, read_text
 from diel.project.run_file import RunFile
 from diel.registry.store import Held
 from diel.scalars import scalar
-from diel.spec import Flaws, Hyperparameter
+from diel.spec import Flaw, Flaws, Hyperparameter
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,10 @@ def resolve(
             try:
                 values[name] = Value(known[name].accept(held.value), "project", held.change.source)
             except Flaws as error:
-                problems.append(_misfit(document, name, held, error, takes_back))
+                message = f"the project's value does not fit: {error.flaws[0].message} ({held.change.source})"
+                unset = f"`diel params set {name} --unset{takes_back}` takes it back"
+                hint = f"{unset}; `--set hp.{name}=VALUE` is for one run"
+                problems.append(document.problem(("hyperparameters", name), message, hint, at_key=True))
     if complaints:
         raise UsageError("\n".join([*map(str, sorted(set(problems))), *complaints]))
     if problems:
@@ -108,14 +111,6 @@ def _in_order(document: Document, values: Mapping[str, Value]) -> dict[str, Valu
     return found
 
 
-def _misfit(document: Document, name: str, held: Held, error: Flaws, takes_back: str) -> Problem:
-    message = f"the project's value does not fit: {error.flaws[0].message} ({held.change.source})"
-    hint = (
-        f"`diel params set {name} --unset{takes_back}` takes it back; `--set hp.{name}=VALUE` is for one run"
-    )
-    return document.problem(("hyperparameters", name), message, hint, at_key=True)
-
-
 def _from_file(path: Path, known: Mapping[str, Hyperparameter]) -> tuple[dict[str, Value], list[Problem]]:
     try:
         source, data, problems = parse(read_text(path), path)
@@ -134,7 +129,7 @@ def _from_file(path: Path, known: Mapping[str, Hyperparameter]) -> tuple[dict[st
         if key in complained:
             continue
         if name not in known:
-            problems.append(source.problem((key,), _unknown(name), _suggestion(name, known), at_key=True))
+            problems.append(source.problem((key,), *_unknown(name, known), at_key=True))
         elif name in seen:
             message = f"'{name}' is there twice, with and without hp."
             problems.append(source.problem((key,), message, "drop one of them", at_key=True))
@@ -153,14 +148,17 @@ def _from_setting(setting: str, known: Mapping[str, Hyperparameter]) -> tuple[st
     left, equals, right = setting.partition("=")
     name = left.strip().removeprefix("hp.")
     if not equals or not name:
-        raise UsageError(f"--set {setting}: expected NAME=VALUE\n    for instance --set {_example(known)}")
-    if name not in known:
-        raise UsageError(_line(setting, _unknown(name), _suggestion(name, known)))
+        example = f"hp.{next(iter(known), 'learning_rate')}=0.01"
+        raise UsageError(f"--set {setting}: expected NAME=VALUE\n    for instance --set {example}")
     try:
+        if name not in known:
+            raise Flaws(Flaw(*_unknown(name, known)))
         return name, typed(known[name], right)
     except Flaws as error:
         flaw = error.flaws[0]
-        raise UsageError(_line(setting, flaw.message, flaw.hint)) from None
+        raise UsageError(
+            "\n    ".join(filter(None, (f"--set {setting}: {flaw.message}", flaw.hint)))
+        ) from None
 
 
 def typed(known: Hyperparameter, text: str) -> Any:
@@ -176,19 +174,9 @@ def typed(known: Hyperparameter, text: str) -> Any:
     return known.accept(value)
 
 
-def _line(setting: str, message: str, hint: str) -> str:
-    return f"--set {setting}: {message}" + (f"\n    {hint}" if hint else "")
-
-
-def _unknown(name: str) -> str:
-    return f"no hyperparameter '{name}'"
-
-
-def _suggestion(name: str, known: Mapping[str, Hyperparameter]) -> str:
+def _unknown(name: str, known: Mapping[str, Hyperparameter]) -> tuple[str, str]:
+    """What to say of a name that the workflow does not have, and a hint."""
+    hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known)}"
     if not known:
-        return "the workflow has none; they stand under `hyperparameters:`"
-    return did_you_mean(name, known) or f"hyperparameters: {', '.join(known)}"
-
-
-def _example(known: Mapping[str, Hyperparameter]) -> str:
-    return f"hp.{next(iter(known), 'learning_rate')}=0.01"
+        hint = "the workflow has none; they are written under `hyperparameters:`"
+    return f"no hyperparameter '{name}'", hint
