@@ -78,7 +78,9 @@ class Controller:
         self._lease = lease
         self._backend = self._make_backend()
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
-        self._gangs = Gangs(plan.graph, self._stages, self._finder, self._dispatcher)
+        self._streaming, self._serving = self._stages.streaming, self._stages.serving
+        gangs = (plan.graph, self._stages, self._finder, self._dispatcher)
+        self._gangs = None if self._streaming is None else Gangs(*gangs, self._streaming)
         look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
         stillborn = Stillborn(look) if plan.executor == "blocks" else Stillborn()
         self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, stillborn)
@@ -125,7 +127,8 @@ class Controller:
         try:
             self._backend.adopt(self._dispatcher.adopt)
             self._stages.open()
-            self._gangs.take_up()
+            if self._gangs is not None:
+                self._gangs.take_up()
             while not self._is_over():
                 if self._is_to_hand_over():
                     leave = self._hand_over
@@ -166,7 +169,8 @@ class Controller:
 
     def _end(self, state: RunState) -> None:
         self._backend.stop()
-        self._stages.streaming.stop()
+        if self._streaming is not None:
+            self._streaming.stop()
         kill_marked("DIEL_RUN_DIR", str(self.paths.root))
         clear_up(self.paths)
         self._ledger.close(state)
@@ -177,7 +181,8 @@ class Controller:
     def _let_go(self, _: RunState) -> None:
         """Leaves the run as it is: what runs in blocks goes on."""
         self._backend.detach()
-        self._stages.streaming.stop()
+        if self._streaming is not None:
+            self._streaming.stop()
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
 
     def _hand_over(self, state: RunState) -> None:
@@ -218,7 +223,7 @@ class Controller:
         if self._stages.complete:
             return True
         idle = not any(self._finder.has_work(stage) for stage in self._stages.runs.values())
-        if idle and not self._stages.serving.is_busy:
+        if idle and not (self._serving is not None and self._serving.is_busy):
             stuck = ", ".join(stage.name for stage in self._stages.runs.values() if not stage.complete)
             raise DielError(f"nothing runs and nothing is ready, but not done: {stuck}")
         return False
@@ -240,7 +245,7 @@ class Controller:
         """
         full: set[str] = set()
         for stage in self._stages.deepest_first:
-            if self._gangs.holds(stage):
+            if self._gangs is not None and self._gangs.holds(stage):
                 if self._gangs.hand_out(stage, full, until):
                     return True
             elif self._finder.has_work(stage):
@@ -301,7 +306,7 @@ class Controller:
         return max(0.0, min([POLL / 5, *(wake - time.monotonic() for wake in wakes)]))
 
     def _can_do_more(self, stage: StageRun) -> bool:
-        if self._gangs.holds(stage):
+        if self._gangs is not None and self._gangs.holds(stage):
             return stage.has_pending  # what is ready waits for room for all of its gang
         shape = self._dispatcher.shape(stage)
         return self._finder.has_work_now(stage) and self._dispatcher.has_room(stage, shape)
@@ -320,8 +325,10 @@ class Controller:
             self._last_poll = now
             self._read_requests()
             self._stages.tend()
-            self._stages.streaming.tend()
-            self._stages.serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
+            if self._streaming is not None:
+                self._streaming.tend()
+            if self._serving is not None:
+                self._serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
             self._look_after_slow(now)
             self._backend.tend(Outlook(self._backlog(), frozenset(self._intake.excluded), self._needed()))
             self._settle()
@@ -366,9 +373,10 @@ class Controller:
         else:
             self._finder.cancel(cancels)
 
-    def _has_failed_axis(self, tolerance: Tolerance) -> bool:
-        """Whether a search or loop has failed and nothing tolerates that; writes down what does."""
+    def _has_failed(self) -> bool:
+        """Whether a task, search or loop has failed and nothing tolerates that; writes down what does."""
         failed = False
+        tolerance = Tolerance(self._stages.runs, self._stages.adaptive, self._stages.out_of)
         for axis in self._stages.adaptive.values():
             for context, course in axis.history.courses.items():
                 cause = tolerance.of_course(axis, context) if course.failed else ""
@@ -377,6 +385,12 @@ class Controller:
                     self._ledger.append(
                         {"event": "spared", "axis": axis.label, "context": list(context), "cause": cause}
                     )
+        for stage in self._stages.runs.values():
+            for cause, tasks in tolerance.failures(stage).items():
+                self._ledger.append(
+                    {"event": "tolerated", "stage": stage.name, "tasks": ranges(tasks), "cause": cause}
+                )
+            failed |= stage.history.counts()["failed"] > len(stage.history.tolerated)
         return failed
 
     def _end_state(self) -> RunState:
@@ -385,16 +399,9 @@ class Controller:
                 left = (i for i in range(stage.size) if not stage.history.state(i).ended)
                 self._ledger.cancel(stage, ranges(left))
             return RunState.CANCELLED
-        tolerance = Tolerance(self._stages.runs, self._stages.adaptive, self._stages.out_of)
-        failed = self._has_failed_axis(tolerance)
-        counts = []
-        for stage in self._stages.runs.values():
-            for cause, tasks in tolerance.failures(stage).items():
-                self._ledger.append(
-                    {"event": "tolerated", "stage": stage.name, "tasks": ranges(tasks), "cause": cause}
-                )
-            counts.append(stage.history.counts())
-            failed |= stage.void or counts[-1]["failed"] > len(stage.history.tolerated)
-        if failed:
+        counts = [stage.history.counts() for stage in self._stages.runs.values()]
+        may_have_failed = self._stages.adaptive or any(count["failed"] for count in counts)
+        failed = bool(may_have_failed) and self._has_failed()
+        if failed or any(stage.void for stage in self._stages.runs.values()):
             return RunState.FAILED
         return RunState.CANCELLED if any(c["cancelled"] for c in counts) else RunState.SUCCEEDED

@@ -105,14 +105,15 @@ class Finder:
         if self._is_closed(stage, index):
             return False
         serving = self._stages.serving
-        if serving and not (self._may_start(stage, index) and serving.ask(stage, index)):
+        if serving is not None and not (self._may_start(stage, index) and serving.ask(stage, index)):
             stage.history.set(index, TaskState.WAITING)  # it is looked at again when its service is up
             return False
         return True
 
     def _may_start(self, stage: StageRun, index: int) -> bool:
         """Whether a task may go on, as far as it is one of a service itself."""
-        return stage.spec.service is None or self._stages.serving.may_start(stage, index)
+        serving = self._stages.serving
+        return serving is None or stage.spec.service is None or serving.may_start(stage, index)
 
     @property
     def held(self) -> Iterator[tuple[str, int]]:
@@ -121,17 +122,18 @@ class Finder:
 
     def _is_closed(self, stage: StageRun, index: int) -> bool:
         """Whether a task's point will never be, as when its trial was pruned; then it is left out."""
+        serving = self._stages.serving
         if stage.standing(index) is Standing.CLOSED:
             self._omit(stage, index, "", "axis")
-        elif stage.spec.service is not None and self._stages.serving.is_over(stage, index):
-            self._close_service(stage, index)
+        elif serving is not None and stage.spec.service is not None and serving.is_over(stage, index):
+            self._close_replica(stage, index, was_up=serving.was_up(stage, index))
         else:
             return False
         return True
 
-    def _close_service(self, stage: StageRun, index: int) -> None:
+    def _close_replica(self, stage: StageRun, index: int, *, was_up: bool) -> None:
         """A replica that is not up is not needed any more: it was before, or never."""
-        if self._stages.serving.was_up(stage, index):
+        if was_up:
             stage.history.set(index, TaskState.DONE)
             self._stages.note_end(stage, index)
         else:
@@ -189,7 +191,8 @@ class Finder:
             return None
         if self._find_cached(stage, index, recipe, resolved):
             return None
-        return resolved if self._stages.serving.ask(stage, index) else None
+        serving = self._stages.serving
+        return resolved if serving is None or serving.ask(stage, index) else None
 
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, resolved: Resolved) -> bool:
         if self._cache is None or stage.name in self._anew or stage.spec.service is not None:

@@ -9,6 +9,7 @@ from diel.blocks.dispatcher import Dispatcher
 from diel.controller.finder import Finder
 from diel.controller.stages import Stages
 from diel.gangs.line import GangLine
+from diel.gangs.stream import Streaming
 from diel.graph import StageGraph, gangs
 from diel.tasks.stage_run import StageRun
 
@@ -19,8 +20,11 @@ Member = tuple[StageRun, int]
 class Gangs:
     """Which tasks wait for each other's room. A gang has one place for each point of its common axes."""
 
-    def __init__(self, graph: StageGraph, stages: Stages, finder: Finder, dispatcher: Dispatcher) -> None:
+    def __init__(
+        self, graph: StageGraph, stages: Stages, finder: Finder, dispatcher: Dispatcher, streaming: Streaming
+    ) -> None:
         self._stages = stages
+        self._streaming = streaming
         self._finder = finder
         self._dispatcher = dispatcher
         self._lines = tuple(
@@ -39,7 +43,7 @@ class Gangs:
         """What an earlier controller handed out runs on: it needs the broker, and its channels' ends."""
         for name, index in self._dispatcher.in_flight:
             if name in self._of:
-                self._stages.streaming.begin(self._stages.runs[name], index)
+                self._streaming.begin(self._stages.runs[name], index)
 
     def hand_out(self, stage: StageRun, full: set[str], until: float) -> bool:
         """Hands out tasks of a stage's gang that run together, where there is room for all of them.
@@ -140,7 +144,7 @@ class Gangs:
     def _send(self, line: GangLine, group: Group, members: list[Member]) -> None:
         line.begin(group)
         for stage, index in members:
-            self._stages.streaming.begin(stage, index)
+            self._streaming.begin(stage, index)
             task = self._finder.take(stage, index)
             shape = self._dispatcher.shape(stage, index)
             self._dispatcher.send(stage, shape, self._stages.jobs[stage.name], [task])

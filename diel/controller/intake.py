@@ -234,8 +234,8 @@ class Intake:
         return None if worker is None else worker["node"]
 
     def _retry_or_fail(self, stage: StageRun, index: int, record: Fail, node: str | None) -> None:
-        kind = FailureClass(record["class"])
-        if kind is FailureClass.UPSTREAM and self._stages.streaming.was_cancelled(stage, index):
+        kind, streaming = FailureClass(record["class"]), self._stages.streaming
+        if streaming is not None and kind is FailureClass.UPSTREAM and streaming.was_cancelled(stage, index):
             kind = FailureClass.CANCELLED
         if kind is FailureClass.CANCELLED and stage.standing(index) is Standing.CLOSED:
             stage.omitted.add(index)

@@ -61,7 +61,7 @@ class Stages:
             )
             for name in plan.graph.order
         }
-        self.adaptive = adaptive_axes(plan.workflow, ledger.history)
+        self.adaptive = adaptive_axes(plan.workflow, ledger.history) if plan.workflow.adaptive else {}
         for stage in self.runs.values():
             stage.adaptive = tuple(
                 self.adaptive[label] for label in stage.spec.over if label in self.adaptive
@@ -74,17 +74,23 @@ class Stages:
             link = link_of(edge, up, down, self.adaptive, makers)
             self.into[edge.downstream].append(link)
             self.out_of[edge.upstream].append(link)
-        beside = {name for gang in gangs(plan.graph) for name in gang.stages}
+        links = [link for links in self.into.values() for link in links]
+        uses = plan.workflow.any_stage
+        joined = uses(lambda stage: stage.joined)
+        beside = {name for gang in gangs(plan.graph) for name in gang.stages} if joined else set()
         self.recipes = {
             name: self._recipe(stage, run_file, streams=name in beside) for name, stage in self.runs.items()
         }
         self.jobs = {name: self._job(name) for name in self.runs}
-        self.streaming = Streaming(plan, ledger, [link for links in self.into.values() for link in links])
-        """What looks after the broker and its channels."""
-        self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes)
+        self.streaming = Streaming(plan, ledger, links) if joined else None
+        """What looks after the broker and its channels, where a stage is in a gang."""
+        served = uses(lambda stage: stage.service is not None)
+        self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
         """What keeps services up while others ask them."""
-        self._publishing = Publishing(plan.workflow, run_file, ledger)
-        self._keeping = Keeping(self.runs, [link for links in self.into.values() for link in links], ledger)
+        published = uses(lambda stage: stage.publishes)
+        self._publishing = Publishing(plan.workflow, run_file, ledger) if published else None
+        loose = uses(lambda stage: not all(output.keep for output in stage.outputs.values()))
+        self._keeping = Keeping(self.runs, links, ledger) if loose else None
         deciding = Deciding(
             self.runs,
             ledger,
@@ -135,7 +141,8 @@ class Stages:
         self._axes.open_static()
         self._write_facts()
         self._open_known()
-        self._keeping.catch_up()
+        if self._keeping is not None:
+            self._keeping.catch_up()
         self.begin()
 
     def _write_facts(self) -> None:
@@ -189,16 +196,20 @@ class Stages:
         stage.ended += 1
         for tell in self._watching_ends:
             tell(stage, index)
-        self._publishing.note_end(stage, index)
-        self._keeping.note_end(stage, index)
+        if self._publishing is not None:
+            self._publishing.note_end(stage, index)
+        if self._keeping is not None:
+            self._keeping.note_end(stage, index)
         for link in self.out_of[stage.name]:
             link.count(index)
             if link.down.domain is not None:
                 link.down.look_at(link.woken_by(index))
-            if link.edge.renewed and link.down.domain is not None:
+            if self.serving is not None and link.edge.renewed and link.down.domain is not None:
                 self.serving.note_renewal(link, index)
-        self.streaming.note_end(stage, index)
-        self.serving.note_end(stage, index)
+        if self.streaming is not None:
+            self.streaming.note_end(stage, index)
+        if self.serving is not None:
+            self.serving.note_end(stage, index)
         for axis in stage.adaptive:
             if axis.judged:
                 self.deciders[axis.label].note_end(stage, index)
@@ -254,7 +265,8 @@ class Stages:
         for link in self.out_of[stage.name]:
             if link.down.domain is not None:
                 link.down.look_at(range(link.down.size))
-        self.serving.note_open(stage)
+        if self.serving is not None:
+            self.serving.note_open(stage)
 
     def _open_stage(self, stage: StageRun) -> None:
         points = {label: self._axes.points[label] for label in stage.spec.over}
@@ -283,7 +295,8 @@ class Stages:
             link.resolve()
             if link.edge.stream and link.down.domain is not None:
                 link.down.look_at(range(link.down.size))
-        self.serving.note_open(stage)
+        if self.serving is not None:
+            self.serving.note_open(stage)
         self._count_ended(stage)
         if self._axes.was_made_by(stage.name):
             self._keep_losses(stage)
@@ -328,8 +341,11 @@ class Stages:
         for index in range(stage.size):
             if stage.history.state(index).ended:
                 stage.ended += 1
-                self.serving.count_end(stage, index)
-                self._keeping.count_end(stage, index)
+                if self.serving is not None:
+                    self.serving.count_end(stage, index)
+                if self._keeping is not None:
+                    self._keeping.count_end(stage, index)
                 for link in self.out_of[stage.name]:
                     link.count(index)
-        self._publishing.catch_up(stage)
+        if self._publishing is not None:
+            self._publishing.catch_up(stage)

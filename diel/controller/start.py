@@ -44,7 +44,7 @@ def start(
     begin_at: str | None = None,
 ) -> Controller:
     """Makes a new run and its controller. Raises UsageError where it cannot run, before it is made."""
-    jobs = block_jobs(plan, runs)
+    jobs = block_jobs(plan, runs) if plan.site.scheduled else ()
     paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
     try:
         lease, segment = take(paths)
@@ -215,7 +215,8 @@ def refuse_unrunnable(plan: Plan) -> None:
 
     Raises UsageError.
     """
-    refuse_unsearchable(plan.workflow)
+    if plan.workflow.adaptive:
+        refuse_unsearchable(plan.workflow)
     if lacking := missing(plan.site):
         raise UsageError("\n".join(lacking))
     refuse_unreachable(plan.site)

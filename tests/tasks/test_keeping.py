@@ -226,6 +226,7 @@ def test_what_another_run_took_before_this_one_was_resumed_stays(workspace: Path
 def test_readers_of_one_task_each_are_not_counted_in_memory(workspace: Path) -> None:
     bench = Bench(workspace, MATCHED)
     keeping = bench.stages._keeping
+    assert keeping is not None
     for index in range(3):
         made(bench, "make", index)
         bench.done("use", index)
