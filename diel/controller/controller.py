@@ -78,9 +78,8 @@ class Controller:
         self._lease = lease
         self._backend = self._make_backend()
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
-        self._streaming, self._serving = self._stages.streaming, self._stages.serving
-        gangs = (plan.graph, self._stages, self._finder, self._dispatcher)
-        self._gangs = None if self._streaming is None else Gangs(*gangs, self._streaming)
+        parts = (plan, self._ledger, self._stages, self._finder, self._dispatcher)
+        self._gangs = Gangs(*parts) if self._stages.streams else None
         look = f"see {paths.blocks}, and `diel doctor --site {plan.site.name} --job`"
         stillborn = Stillborn(look) if plan.executor == "blocks" else Stillborn()
         self._intake = Intake(self._stages, self._ledger, self._dispatcher, plan.fits, stillborn)
@@ -169,9 +168,7 @@ class Controller:
 
     def _end(self, state: RunState) -> None:
         self._backend.stop()
-        if self._streaming is not None:
-            self._streaming.stop()
-        kill_marked("DIEL_RUN_DIR", str(self.paths.root))
+        self._end_processes()
         clear_up(self.paths)
         self._ledger.close(state)
 
@@ -181,9 +178,12 @@ class Controller:
     def _let_go(self, _: RunState) -> None:
         """Leaves the run as it is: what runs in blocks goes on."""
         self._backend.detach()
-        if self._streaming is not None:
-            self._streaming.stop()
-        kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
+        self._end_processes(without="DIEL_BLOCK")
+
+    def _end_processes(self, without: str | None = None) -> None:
+        if self._gangs is not None:
+            self._gangs.stop()
+        kill_marked("DIEL_RUN_DIR", str(self.paths.root), without=without)
 
     def _hand_over(self, state: RunState) -> None:
         """Leaves the run to the next controller, which adopts what runs in blocks."""
@@ -222,9 +222,9 @@ class Controller:
             return False
         if self._stages.complete:
             return True
-        idle = not any(self._finder.has_work(stage) for stage in self._stages.runs.values())
-        if idle and not (self._serving is not None and self._serving.is_busy):
-            stuck = ", ".join(stage.name for stage in self._stages.runs.values() if not stage.complete)
+        serving, stages = self._stages.serving, self._stages.runs.values()
+        if not (serving is not None and serving.is_busy) and not any(map(self._finder.has_work, stages)):
+            stuck = ", ".join(stage.name for stage in stages if not stage.complete)
             raise DielError(f"nothing runs and nothing is ready, but not done: {stuck}")
         return False
 
@@ -325,10 +325,10 @@ class Controller:
             self._last_poll = now
             self._read_requests()
             self._stages.tend()
-            if self._streaming is not None:
-                self._streaming.tend()
-            if self._serving is not None:
-                self._serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
+            if self._gangs is not None:
+                self._gangs.tend()
+            if self._stages.serving is not None:
+                self._stages.serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
             self._look_after_slow(now)
             self._backend.tend(Outlook(self._backlog(), frozenset(self._intake.excluded), self._needed()))
             self._settle()

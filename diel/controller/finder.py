@@ -105,15 +105,10 @@ class Finder:
         if self._is_closed(stage, index):
             return False
         serving = self._stages.serving
-        if serving is not None and not (self._may_start(stage, index) and serving.ask(stage, index)):
+        if serving is not None and not (serving.may_start(stage, index) and serving.ask(stage, index)):
             stage.history.set(index, TaskState.WAITING)  # it is looked at again when its service is up
             return False
         return True
-
-    def _may_start(self, stage: StageRun, index: int) -> bool:
-        """Whether a task may go on, as far as it is one of a service itself."""
-        serving = self._stages.serving
-        return serving is None or stage.spec.service is None or serving.may_start(stage, index)
 
     @property
     def held(self) -> Iterator[tuple[str, int]]:
@@ -125,19 +120,15 @@ class Finder:
         serving = self._stages.serving
         if stage.standing(index) is Standing.CLOSED:
             self._omit(stage, index, "", "axis")
-        elif serving is not None and stage.spec.service is not None and serving.is_over(stage, index):
-            self._close_replica(stage, index, was_up=serving.was_up(stage, index))
+        elif serving is not None and serving.is_over(stage, index):
+            if serving.was_up(stage, index):
+                stage.history.set(index, TaskState.DONE)
+                self._stages.note_end(stage, index)
+            else:
+                self._omit(stage, index, "", "service")
         else:
             return False
         return True
-
-    def _close_replica(self, stage: StageRun, index: int, *, was_up: bool) -> None:
-        """A replica that is not up is not needed any more: it was before, or never."""
-        if was_up:
-            stage.history.set(index, TaskState.DONE)
-            self._stages.note_end(stage, index)
-        else:
-            self._omit(stage, index, "", "service")
 
     def cancel(self, cancels: list[Cancel]) -> None:
         """Cancels tasks that wait, and those that will come to be looked at."""
@@ -177,7 +168,8 @@ class Finder:
             if verdict is not Verdict.READY:
                 self._skip(stage, index, verdict, link)
                 return None
-        if not self._may_start(stage, index):
+        serving = self._stages.serving
+        if serving is not None and not serving.may_start(stage, index):
             return None
         recipe = self._stages.recipes[stage.name]
         try:
@@ -191,7 +183,6 @@ class Finder:
             return None
         if self._find_cached(stage, index, recipe, resolved):
             return None
-        serving = self._stages.serving
         return resolved if serving is None or serving.ask(stage, index) else None
 
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, resolved: Resolved) -> bool:

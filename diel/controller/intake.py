@@ -21,6 +21,7 @@ from diel.spec import rule_of
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
+from diel.tasks.stream import is_cut_by_user
 from diel.worker.fence import put_up
 from diel.worker.oom import RecentOomKills
 
@@ -234,8 +235,8 @@ class Intake:
         return None if worker is None else worker["node"]
 
     def _retry_or_fail(self, stage: StageRun, index: int, record: Fail, node: str | None) -> None:
-        kind, streaming = FailureClass(record["class"]), self._stages.streaming
-        if streaming is not None and kind is FailureClass.UPSTREAM and streaming.was_cancelled(stage, index):
+        kind = FailureClass(record["class"])
+        if kind is FailureClass.UPSTREAM and is_cut_by_user(self._stages.into[stage.name], index):
             kind = FailureClass.CANCELLED
         if kind is FailureClass.CANCELLED and stage.standing(index) is Standing.CLOSED:
             stage.omitted.add(index)

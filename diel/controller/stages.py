@@ -11,8 +11,7 @@ from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain, with_replicas
 from diel.errors import DielError, UsageError
 from diel.gangs.service import Serving
-from diel.gangs.stream import Streaming
-from diel.graph import gangs, hyperparameter_reads
+from diel.graph import hyperparameter_reads
 from diel.plan import Plan
 from diel.project.run_file import RunFile
 from diel.search.decider import Decider, Deciding
@@ -33,7 +32,7 @@ from diel.tasks.recipe import Recipe
 from diel.tasks.sources import Sources
 from diel.tasks.stage_run import StageRun
 from diel.tasks.staging import staging_of
-from diel.tasks.stream import StreamEnds
+from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
 
 if TYPE_CHECKING:
@@ -77,20 +76,23 @@ class Stages:
         links = [link for links in self.into.values() for link in links]
         uses = plan.workflow.any_stage
         joined = uses(lambda stage: stage.joined)
-        beside = {name for gang in gangs(plan.graph) for name in gang.stages} if joined else set()
-        self.recipes = {
-            name: self._recipe(stage, run_file, streams=name in beside) for name, stage in self.runs.items()
-        }
+        self.streams = ends_of(plan.graph, self.into, self.out_of) if joined else {}
+        """By stage, what tasks put and get while they run; only of stages that run together."""
+        self.recipes = {name: self._recipe(stage, run_file) for name, stage in self.runs.items()}
         self.jobs = {name: self._job(name) for name in self.runs}
-        self.streaming = Streaming(plan, ledger, links) if joined else None
-        """What looks after the broker and its channels, where a stage is in a gang."""
         served = uses(lambda stage: stage.service is not None)
         self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
-        """What keeps services up while others ask them."""
+        """What is up while others ask it."""
+        if self.serving is not None:
+            self.watch_ends(self.serving.note_end)
         published = uses(lambda stage: stage.publishes)
         self._publishing = Publishing(plan.workflow, run_file, ledger) if published else None
+        if self._publishing is not None:
+            self.watch_ends(self._publishing.note_end)
         loose = uses(lambda stage: not all(output.keep for output in stage.outputs.values()))
         self._keeping = Keeping(self.runs, links, ledger) if loose else None
+        if self._keeping is not None:
+            self.watch_ends(self._keeping.note_end)
         deciding = Deciding(
             self.runs,
             ledger,
@@ -110,12 +112,12 @@ class Stages:
         """So that samples flow through, instead of piling up behind the first stage; services are not kept
         waiting by what does not need them."""
 
-    def _recipe(self, stage: StageRun, run_file: RunFile, *, streams: bool) -> Recipe:
+    def _recipe(self, stage: StageRun, run_file: RunFile) -> Recipe:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)
         given, folder = run_file.hyperparameters, run_file.folder
         sources = Sources(stage, into, self._ledger.results, given, folder, self._ledger.paths)
         parts = family_parts(stage.spec, module, sources.files.shared)
-        return Recipe(sources, module, parts, StreamEnds(into, self.out_of[stage.name]) if streams else None)
+        return Recipe(sources, module, parts, self.streams.get(stage.name))
 
     def _job(self, name: str) -> Job:
         plan, stage, planned = self._plan, self._plan.workflow.stages[name], self._plan.stages[name]
@@ -188,28 +190,18 @@ class Stages:
         return False
 
     def watch_ends(self, tell: Callable[[StageRun, int], None]) -> None:
-        """Has someone told of each task that ends for good."""
+        """Has someone told of each task that ends for good, once it is counted along its edges."""
         self._watching_ends.append(tell)
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: those that wait for it may go on, or never."""
         stage.ended += 1
-        for tell in self._watching_ends:
-            tell(stage, index)
-        if self._publishing is not None:
-            self._publishing.note_end(stage, index)
-        if self._keeping is not None:
-            self._keeping.note_end(stage, index)
         for link in self.out_of[stage.name]:
             link.count(index)
             if link.down.domain is not None:
                 link.down.look_at(link.woken_by(index))
-            if self.serving is not None and link.edge.renewed and link.down.domain is not None:
-                self.serving.note_renewal(link, index)
-        if self.streaming is not None:
-            self.streaming.note_end(stage, index)
-        if self.serving is not None:
-            self.serving.note_end(stage, index)
+        for tell in self._watching_ends:
+            tell(stage, index)
         for axis in stage.adaptive:
             if axis.judged:
                 self.deciders[axis.label].note_end(stage, index)

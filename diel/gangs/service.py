@@ -17,9 +17,9 @@ from diel.axes.domain import Group
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.files import put
-from diel.gangs.room import Room
 from diel.plan import Plan
 from diel.services.endpoint import Endpoint, make_token, mark_of, read_endpoint, write_endpoint
+from diel.site import rooms
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
@@ -32,6 +32,8 @@ PATIENCE = 10.0
 """Seconds for which a point with a replica that is ready waits for the others."""
 SPARE = 2.0
 """Seconds without a consumer after which a point gives its room to others that wait for it."""
+WORKERS = "workers"
+"""What services without cores of their own share, beside the pools."""
 HANDED_OUT = (TaskState.QUEUED, TaskState.RUNNING)
 
 Point = tuple[str, Group]
@@ -68,14 +70,18 @@ class Serving:
         self._recipes = recipes
         self._asks: dict[str, list[ServiceLink]] = {}
         self._asked: dict[str, list[ServiceLink]] = {}
+        self._renews: dict[str, list[Link]] = {}
+        """The edges to services that take newer inputs while they are up, by the stage that makes these."""
         for name, links in into.items():
             for link in links:
+                if link.edge.renewed:
+                    self._renews.setdefault(link.up.name, []).append(link)
                 if isinstance(link, ServiceLink):
                     link.inputs = into[link.up.name]
                     link.key_of = _key_of(recipes[link.up.name])
                     self._asks.setdefault(name, []).append(link)
                     self._asked.setdefault(link.up.name, []).append(link)
-        self._room = Room(plan, runs, self._asked)
+        self._room = _Room(plan, runs, self._asked)
         self._up: dict[Point, _Up] = {}
         self._offered: set[Point] = set()
         self._turned_away: set[Point] = set()
@@ -124,7 +130,10 @@ class Serving:
             link.note_end(index)
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended: if it was the last to ask a service, that is no longer needed."""
+        """A task ended: it may have made newer inputs, or have been the last to ask a service."""
+        for renewing in self._renews.get(stage.name, ()):
+            if renewing.down.domain is not None:
+                self._renew(renewing, index)
         for link in self._asks.get(stage.name, ()):
             point = link.up.name, link.note_end(index)
             if self._is_over(point):
@@ -142,8 +151,7 @@ class Serving:
             except OSError as error:
                 self._tell_refused(path, error)
 
-    def note_renewal(self, link: Link, index: int) -> None:
-        """An upstream task made what may be newer inputs of a service."""
+    def _renew(self, link: Link, index: int) -> None:
         for other in self._asked.get(link.down.name, ()):
             other.forget_keys()
         for replica in link.woken_by(index):
@@ -198,7 +206,12 @@ class Serving:
     # --- what the finder asks -----------------------------------------------------------------------
 
     def may_start(self, service: StageRun, index: int) -> bool:
-        """Whether a replica is wanted; if not, those who may want it hear that it could be started."""
+        """Whether a task may go on: a replica only where it is wanted.
+
+        If not, those who may want it hear that it could be started.
+        """
+        if service.spec.service is None:
+            return True
         point = self._point(service, index)
         up = self._up.get(point)
         if up is not None:
@@ -218,9 +231,9 @@ class Serving:
             self._owed.pop(path, None)
             path.unlink(missing_ok=True)
 
-    def is_over(self, service: StageRun, index: int) -> bool:
-        """Whether a replica that is not up will never be needed."""
-        return self._is_over(self._point(service, index))
+    def is_over(self, stage: StageRun, index: int) -> bool:
+        """Whether a task is a replica that is not up, and will never be needed."""
+        return stage.spec.service is not None and self._is_over(self._point(stage, index))
 
     def was_up(self, service: StageRun, index: int) -> bool:
         """Whether an earlier controller has seen the replica to its end."""
@@ -389,3 +402,40 @@ class Serving:
 
 def _key_of(recipe: Recipe) -> Callable[[int], str]:
     return lambda index: recipe.resolve(index).key
+
+
+class _Room:
+    """The cores of a run's pools; on one machine, all of them, and the workers for services without cores."""
+
+    def __init__(
+        self, plan: Plan, runs: Mapping[str, StageRun], asked: Mapping[str, list[ServiceLink]]
+    ) -> None:
+        """`asked` are the edges to those that ask a service, by its name."""
+        self._plan = plan
+        self._runs = runs
+        self._asked = asked
+        workers = 0 if plan.site.scheduled else plan.extra_workers
+        self._whole = {**rooms(plan.site), WORKERS: workers}
+
+    def fits(self, stage: str, services: Iterable[str]) -> bool:
+        """Whether the widest consumer has room beside a point of each of these services, `stage` included."""
+        held: dict[str, int] = {}
+        widest: dict[str, int] = {}
+        consumers = {stage}
+        for name in services:
+            pool, cores, replicas = self._taken_by(name)
+            held[pool] = held.get(pool, 0) + cores * replicas
+            if not cores:
+                held[WORKERS] = held.get(WORKERS, 0) + replicas
+            consumers |= {link.down.name for link in self._asked[name]}
+        for name in consumers:
+            pool, cores, _ = self._taken_by(name)
+            widest[pool] = max(widest.get(pool, 0), cores)
+        return all(many + widest.get(pool, 0) <= self._whole[pool] for pool, many in held.items())
+
+    def _taken_by(self, name: str) -> tuple[str, int, int]:
+        """The pool of a stage, the cores of one task, and how many tasks come up together."""
+        planned = self._plan.stages[name]
+        service = self._runs[name].spec.service
+        pool = planned.pool if self._plan.site.scheduled else ""
+        return pool, planned.cores, 1 if service is None else service.replicas

@@ -5,17 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from diel.attempt.reaper import mark
 from diel.axes.domain import Group
-from diel.errors import StreamError
+from diel.errors import DielError, StreamError
 from diel.executors.addresses import addresses
 from diel.files import put
-from diel.gangs.keeper import Keeper
+from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
@@ -28,6 +31,12 @@ if TYPE_CHECKING:
 
 START_SECONDS = 30.0
 """How long a call waits for the broker."""
+AGAIN = 0.2
+"""Seconds between the end of a process and its next start; doubles while it ends at once."""
+LONGEST = 5.0
+STEADY = 10.0
+"""Seconds after which the broker counts as well started."""
+STOP_SECONDS = 5.0
 LOOK_EVERY = 1.0
 """Seconds between two looks at how the channels stand."""
 MOST_TOLD = 300
@@ -35,21 +44,21 @@ MOST_TOLD = 300
 
 
 class Streaming:
-    """Looks after the broker and the channels of a run; does nothing where no stage is in a gang."""
+    """Looks after the broker and the channels of a run."""
 
-    def __init__(self, plan: Plan, ledger: Ledger, links: Iterable[Link]) -> None:
+    def __init__(self, plan: Plan, ledger: Ledger, into: Mapping[str, list[Link]]) -> None:
         self._plan = plan
         self._ledger = ledger
         self._out_of: dict[str, list[StreamLink]] = {}
         self._into: dict[str, list[StreamLink]] = {}
-        for link in links:
+        for link in chain.from_iterable(into.values()):
             if isinstance(link, StreamLink):
                 self._out_of.setdefault(link.up.name, []).append(link)
                 self._into.setdefault(link.down.name, []).append(link)
         self._left: dict[tuple[str, str], int] = {}
         """How many producers of a channel have not ended, by stage and channel."""
         self._opened: set[str] = set()
-        self._keeper: Keeper | None = None
+        self._broker: _Broker | None = None
         self._connection: Connection | None = None
         self._looked = 0.0
         self._asked = False
@@ -119,11 +128,6 @@ class Streaming:
         told = "" if failed is None else failed.get("message", "")
         return f"{stage.name}/{index} failed" + (f": {told[:MOST_TOLD]}" if told else "")
 
-    def was_cancelled(self, stage: StageRun, index: int) -> bool:
-        """Whether a reader lacks items only because a user cancelled who puts them."""
-        found = [link.losses(index) for link in self._into.get(stage.name, ())]
-        return set().union(*found) == {TaskState.CANCELLED}
-
     def _count_end(self, link: StreamLink, index: int) -> None:
         group = link.group_of_upstream(index)
         first = next(o for o in self._out_of[link.up.name] if o.edge.output == link.edge.output)
@@ -153,17 +157,8 @@ class Streaming:
         return self._connection
 
     def _start(self) -> None:
-        if self._keeper is not None:
-            return
-        reached: tuple[str, ...] = ("127.0.0.1",)
-        words = [sys.executable, "-m", "diel.streams", str(self._ledger.paths.root)]
-        if self._plan.executor == "blocks":
-            reached = (*addresses(self._plan.site.address), *reached)
-        else:  # tasks in blocks go on without their controller; here they end with it
-            words += ["--parent", str(os.getpid())]
-        words += [word for address in dict.fromkeys(reached) for word in ("--address", address)]
-        self._ledger.paths.logs.mkdir(parents=True, exist_ok=True)
-        self._keeper = Keeper(tuple(words), self._ledger.paths.broker_log, mark(self._ledger.paths.root))
+        if self._broker is None:
+            self._broker = _Broker(self._plan, self._ledger.paths)
 
     def tend(self) -> None:
         """Has it written down how the channels stand, now and then; waits for nothing."""
@@ -180,11 +175,78 @@ class Streaming:
 
     def stop(self) -> None:
         """Ends the broker; what was put stays on the disk."""
-        if self._keeper is None:
+        if self._broker is None:
             return
         if self._connection is not None:
             with contextlib.suppress(StreamError):
                 self._write_facts(self._connection.facts())
             self._connection.disconnect()
-        self._keeper.stop()
-        self._keeper = None
+        self._broker.stop()
+        self._broker = None
+
+
+class _Broker:
+    """The broker's process: started again whenever it ends, for it may be killed like everything else.
+
+    In a thread of its own: the controller may just be waiting for its answer.
+    """
+
+    def __init__(self, plan: Plan, paths: RunPaths) -> None:
+        """Raises DielError where it cannot be started."""
+        self._paths = paths
+        self._environ = mark(paths.root)
+        reached: tuple[str, ...] = ("127.0.0.1",)
+        self._words = [sys.executable, "-m", "diel.streams", str(paths.root)]
+        if plan.executor == "blocks":
+            reached = (*addresses(plan.site.address), *reached)
+        else:  # tasks in blocks go on without their controller; here they end with it
+            self._words += ["--parent", str(os.getpid())]
+        self._words += [word for address in dict.fromkeys(reached) for word in ("--address", address)]
+        paths.logs.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._process = self._begin()
+        self._thread = threading.Thread(target=self._keep, name="diel-broker", daemon=True)
+        self._thread.start()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        try:
+            with open(self._paths.broker_log, "ab") as log:
+                return subprocess.Popen(
+                    self._words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    env=self._environ,
+                )
+        except OSError as error:
+            raise DielError(f"cannot start diel.streams: {error}") from error
+
+    def _keep(self) -> None:
+        pause = AGAIN
+        while True:
+            began = time.monotonic()
+            self._process.wait()
+            pause = AGAIN if time.monotonic() - began > STEADY else min(2 * pause, LONGEST)
+            if self._over.wait(pause):
+                return
+            with self._lock:
+                if self._over.is_set():
+                    return
+                try:
+                    self._process = self._begin()
+                except DielError:
+                    return  # whoever asks it gives up after a while, and says so
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL."""
+        with self._lock:
+            self._over.set()
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._thread.join()

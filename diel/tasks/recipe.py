@@ -70,7 +70,7 @@ class Recipe:
         parts: dict[str, str],
         streams: StreamEnds | None = None,
     ) -> None:
-        """`parts` are those of the cache key that all tasks share; `streams` is for a stage of a gang."""
+        """`parts` of the cache key are those that all tasks share; `streams` those of a stage in company."""
         stage = sources.run.spec
         self.sources = sources
         self.family_parts = parts

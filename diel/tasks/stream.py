@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from diel.axes.domain import Group
+from diel.graph import StageGraph, gangs
 from diel.states import TaskState
 from diel.tasks.link import Link, Verdict
 from diel.tasks.stage_run import StageRun
@@ -16,7 +17,7 @@ class StreamLink(Link):
     """An edge along which items move while both its tasks run: no task waits for the other's end."""
 
     def verdict(self, group: Group) -> Verdict:
-        """Nobody waits: a gang keeps both together. It fails once too many producers are lost."""
+        """Nobody waits: both run together. It fails once too many producers are lost."""
         found = super().verdict(group)
         if found is not Verdict.WAITING or self.up.domain is None:
             return found
@@ -33,11 +34,6 @@ class StreamLink(Link):
         """The groups of readers for which the loss of one producer is too much."""
         is_too_much = self.verdict(group) is Verdict.FAILED or index in self.up.omitted
         return self.readers(group) if is_too_much else {}
-
-    def losses(self, index: int) -> set[TaskState]:
-        """How those ended that a reader lacks items of."""
-        makers = self.members(self.group_of_downstream(index))
-        return {self.up.history.state(maker) for maker in makers if self.is_cut(maker)}
 
     def channel(self, group: Group) -> str:
         """The channel of a group of producers: one for each combination of the matched axes' points."""
@@ -56,6 +52,16 @@ class StreamLink(Link):
         return _at(name, self.group_of_downstream(index)) if self.edge.share else f"{name}/{index}"
 
 
+def is_cut_by_user(into: Iterable[Link], index: int) -> bool:
+    """Whether a task lacks items of streams, and only because a user cancelled the tasks that put them."""
+    lost: set[TaskState] = set()
+    for link in into:
+        if isinstance(link, StreamLink):
+            makers = link.members(link.group_of_downstream(index))
+            lost |= {link.up.history.state(maker) for maker in makers if link.is_cut(maker)}
+    return lost == {TaskState.CANCELLED}
+
+
 def _at(name: str, group: Group) -> str:
     return f"{name}/{'-'.join(map(str, group))}" if group else name
 
@@ -69,8 +75,15 @@ def members_of(stage: StageRun, index: int) -> list[str]:
     return [f"{task}.{rank}" for rank in range(wanted.processes)]
 
 
+def ends_of(
+    graph: StageGraph, into: Mapping[str, list[Link]], out_of: Mapping[str, list[Link]]
+) -> dict[str, StreamEnds]:
+    """The streams of each stage that runs together with others."""
+    return {name: StreamEnds(into[name], out_of[name]) for gang in gangs(graph) for name in gang.stages}
+
+
 class StreamEnds:
-    """The streams of one stage's tasks."""
+    """The streams of one stage's tasks; none where it is joined to others only by `beside`."""
 
     def __init__(self, into: Iterable[Link], out_of: Iterable[Link]) -> None:
         self._gets = [link for link in into if isinstance(link, StreamLink)]

@@ -43,8 +43,7 @@ class Crowd:
         self.backend = Local(replace(self.bench.plan, capacity=cores), ledger)
         self.dispatcher = Dispatcher(self.bench.plan, ledger, 1, self.backend)
         self.finder = Finder(stages, ledger, None, frozenset())
-        assert stages.streaming is not None
-        self.gangs = Gangs(self.bench.plan.graph, stages, self.finder, self.dispatcher, stages.streaming)
+        self.gangs = Gangs(self.bench.plan, ledger, stages, self.finder, self.dispatcher)
 
     def hand_out(self, full: set[str] | None = None) -> list[tuple[str, int]]:
         """What goes out until there is no more room."""
