@@ -8,7 +8,7 @@ from diel.doctor.finding import Finding
 from diel.doctor.nodes import differences
 from diel.errors import did_you_mean
 from diel.scheduler import Dialect, Offer, Queue, Scheduler, SchedulerBusy, scheduler_named
-from diel.scheduler.installed import find_dialects
+from diel.scheduler.scheduler import find_dialects
 from diel.site import Site, find_program
 
 MOST_NAMES = 20

@@ -29,7 +29,7 @@ class Answer:
     @property
     def words(self) -> str:
         """The first lines of what it says of an error, on one line."""
-        return first_lines(self.err + "\n" + self.out) or f"exit code {self.code}, without a word"
+        return first_lines(f"{self.err}\n{self.out}") or f"exit code {self.code}, without a word"
 
 
 def first_lines(text: str) -> str:
@@ -46,14 +46,15 @@ def ask(
     folder: Path | None = None,
     stdin: Path | None = None,
 ) -> Answer:
-    """Runs a command in a folder (the current one where there is none), with a file or nothing on its stdin.
+    """Runs a command in a folder (by default the current one), with a file or nothing on its stdin.
 
-    Raises SchedulerBusy where it cannot be started, and where it has not ended after `timeout` seconds;
-    then all that it started in its process group is killed.
+    Raises SchedulerBusy if it cannot be started, or has not ended after `timeout` seconds; then all that
+    it started in its process group is killed.
     """
     try:
-        with open(stdin or os.devnull, "rb") as given:
-            process = subprocess.Popen(
+        with (
+            open(stdin or os.devnull, "rb") as given,
+            subprocess.Popen(
                 words,
                 cwd=folder,
                 env=environ,
@@ -61,7 +62,16 @@ def ask(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-            )
+            ) as process,  # at its end the pipes are closed: what left the group may hold them open
+        ):
+            try:
+                out, err = process.communicate(timeout=timeout)
+            finally:
+                if process.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+    except subprocess.TimeoutExpired as error:
+        raise SchedulerBusy(f"`{words[0]}` has not answered after {timeout:g} s") from error
     except FileNotFoundError as error:
         if folder is not None and not folder.is_dir():
             raise SchedulerBusy(f"cannot run `{words[0]}` in {folder}: there is no such folder") from error
@@ -70,28 +80,4 @@ def ask(
         ) from error
     except OSError as error:
         raise SchedulerBusy(f"cannot run `{words[0]}`: {error.strerror}") from error
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired as error:
-        raise SchedulerBusy(f"`{words[0]}` has not answered after {timeout:g} s") from error
-    finally:
-        _kill(process)
-    return Answer(process.returncode, _text(out), _text(err))
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends a command that still runs, with its group.
-
-    What left the group may hold the pipes open: they are closed here.
-    """
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", errors="replace")
+    return Answer(process.returncode, *(data.decode("utf-8", "replace") for data in (out, err)))

@@ -9,52 +9,34 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
+from diel.scheduler.batch import Batch
 from diel.scheduler.command import QUESTION, Answer
-from diel.scheduler.directives import check_outputs, options, quoted
-from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
-from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue, gathered
-from diel.scheduler.scheduler import Scheduler
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, quoted, states
+from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue, gathered
 
-STATES: Mapping[str, JobState] = {
-    "NEW": JobState.PENDING,
-    "DEPEND": JobState.PENDING,
-    "PRIORITY": JobState.PENDING,
-    "SCHED": JobState.PENDING,
-    "RUN": JobState.RUNNING,
-    "CLEANUP": JobState.ENDING,
-    "COMPLETED": JobState.COMPLETED,
-    "FAILED": JobState.FAILED,
-    "CANCELED": JobState.CANCELLED,
-    "TIMEOUT": JobState.TIMEOUT,
-}
+STATES = states(
+    pending="NEW DEPEND PRIORITY SCHED",
+    running="RUN",
+    ending="CLEANUP",
+    completed="COMPLETED",
+    failed="FAILED",
+    cancelled="CANCELED",
+    timeout="TIMEOUT",
+)
 """Flux's words for a job's state, and for the result of one that is inactive: flux-jobs(1), JOB STATUS."""
 
 _OUTSIDE = "DIEL_FLUX_URI"
 """In a job: the instance that gave it, which a controller there asks for more jobs."""
 _NODES = "flux resource list --states=all --no-header --format={nodelist}"
 _PATH = "DIEL_FLUX_PATH"
-_FIELDS = (
-    "{id.f58plain}",
-    "{state}",
-    "{result}",
-    "{returncode}",
-    "{exception.type}",
-    "{nodelist}",
-    "{contextual_info}",
-    "{exception.note}",
+_FORMAT = (
+    "{id.f58plain}|{name}|{state}|{result}|{returncode}|{exception.type}|{nodelist}|{contextual_info}"
+    "|{exception.note}"
 )
-_OUTPUT = re.compile(r"^#flux: --(?:output|error)=(.+)$", re.MULTILINE)
-_BUSY = re.compile(
-    r"Unable to connect|broker socket|Connection (refused|reset)|No route to host|lost contact|timed out"
-    r"|Function not implemented|No service matching|temporarily unavailable|submission is disabled",
-    re.IGNORECASE,
-)
-_SETTLED = re.compile(r"unknown job id|job is inactive|No matching jobs", re.IGNORECASE)
 
 
-class Flux(Scheduler):
+class Flux(Batch):
     """Flux's commands."""
 
     commands = ("flux",)
@@ -78,6 +60,18 @@ class Flux(Scheduler):
         "spread",
     )
     elsewhere = ("--queue", "-q")
+    queues_by = ("flux", "batch")
+    held = ("--urgency=0",)
+    ends_by = ("flux", "cancel")
+    accepted = re.compile(r"^(f[1-9A-HJ-NP-Za-km-z]+)\s*$", re.MULTILINE)
+    outputs = re.compile(r"^#flux: --(?:output|error)=(.+)$", re.MULTILINE)
+    busy = re.compile(
+        r"Unable to connect|broker socket|Connection (refused|reset)|No route to host|lost contact|timed out"
+        r"|Function not implemented|No service matching|temporarily unavailable|submission is disabled",
+        re.IGNORECASE,
+    )
+    settled = re.compile(r"unknown job id|job is inactive|No matching jobs", re.IGNORECASE)
+    speaker = re.compile(r"\bflux-\w+: (ERROR: )?")
 
     def directives(self, job: Job) -> Iterator[str]:
         quoted(job.folder)
@@ -101,57 +95,18 @@ class Flux(Scheduler):
         # The submitting shell's variables stay out but for those by which flux itself is found.
         yield from ("--env=-*", *(f"--env={name}" for name in ("PATH", "HOME", "USER", "LOGNAME", "SHELL")))
         yield f"--env={_PATH}=$PATH"
-        yield from options(job.options, job.nodes)
+        yield from job.extra
 
-    def try_out(self, script: Path) -> None:
-        # A job of no urgency is held: it is looked at, and never begins.
-        self.cancel([self._queue("--urgency=0", script=script)])
-
-    def submit(self, script: Path) -> str:
-        check_outputs(script, _OUTPUT)
-        return self._queue(script=script)
-
-    def _queue(self, *words: str, script: Path) -> str:
-        answer = self.ask("flux", "batch", *words, script.name, folder=script.parent)
-        if answer.code != 0:
-            busy = answer.code < 0 or _BUSY.search(answer.err)
-            raise (SchedulerBusy if busy else SchedulerRefused)(f"flux batch: {_told(answer)}")
-        ids = re.findall(r"^(f[1-9A-HJ-NP-Za-km-z]+)\s*$", answer.out, re.MULTILINE)
-        if not ids:
-            raise SchedulerBusy(f"flux batch printed no id of a job: {answer.words}")
-        return str(ids[-1])
-
-    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        wanted = sorted(set(ids))
-        if not wanted:
-            return {}
-        answer = self.ask("flux", "jobs", "--no-header", f"--format={'|'.join(_FIELDS)}", *wanted)
-        found = dict(parse_jobs(answer))
-        unknown = set(re.findall(r"^JobID (\S+) unknown", answer.err, re.MULTILINE))
-        if silent := [number for number in wanted if number not in found and number not in unknown]:
-            raise SchedulerBusy(f"flux jobs says nothing of {', '.join(silent)}: {_told(answer)}")
-        return found
-
-    def cancel(self, ids: Iterable[str]) -> None:
-        wanted = sorted(set(ids))
-        if not wanted:
-            return
-        answer = self.ask("flux", "cancel", *wanted)
-        lines = [line for line in answer.err.splitlines() if line.strip()]
-        if answer.code != 0 and not (lines and all(_SETTLED.search(line) for line in lines)):
-            raise SchedulerBusy(f"flux cancel: {_told(answer)}")
-
-    def find(self, prefix: str) -> Mapping[str, str]:
-        answer = self.ask("flux", "jobs", "--no-header", "--format={id.f58plain}|{name}")
-        if answer.code != 0:
-            raise SchedulerBusy(f"flux jobs: {_told(answer)}")
-        found = {}
-        for line in answer.out.splitlines():
-            number, bar, name = line.strip().partition("|")
-            if not bar:
-                raise SchedulerBusy(f"flux jobs answered with what is no job: {line.strip()[:200]}")
-            if name.startswith(prefix):
-                found[name] = number
+    def jobs(self, ids: list[str]) -> list[tuple[str, str, JobStatus]]:
+        answer = self.ask("flux", "jobs", "--no-header", f"--format={_FORMAT}", *ids)
+        found = list(parse_jobs(answer))
+        known = {number for number, _, _ in found} | set(
+            re.findall(r"^JobID (\S+) unknown", answer.err, re.M)
+        )
+        if silent := set(ids) - known:
+            raise SchedulerBusy(f"flux jobs says nothing of {', '.join(sorted(silent))}: {self.told(answer)}")
+        if answer.code != 0 and not ids:
+            raise SchedulerBusy(f"flux jobs: {self.told(answer)}")
         return found
 
     # --- this machine -------------------------------------------------------------------------------
@@ -164,10 +119,7 @@ class Flux(Scheduler):
     def dialect(self) -> Dialect | None:
         if shutil.which("flux") is None:
             return None
-        answer = self.ask("flux", "getattr", "version", timeout=QUESTION)
-        if answer.code != 0:
-            raise SchedulerBusy(f"`flux getattr version` says: {answer.words}")
-        return Dialect(answer.out.strip())
+        return Dialect(self.output("flux", "getattr", "version").strip())
 
     def offer(self) -> Offer:
         queues = self._lines("queue", "list", "--format={queuem}|{limits.timelimit!F}")
@@ -175,20 +127,18 @@ class Flux(Scheduler):
         return Offer(list(parse_queues(queues)), gathered(parse_resources(nodes)))
 
     def _lines(self, *words: str) -> list[str]:
-        answer = self.ask("flux", *words, "--no-header", timeout=2 * QUESTION)
-        if answer.code != 0:
-            raise SchedulerBusy(f"flux {words[0]}: {_told(answer)}")
-        return [line.strip() for line in answer.out.splitlines() if line.strip()]
+        answer = self.output("flux", *words, "--no-header", timeout=2 * QUESTION)
+        return [line.strip() for line in answer.splitlines() if line.strip()]
 
 
-def parse_jobs(answer: Answer) -> Iterator[tuple[str, JobStatus]]:
-    """Id and state of each job in an answer of flux jobs. Raises SchedulerBusy for a line that is none."""
+def parse_jobs(answer: Answer) -> Iterator[tuple[str, str, JobStatus]]:
+    """Id, name and state of each job in an answer of flux jobs. Raises SchedulerBusy for any other line."""
     for line in answer.out.splitlines():
-        fields = line.strip().split("|", len(_FIELDS) - 1)
-        if len(fields) != len(_FIELDS):
+        fields = line.strip().split("|", _FORMAT.count("|"))
+        if len(fields) <= _FORMAT.count("|"):
             raise SchedulerBusy(f"flux jobs answered with what is no job: {line.strip()[:200]}")
-        number, *told = fields
-        yield number, _status(*told)
+        number, name, *told = fields
+        yield number, name, _status(*told)
 
 
 def _status(state: str, result: str, code: str, kind: str, nodes: str, info: str, note: str) -> JobStatus:
@@ -236,8 +186,3 @@ def _count(ids: str) -> int:
     """How many numbers there are in `3` or `[0-3,7]`."""
     parts = (part.partition("-") for part in ids.strip("[]").split(","))
     return sum(int(last or first) - int(first) + 1 for first, _, last in parts)
-
-
-def _told(answer: Answer) -> str:
-    """Flux's own words, without the name of the program that begins each line."""
-    return re.sub(r"\bflux-\w+: (ERROR: )?", "", answer.words)

@@ -1,7 +1,10 @@
-"""A job: what a scheduler is asked for, and what it says of it."""
+"""A job: what a scheduler is asked for, how its script says that, and what the scheduler says of it."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -10,11 +13,11 @@ from diel.errors import DielError
 
 
 class SchedulerBusy(DielError):
-    """The scheduler does not answer, or not with sense: ask again later. It says nothing of any job."""
+    """The scheduler does not answer, or makes no sense: ask again later. It says nothing about any job."""
 
 
 class SchedulerRefused(DielError):
-    """The scheduler answered, and refuses a job: asking again as before is of no use."""
+    """The scheduler answered, and refuses a job: the same request again would be refused too."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,19 @@ class Job:
     queue: str | None = None
     account: str | None = None
     options: tuple[str, ...] = ()
-    """Further options, as the scheduler's own directive lines have them; {nodes} is put in. Where one says
-    what nodes the job gets, a scheduler may leave out its own words for that."""
+    """Further options, as the scheduler's own directive lines have them, with {nodes} to be filled in. If one
+    says which nodes the job gets, a scheduler may leave out its own words for that."""
     setup: tuple[str, ...] = ()
     """Shell lines before the command."""
     exclude: tuple[str, ...] = ()
     """Nodes that the job must not get."""
     after: str | None = None
     """Id of a job that must have ended before."""
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        """Its further options, filled in."""
+        return tuple(word.replace("{nodes}", str(self.nodes)) for word in self.options)
 
 
 class JobState(StrEnum):
@@ -72,6 +80,11 @@ class JobState(StrEnum):
         return self not in (JobState.PENDING, JobState.RUNNING, JobState.ENDING)
 
 
+def states(**words: str) -> Mapping[str, JobState]:
+    """A table of a scheduler's words for states, given by what they mean: `pending="Q H W"`."""
+    return {word: JobState(state) for state, listed in words.items() for word in listed.split()}
+
+
 @dataclass(frozen=True)
 class JobStatus:
     """What a scheduler says of a job."""
@@ -84,3 +97,44 @@ class JobStatus:
     """The nodes that it has, as the scheduler writes them."""
     hopeless: bool = False
     """Whether the scheduler says that it can never run."""
+
+
+# --- words of a script's directives, as the schedulers' own readers take them ------------------------
+
+
+def clock(seconds: float) -> str:
+    """HH:MM:SS, rounded up to whole seconds; hours may be more than 24, as all schedulers allow."""
+    whole = max(1, -int(-seconds // 1))
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def mebibytes(size: int) -> int:
+    """Bytes as MiB, rounded up: what Slurm's M and PBS's mb both mean."""
+    return -(-size // 2**20)
+
+
+def quoted(path: Path) -> str:
+    """A path in double quotes, as a directive holds it.
+
+    Raises SchedulerRefused for a path with a line break, a double quote or a backslash: schedulers read
+    those in different ways, and Slurm would lose the job's output.
+    """
+    text = str(path)
+    if any(ord(letter) < 32 or letter in '"\\' for letter in text):
+        raise SchedulerRefused(
+            f"a job script cannot name {text!r}: use a path without line breaks, quotes and backslashes"
+        )
+    return f'"{text}"'
+
+
+def check_outputs(script: Path, named: re.Pattern[str]) -> tuple[str, ...]:
+    """The output files that a script's directives name. Raises SchedulerRefused if one's folder is missing.
+
+    The scheduler would say nothing, and the job's output, or the job, would be lost.
+    """
+    files = tuple(shlex.split(value)[0] for value in named.findall(script.read_text(encoding="utf-8")))
+    for file in files:
+        folder = (script.parent / file.replace("%%", "%")).parent
+        if not folder.is_dir():
+            raise SchedulerRefused(f"{script}: its output cannot go to {folder}: make that folder")
+    return files

@@ -8,47 +8,31 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from diel.scheduler.batch import Batch
 from diel.scheduler.command import QUESTION, Answer
-from diel.scheduler.directives import check_outputs, mebibytes, options, quoted
-from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
-from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue, gathered
-from diel.scheduler.scheduler import Scheduler, node_file
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, quoted, states
+from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue, gathered, node_file
 from diel.values import parse_size
 
-STATES: Mapping[str, JobState] = {
-    "PEND": JobState.PENDING,
-    "PROV": JobState.PENDING,
-    "PSUSP": JobState.PENDING,
-    "WAIT": JobState.PENDING,
-    "FWD_PEND": JobState.PENDING,
-    "RUN": JobState.RUNNING,
-    "USUSP": JobState.RUNNING,
-    "SSUSP": JobState.RUNNING,
-    "UNKWN": JobState.RUNNING,
-    "DONE": JobState.COMPLETED,
-    "EXIT": JobState.FAILED,
-    "ZOMBI": JobState.NODE_FAILED,
-}
+STATES = states(
+    pending="PEND PROV PSUSP WAIT FWD_PEND",
+    running="RUN USUSP SSUSP UNKWN",
+    completed="DONE",
+    failed="EXIT",
+    node_failed="ZOMBI",
+)
 """LSF's words for a job's state: bjobs(1), Job status. UNKWN: its node does not answer now."""
 
-ENDS: Mapping[str, JobState] = {
-    "TERM_RUNLIMIT": JobState.TIMEOUT,
-    "TERM_DEADLINE": JobState.TIMEOUT,
-    "TERM_CPULIMIT": JobState.TIMEOUT,
-    "TERM_WINDOW": JobState.TIMEOUT,
-    "TERM_MEMLIMIT": JobState.OOM,
-    "TERM_SWAP": JobState.OOM,
-    "TERM_PREEMPT": JobState.PREEMPTED,
-    "TERM_RMS": JobState.NODE_FAILED,
-    "TERM_OWNER": JobState.CANCELLED,
-    "TERM_FORCE_OWNER": JobState.CANCELLED,
-    "TERM_ADMIN": JobState.CANCELLED,
-    "TERM_FORCE_ADMIN": JobState.CANCELLED,
-    "TERM_BUCKET_KILL": JobState.CANCELLED,
-}
+ENDS = states(
+    timeout="TERM_RUNLIMIT TERM_DEADLINE TERM_CPULIMIT TERM_WINDOW",
+    oom="TERM_MEMLIMIT TERM_SWAP",
+    preempted="TERM_PREEMPT",
+    node_failed="TERM_RMS",
+    cancelled="TERM_OWNER TERM_FORCE_OWNER TERM_ADMIN TERM_FORCE_ADMIN TERM_BUCKET_KILL",
+)
 """Words in exit_reason that say how a job in EXIT ended: bacct(1), Termination reasons."""
 
 HOPELESS = re.compile(
@@ -56,21 +40,11 @@ HOPELESS = re.compile(
 )
 """In a pending reason: what does not pass by waiting."""
 _FIELDS = ("jobid", "stat", "exit_code", "exit_reason", "exec_host", "pend_reason", "job_name")
-_OUTPUT = re.compile(r"^exec 2?> (.+)$", re.MULTILINE)
-_BUSY = re.compile(
-    r"batch daemon not responding|LSF is down|cannot be contacted|still trying|timed out|Connection refused"
-    r"|Communication time ?out|Failed in an LSF library call|LIM is down|mbatchd|try again"
-    r"|Too many .*connections|Pending job threshold reached",
-    re.IGNORECASE,
-)
-_SETTLED = re.compile(
-    r"is being (terminated|signaled)|already finished|No matching job|is not found", re.IGNORECASE
-)
 _NONE = re.compile(r"^No (unfinished |matching )?job(s)? found", re.IGNORECASE | re.MULTILINE)
 _NODES = 'sort -u "$LSB_DJOB_HOSTFILE"'
 
 
-class Lsf(Scheduler):
+class Lsf(Batch):
     """LSF's commands."""
 
     commands = ("bsub", "bjobs", "bkill")
@@ -84,6 +58,21 @@ class Lsf(Scheduler):
     spread = ("sh", "-c", f'exec blaunch -z "$({_NODES} | tr "\\n" " ")" "$@"', "spread")
     share = ("sh", "-c", 'exec blaunch -z "$(echo "$DIEL_NODES" | tr "," " ")" "$@"', "spread")
     elsewhere = ("-q",)
+    queues_by = ("bsub",)
+    held = ("-H",)
+    ends_by = ("bkill",)
+    accepted = re.compile(r"^Job <(\d+)> is submitted", re.MULTILINE)
+    outputs = re.compile(r"^exec 2?> (.+)$", re.MULTILINE)
+    busy = re.compile(
+        r"batch daemon not responding|LSF is down|cannot be contacted|still trying|timed out"
+        r"|Connection refused|Communication time ?out|Failed in an LSF library call|LIM is down|mbatchd"
+        r"|try again|Too many .*connections|Pending job threshold reached",
+        re.IGNORECASE,
+    )
+    settled = re.compile(
+        r"is being (terminated|signaled)|already finished|No matching job|is not found", re.IGNORECASE
+    )
+    speaker = re.compile(r"\bb(sub|jobs|kill): ")
 
     def directives(self, job: Job) -> Iterator[str]:
         quoted(job.folder)
@@ -109,75 +98,32 @@ class Lsf(Scheduler):
         if job.after:
             yield f'-w "ended({job.after})"'
         yield "-rn"  # one id is one run of the script
-        yield from options(job.options, job.nodes)
+        yield from job.extra
 
-    def try_out(self, script: Path) -> None:
-        # A job that is held is looked at, and never begins.
-        self.cancel([self._queue("-H", script=script)])
+    def hand_over(self, script: Path, *words: str) -> Answer:
+        return self.ask(*words, folder=script.parent, stdin=script)
 
-    def submit(self, script: Path) -> str:
-        check_outputs(script, _OUTPUT)
-        return self._queue(script=script)
-
-    def _queue(self, *words: str, script: Path) -> str:
-        answer = self.ask("bsub", *words, folder=script.parent, stdin=script)
-        if answer.code != 0:
-            busy = answer.code < 0 or _BUSY.search(answer.err + answer.out)
-            raise (SchedulerBusy if busy else SchedulerRefused)(f"bsub: {answer.words}")
-        ids = re.findall(r"^Job <(\d+)> is submitted", answer.out, re.MULTILINE)  # sites print more before it
-        if not ids:
-            raise SchedulerBusy(f"bsub printed no id of a job: {answer.words}")
-        return str(ids[-1])
-
-    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        wanted = sorted(set(ids))
-        if not wanted:
-            return {}
-        answer = self._bjobs("-a", *wanted)
-        found = {number: status for number, _, status in parse_jobs(answer)}
-        unknown = set(re.findall(r"Job <(\d+)> is not found", answer.err + answer.out))
-        if silent := [number for number in wanted if number not in found and number not in unknown]:
-            raise SchedulerBusy(f"bjobs says nothing of {', '.join(silent)}: {answer.words}")
-        return found
-
-    def cancel(self, ids: Iterable[str]) -> None:
-        wanted = sorted(set(ids))
-        if not wanted:
-            return
-        answer = self.ask("bkill", *wanted)
-        lines = [line for line in (answer.out + answer.err).splitlines() if line.strip()]
-        if answer.code != 0 and not (lines and all(_SETTLED.search(line) for line in lines)):
-            raise SchedulerBusy(f"bkill: {answer.words}")
-
-    def find(self, prefix: str) -> Mapping[str, str]:
-        answer = self._bjobs()
-        if answer.code != 0 and not _NONE.search(answer.err + answer.out):
+    def jobs(self, ids: list[str]) -> list[tuple[str, str, JobStatus]]:
+        answer = self.ask("bjobs", "-noheader", "-o", f"{' '.join(_FIELDS)} delimiter='|'", "-a", *ids)
+        found, said = list(parse_jobs(answer)), answer.err + answer.out
+        unknown = re.findall(r"Job <(\d+)> is not found", said)
+        if silent := set(ids) - {number for number, _, _ in found} - set(unknown):
+            raise SchedulerBusy(f"bjobs says nothing of {', '.join(sorted(silent))}: {answer.words}")
+        if answer.code != 0 and not ids and not _NONE.search(said):
             raise SchedulerBusy(f"bjobs: {answer.words}")
-        return {
-            name: number
-            for number, name, status in parse_jobs(answer)
-            if name.startswith(prefix) and not status.state.ended
-        }
-
-    def _bjobs(self, *words: str) -> Answer:
-        return self.ask("bjobs", "-noheader", "-o", f"{' '.join(_FIELDS)} delimiter='|'", *words)
+        return found
 
     # --- this machine -------------------------------------------------------------------------------
 
     def dialect(self) -> Dialect | None:
         if shutil.which("lsid") is None:
             return None
-        answer = self.ask("lsid", timeout=QUESTION)
-        if answer.code != 0:
-            raise SchedulerBusy(f"`lsid` says: {answer.words}")
-        return Dialect(answer.out.strip().partition("\n")[0].rstrip(", "))
+        return Dialect(self.output("lsid").strip().partition("\n")[0].rstrip(", "))
 
     def offer(self) -> Offer:
-        parameters = self.output("bparams")
-        return Offer(
-            parse_queues(self.output("bqueues", "-l"), parameters),
-            gathered(parse_hosts(self.output("lshosts", "-w"))),
-        )
+        asked = ("bparams",), ("bqueues", "-l"), ("lshosts", "-w")
+        parameters, queues, hosts = (self.output(*words, timeout=2 * QUESTION) for words in asked)
+        return Offer(parse_queues(queues, parameters), gathered(parse_hosts(hosts)))
 
     # --- within a job of it -------------------------------------------------------------------------
 

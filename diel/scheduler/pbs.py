@@ -16,48 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from diel.scheduler import qsub
 from diel.scheduler.command import QUESTION, Answer
-from diel.scheduler.directives import mebibytes
-from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy
-from diel.scheduler.nodes import Dialect, NodeKind, gathered
-from diel.scheduler.qsub import Qsub
-
-STATES: Mapping[str, JobState] = {
-    "Q": JobState.PENDING,
-    "H": JobState.PENDING,
-    "W": JobState.PENDING,
-    "T": JobState.PENDING,
-    "R": JobState.RUNNING,
-    "B": JobState.RUNNING,
-    "S": JobState.RUNNING,
-    "U": JobState.RUNNING,
-    "E": JobState.ENDING,
-    "M": JobState.GONE,
-    "X": JobState.GONE,
-    "F": JobState.GONE,
-}
-"""PBS's letters for a job's state. How a job in F ended is in its Exit_status."""
-
-ENDS: Mapping[int, tuple[JobState, str]] = {
-    0: (JobState.COMPLETED, ""),
-    265: (JobState.CANCELLED, "killed by signal 9"),
-    271: (JobState.CANCELLED, "killed by signal 15, as qdel does"),
-    -24: (JobState.FAILED, "killed: too many cores at once"),
-    -25: (JobState.FAILED, "killed: too many cores"),
-    -26: (JobState.OOM, "killed: too much virtual memory"),
-    -27: (JobState.OOM, "killed: too much memory"),
-    -28: (JobState.TIMEOUT, "killed: CPU time exceeded"),
-    -29: (JobState.TIMEOUT, "killed: walltime exceeded"),
-}
-"""Values of Exit_status that are not the script's own; -1 to -23 are failures of the node."""
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, states
+from diel.scheduler.qsub import SETTLED, Qsub, bytes_of, short, user
+from diel.scheduler.scheduler import Dialect, NodeKind, gathered
 
 NO_HISTORY = 36
 """qstat's exit code where -x asks for a history that the server does not keep."""
 _HEAD = "Job Id: "
 _DELIMITER = re.compile(r"(?<!\\)\|")
-_ENDING = (168, 202)
-"""qdel's exit codes for a job that is ending: 15016, a wrong state, and 15050, already exiting."""
 _NO_MOM = re.compile(r"could not connect to MOM (\d\S*)", re.IGNORECASE)
 _DELETED = " and terminated by "
 """In the comment of a job that somebody deleted while it ran."""
@@ -71,8 +38,20 @@ class Pbs(Qsub):
     also = ("pbspro", "pbs_pro", "openpbs", "qsub")
     spread = ("pbsdsh", "--")
     hidden = "put PBS's own commands on PATH (their folder is often /opt/pbs/bin)"
+    states = states(pending="Q H W T", running="R B S U", ending="E", gone="M X F")
+    exit_status = "Exit_status"
+    ends = {  # noqa: RUF012
+        **Qsub.ends,
+        -24: (JobState.FAILED, "killed: too many cores at once"),
+        -25: (JobState.FAILED, "killed: too many cores"),
+        -26: (JobState.OOM, "killed: too much virtual memory"),
+        -27: (JobState.OOM, "killed: too much memory"),
+        -28: (JobState.TIMEOUT, "killed: CPU time exceeded"),
+        -29: (JobState.TIMEOUT, "killed: walltime exceeded"),
+    }
+    ending = (168, 202)  # 15016, a wrong state, and 15050, already exiting
     # -f: else a qsub stays in the background for two minutes, with this process's folder and variables.
-    qsub = ("qsub", "-f")
+    queues_by = ("qsub", "-f")
 
     def program(self, name: str) -> str:
         """One of its commands: the first on PATH with a qselect beside it.
@@ -91,61 +70,74 @@ class Pbs(Qsub):
         """One chunk a node. A site that needs more in it gives its own `-l select={nodes}:…`."""
         said = " ".join(job.options)
         if "select=" not in said:
-            parts = [
-                f"select={job.nodes}",
-                f"ncpus={job.cores}",
-                "mpiprocs=1",
-            ]  # pbsdsh starts mpiprocs copies
-            if job.gpus:
-                parts.append(f"ngpus={job.gpus}")
-            if job.memory:
-                parts.append(f"mem={mebibytes(job.memory)}mb")
-            yield ":".join(parts)
+            gpus = f":ngpus={job.gpus}" if job.gpus else ""
+            memory = f":mem={mebibytes(job.memory)}mb" if job.memory else ""
+            # pbsdsh starts mpiprocs copies.
+            yield f"select={job.nodes}:ncpus={job.cores}:mpiprocs=1{gpus}{memory}"
         if "place=" not in said:
             yield "place=scatter"
 
-    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        """How jobs stand; a job that is not in the answer is gone. Raises SchedulerBusy."""
-        wanted = sorted(set(ids))
-        if not wanted:
-            return {}
-        told = {qsub.short(number): status_of(job) for number, job in self._jobs(wanted)}
-        return {number: told[qsub.short(number)] for number in wanted if qsub.short(number) in told}
+    def delete(self, ids: list[str]) -> Answer:
+        answer = super().delete(ids)
+        # Jobs whose node is dead: else they would run on in the books.
+        alone = _NO_MOM.findall(answer.err)
+        return self.ask("qdel", "-W", "force", *alone) if alone else answer
 
-    def cancel(self, ids: Iterable[str]) -> None:
-        """Ends jobs; those that have ended already are left alone. Raises SchedulerBusy."""
-        wanted = sorted(set(ids))
-        if not wanted:
-            return
-        answer = self.ask("qdel", *wanted)
-        if alone := _NO_MOM.findall(answer.err):  # their node is dead: else they would run on in the books
-            answer = self.ask("qdel", "-W", "force", *alone)
-        if answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED, *_ENDING):
-            raise SchedulerBusy(f"qdel: {qsub.told(answer)}")
+    def attributes(self, ids: list[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
+        if ids := ids or self._own():
+            answer = self.ask("qstat", "-x", "-f", "-F", "dsv", *ids)
+            if answer.code == NO_HISTORY:
+                answer = self.ask("qstat", "-f", "-F", "dsv", *ids)
+            yield from self.parse_qstat(answer, ids).items()
 
-    def find(self, prefix: str) -> Mapping[str, str]:
-        """Ids of this user's jobs that have not ended and whose names begin so, by name.
-
-        Raises SchedulerBusy.
-        """
-        answer = self.ask("qselect", "-u", qsub.user())
+    def _own(self) -> list[str]:
+        """Ids of this user's jobs that have not ended."""
+        answer = self.ask("qselect", "-u", user())
         if answer.code != 0:
-            raise SchedulerBusy(f"qselect: {qsub.told(answer)}")
+            raise SchedulerBusy(f"qselect: {self.told(answer)}")
         ids = answer.out.split()
         if not all(word[0].isdigit() for word in ids):
             raise SchedulerBusy(f"qselect answered with what are no ids: {answer.words}")
-        ids = [number for number in ids if "[" not in number]  # arrays are never diel's
-        return {
-            job.get("Job_Name", ""): number
-            for number, job in (self._jobs(ids) if ids else ())
-            if job.get("Job_Name", "").startswith(prefix) and not status_of(job).state.ended
-        }
+        return [number for number in ids if "[" not in number]  # arrays are never diel's
 
-    def _jobs(self, ids: list[str]) -> Iterator[tuple[str, Mapping[str, str]]]:
-        answer = self.ask("qstat", "-x", "-f", "-F", "dsv", *ids)
-        if answer.code == NO_HISTORY:
-            answer = self.ask("qstat", "-f", "-F", "dsv", *ids)
-        return iter(parse_qstat(answer, ids).items())
+    def parse_qstat(self, answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """The jobs in an answer of `qstat -f -F dsv`, by id: a line a job, `Job Id: 5.pbs0|Job_Name=a|…`.
+
+        Raises SchedulerBusy for what is no such answer, and if it says nothing of some of `ids`: a job
+        counts as unknown only if qstat names it.
+        """
+        if answer.code not in SETTLED:
+            raise SchedulerBusy(f"qstat: {self.told(answer)}")
+        if answer.out and not answer.out.endswith("\n"):
+            raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
+        found: dict[str, dict[str, str]] = {}
+        for line in answer.out.split("\n"):  # a value may hold what splitlines takes for a line's end
+            head, *fields = _DELIMITER.split(line)
+            pairs = (field.partition("=") for field in fields)
+            job = {key: value.replace("\\|", "|") for key, _, value in pairs}
+            if head.startswith(_HEAD) and "job_state" in job:
+                found[head.removeprefix(_HEAD).strip()] = job
+            elif line.strip():
+                raise SchedulerBusy(f"qstat answered with what is no job: {line.strip()[:200]}")
+        known = {short(word) for word in (*found, *re.findall(r"\d+[\w.\[\]-]*", answer.err))}
+        if silent := [number for number in ids if short(number) not in known]:
+            raise SchedulerBusy(f"qstat says nothing of {', '.join(silent)}: {self.told(answer)}")
+        return found
+
+    def status(self, job: Mapping[str, str]) -> JobStatus:
+        status, comment = super().status(job), job.get("comment", "").strip()
+        deleted, coded = _DELETED in comment, status.state is not JobState.GONE
+        match job.get("job_state"):
+            case "R" if deleted:  # it stays R until its processes have ended
+                return replace(status, state=JobState.ENDING, reason=comment)
+            case "M":
+                return replace(status, state=JobState.GONE, reason="moved to another server")
+            case "X" | "F" if not coded:
+                return _ended_without_a_code(comment, status)
+            case "X" | "F" if deleted:
+                # A script whose child was killed first may end by itself, even with 0.
+                return replace(status, state=JobState.CANCELLED, reason=comment)
+        return status
 
     # --- this machine -------------------------------------------------------------------------------
 
@@ -156,39 +148,11 @@ class Pbs(Qsub):
         words = re.search(r"pbs_version\s*=\s*(\S+)", version.out + version.err)
         if version.code != 0 or words is None:
             return None
-        server = self.ask("qstat", "-B", timeout=QUESTION)
-        if server.code != 0:
-            raise SchedulerBusy(f"`{self.program('qstat')} -B` says: {server.words}")
+        self.output("qstat", "-B")
         return Dialect(words[1])
 
     def nodes(self) -> list[NodeKind]:
-        return parse_nodes(self.output("pbsnodes", "-a", "-F", "json"))
-
-
-def parse_qstat(answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-    """The jobs in an answer of `qstat -f -F dsv`, by id: a line a job, `Job Id: 5.pbs0|Job_Name=a|…`.
-
-    Raises SchedulerBusy for what is no such answer, and where it says nothing of some of `ids`: a job
-    counts as unknown only where qstat names it.
-    """
-    if answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED):
-        raise SchedulerBusy(f"qstat: {qsub.told(answer)}")
-    if answer.out and not answer.out.endswith("\n"):
-        raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
-    found: dict[str, dict[str, str]] = {}
-    for line in answer.out.split("\n"):  # a value may hold what splitlines takes for a line's end
-        head, *fields = _DELIMITER.split(line)
-        job = {key: value.replace("\\|", "|") for key, _, value in (field.partition("=") for field in fields)}
-        if head.startswith(_HEAD) and "job_state" in job:
-            found[head.removeprefix(_HEAD).strip()] = job
-        elif line.strip():
-            raise SchedulerBusy(f"qstat answered with what is no job: {line.strip()[:200]}")
-    known = {qsub.short(number) for number in found}
-    named = {qsub.short(word) for word in re.findall(r"\d+[\w.\[\]-]*", answer.err)}
-    silent = [number for number in ids if qsub.short(number) not in known | named]
-    if silent:
-        raise SchedulerBusy(f"qstat says nothing of {', '.join(silent)}: {qsub.told(answer)}")
-    return found
+        return parse_nodes(self.output("pbsnodes", "-a", "-F", "json", timeout=2 * QUESTION))
 
 
 def parse_nodes(text: str) -> list[NodeKind]:
@@ -203,7 +167,7 @@ def parse_nodes(text: str) -> list[NodeKind]:
         has: Mapping[str, Any] = node.get("resources_available", {})
         cpus, gpus = (int(has.get(name, 0) or 0) for name in ("ncpus", "ngpus"))
         physical, shared = int(node.get("pcpus", 0) or 0), sharing[_host(node)]
-        memory = qsub.bytes_of(str(has.get("mem", "")))
+        memory = bytes_of(str(has.get("mem", "")))
         kinds.append(NodeKind("", 1, cpus, cpus, memory, gpus, physical, shared))
     return gathered(kinds)
 
@@ -213,46 +177,10 @@ def _host(node: Mapping[str, Any]) -> str:
     return str(node.get("resources_available", {}).get("host") or node.get("Mom") or id(node))
 
 
-def status_of(job: Mapping[str, str]) -> JobStatus:
-    """How a job stands, from its attributes."""
-    letter, comment = job.get("job_state", ""), job.get("comment", "").strip()
-    nodes = qsub.hosts(job.get("exec_host", ""))
-    state = STATES.get(letter, JobState.RUNNING)
-    deleted = _DELETED in comment
-    if letter == "R" and deleted:
-        state = JobState.ENDING  # it stays R until its processes have ended
-    if not state.ended:
-        hopeless = state is JobState.PENDING and "can never run" in comment.lower()
-        told = comment if state is not JobState.RUNNING or letter not in STATES else ""
-        return JobStatus(state, told, nodes=nodes, hopeless=hopeless)
-    if letter == "M":
-        return JobStatus(state, "moved to another server", nodes=nodes)
-    code = job.get("Exit_status", "")
-    if not re.fullmatch(r"-?\d+", code):
-        return _ended_without_a_code(comment, nodes)
-    status = ended(int(code), comment, nodes, ENDS)
-    # A script whose child was killed first may end by itself, even with 0.
-    return replace(status, state=JobState.CANCELLED, reason=comment) if deleted else status
-
-
-def _ended_without_a_code(comment: str, nodes: str) -> JobStatus:
+def _ended_without_a_code(comment: str, status: JobStatus) -> JobStatus:
     """F without Exit_status: deleted before it ran, or the job that it waited for failed. Never success."""
     if _LOST_NODE.search(comment):
-        return JobStatus(JobState.NODE_FAILED, comment, nodes=nodes)
-    if nodes:
-        return JobStatus(JobState.GONE, comment or "ended, and PBS does not say how", nodes=nodes)
+        return replace(status, state=JobState.NODE_FAILED, reason=comment)
+    if status.nodes:
+        return status
     return JobStatus(JobState.CANCELLED, comment or "deleted before it ran")
-
-
-def ended(code: int, comment: str, nodes: str, ends: Mapping[int, tuple[JobState, str]]) -> JobStatus:
-    """How a job ended, by its exit status and the table of those that have a meaning of their own."""
-    if code in ends:
-        state, words = ends[code]
-    elif code < 0:
-        state, words = JobState.NODE_FAILED, f"could not run on its node: Exit_status {code}"
-    else:
-        state = JobState.FAILED
-        words = f"killed by signal {code - 256}" if code > 256 else f"exit code {code}"
-    own = code if 0 <= code < 256 else code - 128 if code > 256 else None
-    reason = "; ".join(part for part in (words, comment if state is not JobState.COMPLETED else "") if part)
-    return JobStatus(state, reason, own, nodes)

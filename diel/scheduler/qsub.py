@@ -1,7 +1,7 @@
-"""What PBS and Torque share: directives, submission, errors. Their states and answers are their own.
+"""What PBS and Torque share: directives, submission, errors, how jobs end. Their answers are their own.
 
 Their commands exit with an error's number modulo 256: 15001, an unknown job, is 153. The numbers are in
-OpenPBS's pbs_error.h; Torque's commands have the same, and errno's where they do not reach the server.
+OpenPBS's pbs_error.h; Torque's commands have the same, and errno's if they do not reach the server.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from diel.scheduler.command import Answer, first_lines
-from diel.scheduler.directives import check_outputs, clock, options, quoted, seconds
-from diel.scheduler.job import Job, SchedulerBusy, SchedulerRefused
-from diel.scheduler.nodes import NodeKind, Offer, Queue
-from diel.scheduler.scheduler import Scheduler, node_file
+from diel.scheduler.batch import Batch
+from diel.scheduler.command import QUESTION, Answer, first_lines
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, clock, quoted
+from diel.scheduler.scheduler import NodeKind, Offer, Queue, node_file
+from diel.scheduler.slurm import seconds
 from diel.values import parse_size
 
-UNKNOWN = 153
-"""No such job."""
-FINISHED = 35
-"""A job that is history."""
+SETTLED = frozenset({0, 35, 153})
+"""Exit codes that say how jobs stand: all is well, one is history, one is unknown."""
 _BUSY_CODES = frozenset(
     {
         255,  # no server
@@ -44,20 +42,25 @@ _BUSY_CODES = frozenset(
         212,  # 15060: it is shutting down
     }
 )
-_BUSY_WORDS = re.compile(
-    r"cannot connect to|connection refused|timed out|end of file|communication failure|no free connections"
-    r"|server shutting down|premature end|try again|unable to contact slurm controller|pbs_iff",
-    re.IGNORECASE,
-)
-OUTPUT = re.compile(r"^#PBS -[oe] (.+)$", re.MULTILINE)
 
 
-class Qsub(Scheduler):
+class Qsub(Batch):
     """What diel asks of both by the same words.
 
     Neither can leave out nodes: `exclude` of a job is passed over.
     """
 
+    states: ClassVar[Mapping[str, JobState]]
+    """Letters of job_state. How a job ended is in its exit status."""
+    ends: ClassVar[Mapping[int, tuple[JobState, str]]] = {
+        0: (JobState.COMPLETED, ""),
+        265: (JobState.CANCELLED, "killed by signal 9"),
+        271: (JobState.CANCELLED, "killed by signal 15, as qdel does"),
+    }
+    """Exit statuses that are not the script's own; others below 0 are failures of the node."""
+    exit_status: ClassVar[str] = "exit_status"
+    ending: ClassVar[tuple[int, ...]]
+    """qdel's exit codes for a job that is ending."""
     sentinel = "#PBS"
     prologue = (
         "# The number of cores of a node, which is not that of a task.",
@@ -74,8 +77,19 @@ class Qsub(Scheduler):
         "spread",
     )
     elsewhere = ("-q",)
-    qsub: ClassVar[tuple[str, ...]] = ("qsub",)
-    """The command that queues a script, with the options that it always has."""
+    queues_by: ClassVar[tuple[str, ...]] = ("qsub",)
+    # qsub has no other way to say whether it takes a script: the job of a trial is held, and deleted.
+    held = ("-h",)
+    ends_by = ("qdel",)
+    accepted = re.compile(r"^(\d+[\w.\-]*)\s*$", re.MULTILINE)
+    outputs = re.compile(r"^#PBS -[oe] (.+)$", re.MULTILINE)
+    busy = re.compile(
+        r"cannot connect to|connection refused|timed out|end of file|communication failure"
+        r"|no free connections|server shutting down|premature end|try again"
+        r"|unable to contact slurm controller|pbs_iff",
+        re.IGNORECASE,
+    )
+    speaker = re.compile(r"\b(qsub|qstat|qdel|qselect|sbatch): (error: )?")
 
     def directives(self, job: Job) -> Iterator[str]:
         quoted(job.folder)  # outputs are there, whether or not they name it
@@ -92,37 +106,68 @@ class Qsub(Scheduler):
         if job.after:
             yield f"-W depend=afterany:{job.after}"
         yield "-r n"  # one id is one run of the script: else a restarted node would run it again
-        yield from options(job.options, job.nodes)
+        yield from job.extra
 
     @abstractmethod
     def resources(self, job: Job) -> Iterable[str]:
         """What a job asks for, in the words of `-l`."""
 
-    def try_out(self, script: Path) -> None:
-        # qsub has no other way to say whether it takes a script: the job of this trial is held, and deleted.
-        self.cancel([self.queue("-h", script=script)])
+    def is_busy(self, answer: Answer) -> bool:
+        return answer.code in _BUSY_CODES or super().is_busy(answer)
 
-    def submit(self, script: Path) -> str:
-        check_outputs(script, OUTPUT)
-        return self.queue(script=script)
+    def told(self, answer: Answer) -> str:
+        own = answer.out.partition("and the output was:")[2].strip(" '\n")  # Slurm's qsub quotes sbatch
+        return self.speaker.sub("", first_lines(own)) if own else super().told(answer)
 
-    def queue(self, *words: str, script: Path) -> str:
-        """Queues a script from its folder, with further options; returns the job's id."""
-        answer = self.ask(*self.qsub, *words, script.name, folder=script.parent)
-        if answer.code != 0:
-            busy = failed_to_answer(answer)
-            raise (SchedulerBusy if busy else SchedulerRefused)(f"qsub: {told(answer)}")
-        ids = re.findall(r"^(\d+[\w.\-]*)\s*$", answer.out, re.MULTILINE)
-        if not ids:
-            raise SchedulerBusy(f"qsub printed no id of a job: {answer.words}")
-        return str(ids[-1])
+    @abstractmethod
+    def attributes(self, ids: list[str]) -> Iterable[tuple[str, Mapping[str, str]]]:
+        """Id and attributes of these jobs, or of all of this user's if none is named."""
+
+    def jobs(self, ids: list[str]) -> Iterator[tuple[str, str, JobStatus]]:
+        asked = {short(number): number for number in ids}
+        for number, job in self.attributes(ids):
+            yield asked.get(short(number), number), job.get("Job_Name", ""), self.status(job)
+
+    def status(self, job: Mapping[str, str]) -> JobStatus:
+        """How a job stands, from its attributes."""
+        letter, comment = job.get("job_state", ""), job.get("comment", "").strip()
+        state, nodes = self.states.get(letter, JobState.RUNNING), hosts(job.get("exec_host", ""))
+        if not state.ended:
+            told = "" if state is JobState.RUNNING and letter in self.states else comment
+            hopeless = state is JobState.PENDING and "can never run" in comment.lower()
+            return JobStatus(state, told, nodes=nodes, hopeless=hopeless)
+        code = job.get(self.exit_status, "")
+        if not re.fullmatch(r"-?\d+", code):
+            return JobStatus(JobState.GONE, comment or "ended, and qstat does not say how", nodes=nodes)
+        return self._ended(int(code), comment, nodes)
+
+    def _ended(self, code: int, comment: str, nodes: str) -> JobStatus:
+        if code in self.ends:
+            state, words = self.ends[code]
+        elif code < 0:
+            state, words = JobState.NODE_FAILED, f"could not run on its node: exit status {code}"
+        else:
+            state = JobState.FAILED
+            words = f"killed by signal {code - 256}" if code > 256 else f"exit code {code}"
+        own = code if 0 <= code < 256 else code - 128 if code > 256 else None
+        comments = (words, comment if state is not JobState.COMPLETED else "")
+        return JobStatus(state, "; ".join(filter(None, comments)), own, nodes)
+
+    def cancel(self, ids: Iterable[str]) -> None:
+        if wanted := sorted(set(ids)):
+            answer = self.delete(wanted)
+            if answer.code not in SETTLED and answer.code not in self.ending:
+                raise SchedulerBusy(f"qdel: {self.told(answer)}")
+
+    def delete(self, ids: list[str]) -> Answer:
+        return self.ask("qdel", *ids)
 
     # --- this machine -------------------------------------------------------------------------------
 
     def offer(self) -> Offer:
-        queues = parse_queues(self.output("qstat", "-Q", "-f"))
+        queues = parse_queues(self.output("qstat", "-Q", "-f", timeout=2 * QUESTION))
         with suppress(SchedulerBusy):  # some have no such question: then none is known to be the default
-            queues = parse_server(self.output("qstat", "-B", "-f"), queues)
+            queues = parse_server(self.output("qstat", "-B", "-f", timeout=2 * QUESTION), queues)
         try:
             return Offer(queues, self.nodes())
         except SchedulerBusy:
@@ -171,18 +216,6 @@ def bytes_of(text: str) -> int:
     """Bytes of PBS's `527672492kb`, where k means 1024; 0 of what is no size."""
     match = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.lower())
     return parse_size(f"{match[1]}{match[2].upper()}{'i' if match[2] else ''}B") if match else 0
-
-
-def failed_to_answer(answer: Answer) -> bool:
-    """Whether the server was not reached, or could not answer, so that asking again may help."""
-    return answer.code < 0 or answer.code in _BUSY_CODES or bool(_BUSY_WORDS.search(answer.err + answer.out))
-
-
-def told(answer: Answer) -> str:
-    """The scheduler's own words, without the name of the program that begins them."""
-    own = answer.out.partition("and the output was:")[2].strip(" '\n")  # Slurm's qsub quotes sbatch
-    text = first_lines(own) or answer.words
-    return re.sub(r"\b(qsub|qstat|qdel|qselect|sbatch): (error: )?", "", text)
 
 
 def short(number: str) -> str:

@@ -1,4 +1,4 @@
-"""What every scheduler does for diel. Adding one is one file with a class derived from `Scheduler`."""
+"""What every scheduler does for diel, and what it offers. Adding one is one file with such a class."""
 
 from __future__ import annotations
 
@@ -6,13 +6,73 @@ import os
 import shlex
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from diel.scheduler.command import QUESTION, TIMEOUT, Answer, ask
+from diel.errors import UsageError
+from diel.extensions import SCHEDULERS, class_named, names_in
+from diel.scheduler.command import TIMEOUT, Answer, ask
 from diel.scheduler.job import Job, JobStatus, SchedulerBusy
-from diel.scheduler.nodes import Dialect, Offer
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What answers to a scheduler's commands."""
+
+    version: str
+    """Its own words, or what was found out about it."""
+    wrapper: bool = False
+    """Whether these are another scheduler's commands in this one's style, as Slurm's own qsub is."""
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue, with the longest walltime that it allows."""
+
+    name: str
+    limit: float | None = None
+    """Seconds; None if there is none, or the scheduler does not say."""
+    default: bool = False
+    """Whether jobs that name no queue go there."""
+
+
+@dataclass(frozen=True)
+class NodeKind:
+    """Nodes of one shape, as the scheduler gives them."""
+
+    queue: str
+    """Empty if the scheduler does not say which queue has them."""
+    nodes: int
+    cores: int
+    threads: int
+    """Hardware threads; what some schedulers count as CPUs."""
+    memory: int
+    """Bytes; 0 if it does not say."""
+    gpus: int
+    physical: int = 0
+    """Cores that the host really has; 0 if the scheduler does not say."""
+    sharing: int = 1
+    """How many such nodes (vnodes) there are on one host: its cores are not their sum."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What jobs can have."""
+
+    queues: Sequence[Queue]
+    nodes: Sequence[NodeKind] = ()
+    """Empty if the scheduler does not tell."""
+
+
+def gathered(kinds: Iterable[NodeKind]) -> list[NodeKind]:
+    """Nodes of the same shape counted together."""
+    counts: Counter[NodeKind] = Counter()
+    for kind in kinds:
+        counts[replace(kind, nodes=0)] += kind.nodes
+    return [replace(shape, nodes=count) for shape, count in counts.items()]
 
 
 class Scheduler(ABC):
@@ -25,7 +85,7 @@ class Scheduler(ABC):
     # --- facts --------------------------------------------------------------------------------------
 
     commands: ClassVar[tuple[str, ...]] = ()
-    """Programs that diel calls for every job: without them on PATH a run is refused."""
+    """Programs that diel calls for every job: a run is refused if one is not on PATH."""
     also: ClassVar[tuple[str, ...]] = ()
     """Other words for it, which a site file may have by mistake."""
     shell: ClassVar[str] = "#!/bin/bash"
@@ -35,10 +95,7 @@ class Scheduler(ABC):
     prologue: ClassVar[tuple[str, ...]] = ()
     """Shell lines of every job, before those of the site."""
     redirects: ClassVar[bool] = False
-    """Whether the script itself sends its output to the job's files.
-
-    For a scheduler that would add words of its own.
-    """
+    """Whether the script itself sends its output to the job's files: a scheduler may add words of its own."""
     private: ClassVar[tuple[str, ...]] = ()
     """Beginnings of variables that its commands must not get from diel's environment.
 
@@ -49,9 +106,9 @@ class Scheduler(ABC):
     job_variables: ClassVar[tuple[str, ...]] = ()
     """Variables of a job that hold its id; the first that is set counts."""
     node: str = ""
-    """Shell text that prints the name of the node that it runs on, where `hostname` may print another."""
+    """Shell text that prints the name of the node that it runs on, if `hostname` may print another."""
     spread: Sequence[str] = ()
-    """Words that start a program once on each node of a job; {nodes} is put in.
+    """Words that start a program once on each node of a job, with {nodes} to be filled in.
 
     They need not hand on environment and folder: the program sets what it needs. Without them blocks of
     several nodes need `spread` in the site file.
@@ -67,11 +124,11 @@ class Scheduler(ABC):
     DIEL_NODES holds the names with commas between, DIEL_NODE_NUMBERS their places with blanks between.
     """
     oom: str = ""
-    """Regular expression of a line on a task's stderr that tells of a rank killed for want of memory."""
+    """Regular expression of a line on a task's stderr that reports a rank killed because memory ran out."""
     elsewhere: ClassVar[tuple[str, ...]] = ()
     """Options that send jobs to other queues, or under other limits, than `queue` says."""
     hidden: ClassVar[str] = ""
-    """What to do where another scheduler's commands of the same names hide its own."""
+    """What to do if another scheduler's commands of the same names hide its own."""
 
     def __init__(self, timeout: float = TIMEOUT) -> None:
         """`timeout`: seconds that a command has to answer."""
@@ -81,32 +138,29 @@ class Scheduler(ABC):
 
     @abstractmethod
     def directives(self, job: Job) -> Iterable[str]:
-        """The options of a job, each as it stands behind the sentinel. Pure.
+        """The options of a job, each as it is written behind the sentinel. Pure.
 
         Raises SchedulerRefused for a path that none can hold.
         """
 
     def script(self, job: Job) -> str:
         """The whole job script. Pure. Raises SchedulerRefused for a path that none can hold."""
+        stdout, stderr, folder = (shlex.quote(str(path)) for path in (job.stdout, job.stderr, job.folder))
         lines = [
             self.shell,
             *(f"{self.sentinel} {words}" for words in self.directives(job)),
-            *(self._redirections(job) if self.redirects else ()),
-            f"cd {shlex.quote(str(job.folder))} || exit 1",
+            *((f"exec > {stdout}", f"exec 2> {stderr}") if self.redirects else ()),
+            f"cd {folder} || exit 1",
             *self.prologue,
             *job.setup,
             job.command,
         ]
         return "\n".join(lines) + "\n"
 
-    @staticmethod
-    def _redirections(job: Job) -> tuple[str, ...]:
-        return f"exec > {shlex.quote(str(job.stdout))}", f"exec 2> {shlex.quote(str(job.stderr))}"
-
     def try_out(self, script: Path) -> None:  # noqa: B027
-        """Has it say whether it would take this script; no job of it is left, and nothing of it runs.
+        """Asks whether it would take this script; no job of it is left, and nothing of it runs.
 
-        Raises SchedulerRefused where it does not, and SchedulerBusy. By default nothing is asked: the
+        Raises SchedulerRefused if it would not, and SchedulerBusy. By default nothing is asked: the
         first job of a run tells.
         """
 
@@ -120,7 +174,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        """How jobs stand, by one batched question; a job that is not in the answer is gone.
+        """The states of jobs, by one batched question; a job that is not in the answer is gone.
 
         Raises SchedulerBusy.
         """
@@ -131,7 +185,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def find(self, prefix: str) -> Mapping[str, str]:
-        """Ids of this user's jobs that have not ended and whose names begin so, by name.
+        """Ids, by name, of this user's jobs that have not ended and whose names begin so.
 
         Raises SchedulerBusy.
         """
@@ -141,20 +195,13 @@ class Scheduler(ABC):
     def ask(
         self, *words: str, folder: Path | None = None, stdin: Path | None = None, timeout: float | None = None
     ) -> Answer:
-        """Runs one of its commands, in a folder (the current one where there is none).
+        """Runs one of its commands, in a folder (by default the current one).
 
-        Raises SchedulerBusy where there is no such program, and where it has not ended in time.
+        Raises SchedulerBusy if there is no such program, or it has not ended in time.
         """
         program = self.program(words[0])
         environ = self.environment(os.environ)
         return ask([program, *words[1:]], environ, timeout or self.timeout, folder=folder, stdin=stdin)
-
-    def output(self, *words: str) -> str:
-        """What one of its commands answers to a question about the cluster. Raises SchedulerBusy."""
-        answer = self.ask(*words, timeout=2 * QUESTION)
-        if answer.code != 0:
-            raise SchedulerBusy(f"`{' '.join(words)}`: {answer.words}")
-        return answer.out
 
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
         """The variables that its commands get, of those of diel's process."""
@@ -170,10 +217,10 @@ class Scheduler(ABC):
         return tuple(name for name in self.commands if shutil.which(self.program(name)) is None)
 
     def dialect(self) -> Dialect | None:
-        """What answers here to its commands; None where nothing does, or another scheduler.
+        """What answers here to its commands; None if nothing does, or another scheduler.
 
         Having the commands is not enough: the server behind them must answer; by default it
-        is asked for jobs. Raises SchedulerBusy where the server does not answer.
+        is asked for jobs. Raises SchedulerBusy if the server does not answer.
         """
         if self.lacking():
             return None
@@ -181,7 +228,7 @@ class Scheduler(ABC):
         return Dialect("")
 
     def offer(self) -> Offer | None:
-        """Its queues and nodes, for `diel doctor`; None where it does not tell. Raises SchedulerBusy."""
+        """Its queues and nodes, for `diel doctor`; None if it does not tell. Raises SchedulerBusy."""
         return None
 
     # --- within a job of it -------------------------------------------------------------------------
@@ -193,7 +240,7 @@ class Scheduler(ABC):
     def allocation(self) -> Sequence[str]:
         """The nodes of the job that this process runs in, by `hosts`; some may come repeatedly.
 
-        Raises SchedulerBusy where they cannot be told.
+        Raises SchedulerBusy if they cannot be found out.
         """
         answer = ask(["sh", "-c", self.hosts], os.environ, self.timeout)
         if answer.code != 0:
@@ -213,3 +260,37 @@ def node_file(nodes: Sequence[str], script: Path) -> str:
     file = script.with_suffix(".nodes")
     file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
     return str(file)
+
+
+# --- those that are installed -----------------------------------------------------------------------
+
+
+def scheduler_named(name: str) -> Scheduler:
+    """The scheduler that a site names. Raises UsageError if it is not installed, or cannot be used."""
+    kind: type[Scheduler] = class_named(SCHEDULERS, name, Scheduler)
+    return kind()
+
+
+def usable_schedulers() -> Iterator[tuple[str, Scheduler]]:
+    """All that are installed, by name; one that cannot be loaded does not matter unless a site names it."""
+    for name in names_in(SCHEDULERS):
+        try:
+            yield name, scheduler_named(name)
+        except UsageError:
+            continue
+
+
+def find_dialects() -> dict[str, Dialect]:
+    """The schedulers that answer here, by name; those behind another's commands last.
+
+    Takes a minute at most, if all servers are down; none where there are no commands.
+    """
+    found = {}
+    for name, scheduler in usable_schedulers():
+        try:
+            dialect = scheduler.dialect()
+        except SchedulerBusy:
+            continue
+        if dialect is not None:
+            found[name] = dialect
+    return dict(sorted(found.items(), key=lambda item: item[1].wrapper))

@@ -13,89 +13,42 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.scheduler.command import QUESTION, Answer
-from diel.scheduler.directives import check_outputs, clock, mebibytes, options, quoted, seconds
-from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
-from diel.scheduler.nodes import Dialect, NodeKind, Offer, Queue
-from diel.scheduler.scheduler import Scheduler
+from diel.scheduler.batch import Batch
+from diel.scheduler.command import QUESTION
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, clock, mebibytes, quoted, states
+from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue
 
-STATES: Mapping[str, JobState] = {
-    "PENDING": JobState.PENDING,
-    "CONFIGURING": JobState.PENDING,
-    "POWER_UP_NODE": JobState.PENDING,
-    "REQUEUED": JobState.PENDING,
-    "REQUEUE_FED": JobState.PENDING,
-    "REQUEUE_HOLD": JobState.PENDING,
-    "RESV_DEL_HOLD": JobState.PENDING,
-    "SPECIAL_EXIT": JobState.PENDING,
-    "RUNNING": JobState.RUNNING,
-    "RESIZING": JobState.RUNNING,
-    "SIGNALING": JobState.RUNNING,
-    "STOPPED": JobState.RUNNING,
-    "SUSPENDED": JobState.RUNNING,
-    "COMPLETING": JobState.ENDING,
-    "STAGE_OUT": JobState.ENDING,
-    "COMPLETED": JobState.COMPLETED,
-    "FAILED": JobState.FAILED,
-    "CANCELLED": JobState.CANCELLED,
-    "REVOKED": JobState.CANCELLED,
-    "TIMEOUT": JobState.TIMEOUT,
-    "DEADLINE": JobState.TIMEOUT,
-    "OUT_OF_MEMORY": JobState.OOM,
-    "BOOT_FAIL": JobState.NODE_FAILED,
-    "LAUNCH_FAILED": JobState.NODE_FAILED,
-    "NODE_FAIL": JobState.NODE_FAILED,
-    "RECONFIG_FAIL": JobState.NODE_FAILED,
-    "PREEMPTED": JobState.PREEMPTED,
-}
+STATES = states(
+    pending="PENDING CONFIGURING POWER_UP_NODE REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT",
+    running="RUNNING RESIZING SIGNALING STOPPED SUSPENDED",
+    ending="COMPLETING STAGE_OUT",
+    completed="COMPLETED",
+    failed="FAILED",
+    cancelled="CANCELLED REVOKED",
+    timeout="TIMEOUT DEADLINE",
+    oom="OUT_OF_MEMORY",
+    node_failed="BOOT_FAIL LAUNCH_FAILED NODE_FAIL RECONFIG_FAIL",
+    preempted="PREEMPTED",
+)
 """Slurm's words for a job's state: squeue(1), JOB STATE CODES."""
 
-HOPELESS = frozenset(
-    {
-        "AccountNotAllowed",
-        "AssocMaxCpuPerJobLimit",
-        "AssocMaxGRESPerJob",
-        "AssocMaxMemPerJob",
-        "AssocMaxNodePerJobLimit",
-        "AssocMaxWallDurationPerJobLimit",
-        "BadConstraints",
-        "DependencyNeverSatisfied",
-        "InvalidAccount",
-        "InvalidQOS",
-        "PartitionConfig",
-        "PartitionNodeLimit",
-        "PartitionTimeLimit",
-        "QOSMaxCpuPerJobLimit",
-        "QOSMaxGRESPerJob",
-        "QOSMaxMemoryPerJob",
-        "QOSMaxNodePerJobLimit",
-        "QOSMaxWallDurationPerJobLimit",
-        "QOSNotAllowed",
-    }
+HOPELESS = re.compile(
+    r"AccountNotAllowed|InvalidAccount|InvalidQOS|QOSNotAllowed|BadConstraints|DependencyNeverSatisfied"
+    r"|Partition(Config|NodeLimit|TimeLimit)|AssocMaxMemPerJob|QOSMaxMemoryPerJob"
+    r"|(Assoc|QOS)Max(CpuPerJobLimit|GRESPerJob|NodePerJobLimit|WallDurationPerJobLimit)"
 )
 """Reasons that do not pass by waiting: the request itself is beyond a limit. A node that is down, drained or
 reserved has other words, and limits on all jobs of a user together are not here: those pass."""
 
-_BUSY = re.compile(
-    r"Unable to contact slurm controller|timed out|Connection (refused|reset)"
-    r"|Communication connection failure|Zero Bytes were transmitted|temporarily (unable|unavailable)"
-    r"|standby mode|rate limit"
-    r"|Unable to establish (configuration source|controller)|No route to host|Munge|authentication error"
-    r"|Transport endpoint is not connected",
-    re.IGNORECASE,
-)
 _NOWHERE = "Requested node configuration is not available"
 _IN_SERVICE = ("idle", "mix", "alloc", "comp")
 """How sinfo's words begin for nodes that take jobs, or will when those that they have are over."""
 _FIELDS = ("JobID:32|", "State:32|", "exit_code:16|", "Reason:400|", "NodeList:2000|", "Name:200|")
-_OUTPUT = re.compile(r"^#SBATCH --(?:output|error)=(.+)$", re.MULTILINE)
 _SACCT_TIMEOUT = 10.0
-
-
 _GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
 
 
-class Slurm(Scheduler):
+class Slurm(Batch):
     """Slurm's commands."""
 
     commands = ("sbatch", "squeue", "scancel")
@@ -132,6 +85,20 @@ class Slurm(Scheduler):
     share = ("sh", "-c", f'exec {shlex.join(spread)} --nodelist="$DIEL_NODES" "$@"', "spread")
     oom = r"(?:slurmstepd|srun): .*(?:oom[-_ ]kill|out of memory)"
     elsewhere = ("--partition", "-p", "--qos", "-q")
+    queues_by = ("sbatch", "--parsable")
+    ends_by = ("scancel",)
+    accepted = re.compile(r"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
+    outputs = re.compile(r"^#SBATCH --(?:output|error)=(.+)$", re.MULTILINE)
+    busy = re.compile(
+        r"Unable to contact slurm controller|timed out|Connection (refused|reset)"
+        r"|Communication connection failure|Zero Bytes were transmitted|temporarily (unable|unavailable)"
+        r"|standby mode|rate limit"
+        r"|Unable to establish (configuration source|controller)|No route to host|Munge|authentication error"
+        r"|Transport endpoint is not connected",
+        re.IGNORECASE,
+    )
+    settled = re.compile("Invalid job id|already complet")
+    speaker = re.compile(r"\b(sbatch|squeue|scancel): (error: )?")
 
     def directives(self, job: Job) -> Iterator[str]:
         yield f"--job-name={job.name}"
@@ -155,88 +122,40 @@ class Slurm(Scheduler):
             yield f"--dependency=afterany:{job.after}"
         # One id is one run of the script; a lost node takes no other with it; no variables are needed.
         yield from ("--no-requeue", "--no-kill", "--export=NONE")
-        yield from options(job.options, job.nodes)
+        yield from job.extra
 
     def try_out(self, script: Path) -> None:
-        """Raises SchedulerRefused where sbatch would not take a script, and SchedulerBusy. Nothing is queued.
+        """Nothing is queued.
 
-        It says nothing of a time beyond the partition's limit: such a job is queued, and waits for ever.
+        sbatch says nothing of a time beyond the partition's limit: such a job is queued, and waits for ever.
         """
-        answer = self.ask("sbatch", "--test-only", script.name, folder=script.parent)
+        answer = self.hand_over(script, "sbatch", "--test-only")
         if answer.code != 0 and not (_NOWHERE in answer.err and self._lacks_nodes()):
-            raise _refusal(answer)
+            raise self.refusal(answer)
 
     def _lacks_nodes(self) -> bool:
         """Whether some nodes are out of service: then a job may find a place later that has none now."""
         answer = self.ask("sinfo", "--noheader", "--format=%T")
         return answer.code != 0 or any(not word.startswith(_IN_SERVICE) for word in answer.out.split())
 
-    def submit(self, script: Path) -> str:
-        """Queues a script; returns the job's id. Raises SchedulerBusy and SchedulerRefused.
-
-        A job that sbatch timed out on may be queued all the same: `find` tells.
-        """
-        check_outputs(script, _OUTPUT)
-        answer = self.ask("sbatch", "--parsable", script.name, folder=script.parent)
-        if answer.code != 0:
-            raise _refusal(answer)
-        ids = re.findall(r"^(\d+)(?:;\S+)?\s*$", answer.out, re.MULTILINE)  # sites print banners before it
-        if not ids:
-            raise SchedulerBusy(f"sbatch printed no id of a job: {answer.words}")
-        return str(ids[-1])
-
-    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        """How jobs stand; a job that is not in the answer is gone. Raises SchedulerBusy."""
-        wanted = set(ids)
-        if not wanted:
-            return {}
-        found = {number: status for number, _, status in self._jobs() if number in wanted}
-        if forgotten := wanted - set(found):
-            found.update(self._remembered(forgotten))
-        return found
-
-    def cancel(self, ids: Iterable[str]) -> None:
-        """Ends jobs; those that have ended already are left alone. Raises SchedulerBusy."""
-        wanted = sorted(set(ids))
-        if not wanted:
-            return
-        answer = self.ask("scancel", *wanted)
-        known = ("Invalid job id", "already complet")
-        lines = [line for line in answer.err.splitlines() if line.strip()]
-        if answer.code != 0 and not (lines and all(any(word in line for word in known) for line in lines)):
-            raise SchedulerBusy(f"scancel: {_told(answer)}")
-
-    def find(self, prefix: str) -> Mapping[str, str]:
-        """Ids of this user's jobs that have not ended and whose names begin so, by name.
-
-        Raises SchedulerBusy.
-        """
-        jobs = self._jobs()
-        return {
-            name: number
-            for number, name, status in jobs
-            if name.startswith(prefix) and not status.state.ended
-        }
-
-    def _jobs(self) -> list[tuple[str, str, JobStatus]]:
-        """Id, name and state of all jobs of this user that slurmctld still knows."""
+    def jobs(self, ids: list[str]) -> Iterator[tuple[str, str, JobStatus]]:
         format_ = f"--Format={','.join(_FIELDS)}"
         answer = self.ask("squeue", f"--user={os.getuid()}", "--states=all", "--noheader", format_)
         if answer.code != 0:
-            raise SchedulerBusy(f"squeue: {_told(answer)}")
-        return list(parse_squeue(answer.out))
+            raise SchedulerBusy(f"squeue: {self.told(answer)}")
+        known = list(parse_squeue(answer.out))
+        yield from known
+        if forgotten := set(ids) - {number for number, _, _ in known}:
+            yield from self._remembered(forgotten)
 
-    def _remembered(self, ids: Iterable[str]) -> Iterator[tuple[str, JobStatus]]:
+    def _remembered(self, ids: Iterable[str]) -> Iterator[tuple[str, str, JobStatus]]:
         """What the accounting knows of forgotten jobs. Many sites have none, or a slow one."""
         words = [f"--jobs={','.join(sorted(ids))}", "--allocations", "--noheader", "--parsable2"]
+        fields = "--format=JobIDRaw,State,ExitCode,NodeList"
         try:
-            answer = self.ask(
-                "sacct",
-                *words,
-                "--format=JobIDRaw,State,ExitCode,NodeList",
-                timeout=min(self.timeout, _SACCT_TIMEOUT),
-            )
-            yield from parse_sacct(answer.out if answer.code == 0 else "")
+            answer = self.ask("sacct", *words, fields, timeout=min(self.timeout, _SACCT_TIMEOUT))
+            for number, status in parse_sacct(answer.out if answer.code == 0 else ""):
+                yield number, "", status
         except (SchedulerBusy, ValueError):
             return
 
@@ -252,10 +171,8 @@ class Slurm(Scheduler):
         return Dialect(version.out.strip()) if version.code == 0 else None
 
     def offer(self) -> Offer:
-        answer = self.ask("sinfo", "--noheader", "--format=%P|%D|%z|%m|%G|%l", timeout=2 * QUESTION)
-        if answer.code != 0:
-            raise SchedulerBusy(f"sinfo: {_told(answer)}")
-        return parse_sinfo(answer.out)
+        fields = "--format=%P|%D|%z|%m|%G|%l"
+        return parse_sinfo(self.output("sinfo", "--noheader", fields, timeout=2 * QUESTION))
 
     # --- within a job of it -------------------------------------------------------------------------
 
@@ -285,6 +202,18 @@ def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
             raise SchedulerBusy(f"squeue answered with what is no job: {line.strip()[:200]}")
         number, word, code, reason, nodes, name = fields
         yield number, name, _status(word, _exit_code(code), "" if reason == "None" else reason, nodes)
+
+
+def seconds(text: str) -> float | None:
+    """Seconds of `1-12:00:00`, `30:00`, `30` (minutes); None of `infinite` and what is no time."""
+    days, _, clock = text.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdigit() for part in parts) or not (days.isdigit() or not days):
+        return None
+    total = 0.0
+    for part in parts if len(parts) > 1 else [*parts, "0"]:
+        total = 60 * total + int(part)
+    return total + 86400 * int(days or 0)
 
 
 def parse_sinfo(text: str) -> Offer:
@@ -323,7 +252,7 @@ def _status(word: str, code: int, reason: str, nodes: str) -> JobStatus:
     state = STATES.get(word.split()[0] if word else "", JobState.RUNNING)  # sacct: CANCELLED by 1000
     plain = word in ("PENDING", "RUNNING", "COMPLETED")
     told = reason if plain else f"{word}: {reason}" if reason else word
-    hopeless = state is JobState.PENDING and reason.split(",")[0] in HOPELESS
+    hopeless = state is JobState.PENDING and HOPELESS.fullmatch(reason.split(",")[0]) is not None
     return JobStatus(state, told, code if state.ended else None, nodes, hopeless)
 
 
@@ -331,14 +260,3 @@ def _exit_code(text: str) -> int:
     """The exit code in a status of wait(2), as squeue prints it; 128 + N for signal N, as shells say."""
     status = int(text) if text.isdigit() else 0
     return 128 + (status & 127) if status & 127 else status >> 8
-
-
-def _refusal(answer: Answer) -> SchedulerBusy | SchedulerRefused:
-    """Why sbatch failed: whether it is of use to ask again."""
-    busy = answer.code < 0 or _BUSY.search(answer.err)
-    return (SchedulerBusy if busy else SchedulerRefused)(f"sbatch: {_told(answer)}")
-
-
-def _told(answer: Answer) -> str:
-    """Slurm's own words, without the name of the program that begins each line."""
-    return re.sub(r"\b(sbatch|squeue|scancel): (error: )?", "", answer.words)

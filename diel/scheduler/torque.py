@@ -9,44 +9,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from diel.scheduler import qsub
 from diel.scheduler.command import QUESTION, Answer
-from diel.scheduler.directives import check_outputs, mebibytes
-from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy
-from diel.scheduler.nodes import Dialect, NodeKind, gathered
-from diel.scheduler.pbs import ended
-from diel.scheduler.qsub import Qsub
+from diel.scheduler.job import Job, JobState, SchedulerBusy, check_outputs, mebibytes, states
+from diel.scheduler.qsub import SETTLED, Qsub, bytes_of, user
+from diel.scheduler.scheduler import Dialect, NodeKind, gathered
 from diel.scheduler.slurm import Slurm
 
-STATES: Mapping[str, JobState] = {
-    "Q": JobState.PENDING,
-    "H": JobState.PENDING,
-    "W": JobState.PENDING,
-    "T": JobState.PENDING,
-    "R": JobState.RUNNING,
-    "S": JobState.RUNNING,
-    "E": JobState.ENDING,
-    "C": JobState.GONE,
-    "U": JobState.GONE,
-}
-"""Torque's letters for a job's state. How a job in C ended is in its exit_status; U is what Slurm's qstat
-says of jobs that ended in a way that it does not know (out of memory, past a deadline)."""
-
-ENDS: Mapping[int, tuple[JobState, str]] = {
-    0: (JobState.COMPLETED, ""),
-    265: (JobState.CANCELLED, "killed by signal 9"),
-    271: (JobState.CANCELLED, "killed by signal 15, as qdel does"),
-    -10: (JobState.OOM, "killed: too much memory"),
-    -11: (JobState.TIMEOUT, "killed: walltime exceeded"),
-    -12: (JobState.TIMEOUT, "killed: CPU time exceeded"),
-}
-"""Values of exit_status that are not the script's own: Torque's documentation, Job exit status."""
-
-_ENDING = (168, 170, 202)
-"""qdel's exit codes for a job that is ending, as its versions number them."""
 _HEAD = re.compile(r"^Job Id:\s*(\S+)\s*$")
 _ATTRIBUTE = re.compile(r"^\s+([\w.]+) = (.*)$")
 
@@ -62,6 +34,15 @@ class Torque(Qsub):
     node = Slurm.node
     spread = ("pbsdsh", "-u", "--")
     oom = Slurm.oom
+    # U: Slurm's qstat does not know how the job ended (out of memory, past a deadline).
+    states = states(pending="Q H W T", running="R S", ending="E", gone="C U")
+    ends = {  # noqa: RUF012
+        **Qsub.ends,
+        -10: (JobState.OOM, "killed: too much memory"),
+        -11: (JobState.TIMEOUT, "killed: walltime exceeded"),
+        -12: (JobState.TIMEOUT, "killed: CPU time exceeded"),
+    }  # Torque's documentation, Job exit status
+    ending = (168, 170, 202)  # as its versions number them
 
     def resources(self, job: Job) -> Iterator[str]:
         """Whole nodes with so many cores each; `mem` is of all nodes together."""
@@ -71,46 +52,45 @@ class Torque(Qsub):
             yield f"mem={mebibytes(job.memory) * job.nodes}mb"
 
     def submit(self, script: Path) -> str:
-        files = check_outputs(script, qsub.OUTPUT)
+        files = check_outputs(script, self.outputs)
         # Slurm's qsub overrides the outputs that the script says.
         words = [word for pair in zip(("-o", "-e"), files, strict=False) for word in pair]
         return self.queue(*words, script=script)
 
-    def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        """How jobs stand; a job that is not in the answer is gone. Raises SchedulerBusy."""
-        wanted = sorted(set(ids))
-        if not wanted:
-            return {}
-        answer = self.ask("qstat", "-f", *wanted)
-        told = {qsub.short(number): status_of(job) for number, job in parse_qstat(answer)}
-        if not told and answer.code == 0:
-            raise SchedulerBusy("qstat answered without a word, though it was asked for jobs")
-        return {number: told[qsub.short(number)] for number in wanted if qsub.short(number) in told}
-
-    def cancel(self, ids: Iterable[str]) -> None:
-        """Ends jobs; those that have ended already are left alone. Raises SchedulerBusy."""
-        wanted = sorted(set(ids))
-        if not wanted:
-            return
-        answer = self.ask("qdel", *wanted)
+    def delete(self, ids: list[str]) -> Answer:
+        answer = super().delete(ids)
         # Slurm's qdel exits with the number of jobs that had ended, and says nothing of them.
         silent = answer.code > 0 and not (answer.out + answer.err).strip()
-        if not silent and answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED, *_ENDING):
-            raise SchedulerBusy(f"qdel: {qsub.told(answer)}")
+        return replace(answer, code=0) if silent else answer
 
-    def find(self, prefix: str) -> Mapping[str, str]:
-        """Ids of this user's jobs that have not ended and whose names begin so, by name.
+    def attributes(self, ids: list[str]) -> list[tuple[str, dict[str, str]]]:
+        answer = self.ask("qstat", "-f", *ids)
+        found = self.parse_qstat(answer)
+        if ids and not found and answer.code == 0:
+            raise SchedulerBusy("qstat answered without a word, though it was asked for jobs")
+        own = user()
+        return [one for one in found if ids or one[1].get("Job_Owner", "").split("@")[0] == own]
 
-        Raises SchedulerBusy.
-        """
-        answer = self.ask("qstat", "-f")
-        return {
-            job.get("Job_Name", ""): number
-            for number, job in parse_qstat(answer)
-            if job.get("Job_Name", "").startswith(prefix)
-            and job.get("Job_Owner", "").split("@")[0] == qsub.user()
-            and not status_of(job).state.ended
-        }
+    def parse_qstat(self, answer: Answer) -> list[tuple[str, dict[str, str]]]:
+        """Id and attributes of each job in an answer of `qstat -f`. Raises SchedulerBusy for what is none."""
+        if answer.code not in SETTLED:
+            raise SchedulerBusy(f"qstat: {self.told(answer)}")
+        jobs: list[tuple[str, dict[str, str]]] = []
+        last = ""
+        for line in answer.out.splitlines():
+            if head := _HEAD.match(line):
+                jobs.append((head[1], {}))
+                last = ""
+            elif jobs and (attribute := _ATTRIBUTE.match(line)):
+                last = attribute[1]
+                jobs[-1][1].setdefault(last, attribute[2].strip())
+            elif jobs and last and line.startswith("\t"):  # a long value goes on
+                jobs[-1][1][last] += line.strip()
+            elif line.strip():
+                raise SchedulerBusy(f"qstat answered with what is no job: {line.strip()[:200]}")
+        if any("job_state" not in job for _, job in jobs):
+            raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
+        return jobs
 
     # --- this machine -------------------------------------------------------------------------------
 
@@ -121,16 +101,14 @@ class Torque(Qsub):
         version = self.ask("qstat", "--version", timeout=QUESTION)
         if "pbs_version" in version.out + version.err:
             return None
-        server = self.ask("qstat", "-Q", timeout=QUESTION)
-        if server.code != 0:
-            raise SchedulerBusy(f"`qstat -Q` says: {server.words}")
+        self.output("qstat", "-Q")
         words = re.search(
             r"^\s*version:\s*(.+)$", f"{version.out}\n{version.err}", re.IGNORECASE | re.MULTILINE
         )
         return Dialect(words[1].strip()) if words else Dialect("(commands in its style)", wrapper=True)
 
     def nodes(self) -> list[NodeKind]:
-        return parse_nodes(self.output("pbsnodes", "-a"))
+        return parse_nodes(self.output("pbsnodes", "-a", timeout=2 * QUESTION))
 
     # --- within a job of it: Slurm's, where its commands are Slurm's own wrappers ---------------------
 
@@ -150,28 +128,6 @@ def _is_in_slurm() -> bool:
     return not os.environ.get("PBS_NODEFILE") and bool(os.environ.get("SLURM_JOB_NODELIST"))
 
 
-def parse_qstat(answer: Answer) -> list[tuple[str, dict[str, str]]]:
-    """Id and attributes of each job in an answer of `qstat -f`. Raises SchedulerBusy for what is none."""
-    if answer.code not in (0, qsub.UNKNOWN, qsub.FINISHED):
-        raise SchedulerBusy(f"qstat: {qsub.told(answer)}")
-    jobs: list[tuple[str, dict[str, str]]] = []
-    last = ""
-    for line in answer.out.splitlines():
-        if head := _HEAD.match(line):
-            jobs.append((head[1], {}))
-            last = ""
-        elif jobs and (attribute := _ATTRIBUTE.match(line)):
-            last = attribute[1]
-            jobs[-1][1].setdefault(last, attribute[2].strip())
-        elif jobs and last and line.startswith("\t"):  # a long value goes on
-            jobs[-1][1][last] += line.strip()
-        elif line.strip():
-            raise SchedulerBusy(f"qstat answered with what is no job: {line.strip()[:200]}")
-    if any("job_state" not in job for _, job in jobs):
-        raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
-    return jobs
-
-
 def parse_nodes(text: str) -> list[NodeKind]:
     """Of `pbsnodes -a`."""
     kinds = []
@@ -184,21 +140,6 @@ def parse_nodes(text: str) -> list[NodeKind]:
         memory = re.search(r"\bphysmem=(\w+)", block)
         gpus = re.search(r"^\s+gpus\s*=\s*(\d+)", block, re.MULTILINE)
         count = int(cores[1])
-        size = qsub.bytes_of(memory[1]) if memory else 0
+        size = bytes_of(memory[1]) if memory else 0
         kinds.append(NodeKind("", 1, count, count, size, int(gpus[1]) if gpus else 0))
     return gathered(kinds)
-
-
-def status_of(job: Mapping[str, str]) -> JobStatus:
-    """How a job stands, from its attributes."""
-    letter, comment = job.get("job_state", ""), job.get("comment", "")
-    nodes = qsub.hosts(job.get("exec_host", ""))
-    state = STATES.get(letter, JobState.RUNNING)
-    if not state.ended:
-        told = comment if state is JobState.PENDING or letter not in STATES else ""
-        hopeless = state is JobState.PENDING and "can never run" in comment.lower()
-        return JobStatus(state, told, nodes=nodes, hopeless=hopeless)
-    code = job.get("exit_status", "")
-    if not re.fullmatch(r"-?\d+", code):
-        return JobStatus(JobState.GONE, comment or "ended, and qstat does not say how", nodes=nodes)
-    return ended(int(code), comment, nodes, ENDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diel.errors import UsageError
-from diel.scheduler.installed import find_dialects
+from diel.scheduler.scheduler import find_dialects
 
 
 def detect() -> str:

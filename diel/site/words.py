@@ -39,7 +39,7 @@ def job_word(text: str) -> str:
 def _scheduler(text: str) -> str:
     if text == LOCAL or text in (names := names_in(SCHEDULERS)):
         return text
-    from diel.scheduler.installed import usable_schedulers  # here: where the word is wrong alone
+    from diel.scheduler.scheduler import usable_schedulers  # here: where the word is wrong alone
 
     word = text.lower()
     others = (name for name, scheduler in usable_schedulers() if word in scheduler.also)

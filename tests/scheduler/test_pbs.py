@@ -9,7 +9,7 @@ import pytest
 
 from diel.scheduler import Job, JobState, NodeKind, Queue, SchedulerBusy, SchedulerRefused
 from diel.scheduler.command import Answer
-from diel.scheduler.pbs import Pbs, parse_nodes, parse_qstat, status_of
+from diel.scheduler.pbs import Pbs, parse_nodes
 from diel.scheduler.qsub import parse_queues, parse_server
 from tests.scheduler.edges import first_on_path, programs
 
@@ -97,7 +97,7 @@ def test_a_path_that_no_directive_can_hold_is_refused() -> None:
     ],
 )
 def test_a_letter_of_pbs_is_one_of_diels_states(letter: str, state: JobState) -> None:
-    assert status_of({"job_state": letter}).state is state
+    assert Pbs().status({"job_state": letter}).state is state
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_letter_of_pbs_is_one_of_diels_states(letter: str, state: JobState) ->
     ],
 )
 def test_an_exit_status_says_how_a_job_ended(code: int, state: JobState, own: int | None) -> None:
-    status = status_of(
+    status = Pbs().status(
         {"job_state": "F", "Exit_status": str(code), "comment": RUN, "exec_host": "n1/0*4+n2/0*4+n1/1"}
     )
     assert (status.state, status.exit_code, status.nodes) == (state, own, "n1,n2")
@@ -125,7 +125,7 @@ def test_an_exit_status_says_how_a_job_ended(code: int, state: JobState, own: in
 
 @pytest.mark.parametrize("job", [{}, {"comment": RUN}, {"exec_host": "n1/0"}, {"Exit_status": ""}])
 def test_an_end_without_an_exit_status_is_never_a_success(job: dict[str, str]) -> None:
-    status = status_of({"job_state": "F", **job})
+    status = Pbs().status({"job_state": "F", **job})
     assert status.state is (JobState.GONE if "exec_host" in job else JobState.CANCELLED)
     assert status.reason
 
@@ -138,18 +138,18 @@ def test_a_job_that_was_deleted_is_cancelled_whatever_its_script_made_of_it() ->
         "comment": f"{RUN} and terminated by ann@login",
         "exec_host": "n1/0",
     }
-    status = status_of(job)
+    status = Pbs().status(job)
     assert (status.state, status.exit_code) == (JobState.CANCELLED, 0)
     assert "terminated by ann" in status.reason
-    assert status_of({**job, "job_state": "R"}).state is JobState.ENDING
+    assert Pbs().status({**job, "job_state": "R"}).state is JobState.ENDING
 
 
 def test_a_job_that_can_never_run_is_hopeless_and_one_that_waits_is_not() -> None:
     never = "Can Never Run: Insufficient amount of resource: ncpus (R: 99 A: 4 T: 4)"
-    status = status_of({"job_state": "Q", "comment": never})
+    status = Pbs().status({"job_state": "Q", "comment": never})
     assert (status.hopeless, status.reason) == (True, never)
     waits = "Not Running: Not enough free nodes available"
-    status = status_of({"job_state": "Q", "comment": waits})
+    status = Pbs().status({"job_state": "Q", "comment": waits})
     assert (status.hopeless, status.reason) == (False, waits)
 
 
@@ -163,20 +163,22 @@ def test_a_job_that_can_never_run_is_hopeless_and_one_that_waits_is_not() -> Non
 def test_a_server_that_is_down_knows_of_no_job_and_none_is_gone(words: str) -> None:
     down = answer(255, {}, f"{words} (errno=15010)\n")
     with pytest.raises(SchedulerBusy, match="cannot connect to server pbs0"):
-        parse_qstat(down, ["1.pbs0"])
+        Pbs().parse_qstat(down, ["1.pbs0"])
 
 
 def test_unknown_jobs_are_left_out_of_an_answer_that_holds_the_others() -> None:
     told = answer(153, {"21.pbs0": "job_state=R"}, "qstat: Unknown Job Id 9999.pbs0\n")
-    assert set(parse_qstat(told, ["21.pbs0", "9999"])) == {"21.pbs0"}
-    assert parse_qstat(answer(153, {}, "qstat: Unknown Job Id 9.pbs0\n"), ["9.pbs0.of.some.where"]) == {}
+    assert set(Pbs().parse_qstat(told, ["21.pbs0", "9999"])) == {"21.pbs0"}
+    assert (
+        Pbs().parse_qstat(answer(153, {}, "qstat: Unknown Job Id 9.pbs0\n"), ["9.pbs0.of.some.where"]) == {}
+    )
 
 
 @pytest.mark.parametrize("code", [0, 153])
 def test_a_job_that_the_answer_passes_over_in_silence_is_not_gone(code: int) -> None:
     told = answer(code, {"21.pbs0": "job_state=R"}, "qstat: Unknown Job Id 9999.pbs0\n")
     with pytest.raises(SchedulerBusy, match="nothing of 22.pbs0"):
-        parse_qstat(told, ["21.pbs0", "22.pbs0", "9999"])
+        Pbs().parse_qstat(told, ["21.pbs0", "22.pbs0", "9999"])
 
 
 @pytest.mark.parametrize(
@@ -192,15 +194,15 @@ def test_a_job_that_the_answer_passes_over_in_silence_is_not_gone(code: int) -> 
 )
 def test_an_answer_that_is_no_line_a_job_is_no_answer(text: str) -> None:
     with pytest.raises(SchedulerBusy):
-        parse_qstat(Answer(0, text, ""), ["1.pbs0"])
+        Pbs().parse_qstat(Answer(0, text, ""), ["1.pbs0"])
 
 
 def test_odd_values_of_a_jobs_environment_do_no_harm() -> None:
     """A line break and a delimiter in a value come with a backslash before them; other letters as they are."""
     odd = "Variable_List=A=new\\nline \\| job_state=F\\|b \u2028 \ufffd,B=x"
-    told = parse_qstat(answer(0, {"1.pbs0": f"{odd}|job_state=Q|comment=Not Running: a\\|b"}), ["1"])
-    assert status_of(told["1.pbs0"]).state is JobState.PENDING
-    assert status_of(told["1.pbs0"]).reason == "Not Running: a|b"
+    told = Pbs().parse_qstat(answer(0, {"1.pbs0": f"{odd}|job_state=Q|comment=Not Running: a\\|b"}), ["1"])
+    assert Pbs().status(told["1.pbs0"]).state is JobState.PENDING
+    assert Pbs().status(told["1.pbs0"]).reason == "Not Running: a|b"
 
 
 def test_ids_match_with_and_without_the_servers_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diel.scheduler import Job, JobState, NodeKind, Offer, Queue, SchedulerBusy, SchedulerRefused
-from diel.scheduler.slurm import HOPELESS, STATES, Slurm, parse_sacct, parse_sinfo, parse_squeue
+from diel.scheduler.slurm import STATES, Slurm, parse_sacct, parse_sinfo, parse_squeue
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemon import ClusterError
 from tests.scheduler.edges import Edge, clean_up, first_on_path, programs, text, wait
@@ -135,7 +135,20 @@ def test_a_name_may_hold_the_separator() -> None:
     assert name.startswith("x|y")
 
 
-@pytest.mark.parametrize("reason", sorted(HOPELESS))
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "AccountNotAllowed",
+        "AssocMaxNodePerJobLimit",
+        "AssocMaxMemPerJob",
+        "BadConstraints",
+        "InvalidQOS",
+        "PartitionConfig",
+        "PartitionTimeLimit",
+        "QOSMaxWallDurationPerJobLimit",
+        "QOSMaxGRESPerJob",
+    ],
+)
 def test_a_request_beyond_a_limit_is_hopeless(reason: str) -> None:
     ((_, _, status),) = parse_squeue(line("PENDING", reason=reason))
     assert (status.state, status.reason, status.hopeless) == (JobState.PENDING, reason, True)

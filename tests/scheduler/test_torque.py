@@ -8,7 +8,7 @@ import pytest
 
 from diel.scheduler import Job, JobState, NodeKind, SchedulerBusy
 from diel.scheduler.command import Answer
-from diel.scheduler.torque import Torque, parse_nodes, parse_qstat, status_of
+from diel.scheduler.torque import Torque, parse_nodes
 from tests.scheduler.edges import first_on_path, programs
 
 FOLDER = Path("/scratch/runs/melt-1")
@@ -86,19 +86,19 @@ def test_the_script_holds_all_that_a_job_asks_for() -> None:
 
 
 def test_slurms_qstat_is_read() -> None:
-    told = {number: status_of(job) for number, job in parse_qstat(Answer(0, OF_SLURM, ""))}
+    told = {number: Torque().status(job) for number, job in Torque().parse_qstat(Answer(0, OF_SLURM, ""))}
     assert (told["12"].state, told["12"].nodes) == (JobState.RUNNING, "n1,n2")
 
 
 def test_a_job_that_ended_without_an_exit_status_is_gone_and_never_a_success() -> None:
-    told = {number: status_of(job) for number, job in parse_qstat(Answer(0, OF_SLURM, ""))}
+    told = {number: Torque().status(job) for number, job in Torque().parse_qstat(Answer(0, OF_SLURM, ""))}
     assert (told["13"].state, told["13"].exit_code) == (JobState.GONE, None)
     assert told["13"].reason
 
 
 def test_torques_qstat_is_read_with_its_broken_lines() -> None:
-    ((number, job),) = parse_qstat(Answer(0, OF_TORQUE, ""))
-    status = status_of(job)
+    ((number, job),) = Torque().parse_qstat(Answer(0, OF_TORQUE, ""))
+    status = Torque().status(job)
     assert number == "12.master.example.org"
     assert (status.state, status.nodes) == (JobState.TIMEOUT, "node7")
     assert "was ended for its walltime" in status.reason
@@ -117,7 +117,7 @@ def test_torques_qstat_is_read_with_its_broken_lines() -> None:
     ],
 )
 def test_an_exit_status_says_how_a_job_ended(code: str, state: JobState, own: int | None) -> None:
-    status = status_of({"job_state": "C", "exit_status": code})
+    status = Torque().status({"job_state": "C", "exit_status": code})
     assert (status.state, status.exit_code) == (state, own)
 
 
@@ -133,7 +133,7 @@ def test_an_exit_status_says_how_a_job_ended(code: str, state: JobState, own: in
     ],
 )
 def test_a_letter_of_torque_is_one_of_diels_states(letter: str, state: JobState) -> None:
-    assert status_of({"job_state": letter}).state is state
+    assert Torque().status({"job_state": letter}).state is state
 
 
 def test_ids_match_with_and_without_the_servers_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,13 +149,15 @@ def test_ids_match_with_and_without_the_servers_name(tmp_path: Path, monkeypatch
 )
 def test_an_answer_that_is_broken_is_no_answer(text: str) -> None:
     with pytest.raises(SchedulerBusy):
-        parse_qstat(Answer(0, text, ""))
+        Torque().parse_qstat(Answer(0, text, ""))
 
 
 @pytest.mark.parametrize("code", [1, 2, 111, 255, -9])
 def test_a_server_that_does_not_answer_is_busy(code: int) -> None:
     with pytest.raises(SchedulerBusy, match="Connection refused"):
-        parse_qstat(Answer(code, "", "qstat: cannot connect to server master (errno=111) Connection refused"))
+        Torque().parse_qstat(
+            Answer(code, "", "qstat: cannot connect to server master (errno=111) Connection refused")
+        )
 
 
 def test_nodes_of_torque_are_counted_by_their_shape() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from diel.scheduler import Dialect, scheduler_named
-from diel.scheduler.installed import find_dialects
 from diel.scheduler.pbs import Pbs
+from diel.scheduler.scheduler import find_dialects
 from diel.scheduler.slurm import Slurm
 from diel.scheduler.torque import Torque
 from tests.cluster.cluster import Cluster
