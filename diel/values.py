@@ -1,4 +1,8 @@
-"""Durations and sizes: text with a unit on one side, seconds and bytes on the other; numbers as floats."""
+"""What text means: YAML's plain words, durations in seconds, sizes in bytes; and the way back, for people.
+
+Plain words are those of YAML 1.2's core schema (1.2.2, section 10.3.2), whatever a parser would make of them:
+`1e-3` is a float; `no`, `on`, `01:00:00` and dates are text; `0o17` is 15 and `017` is 17.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,21 @@ import math
 import re
 from typing import Any
 
+_WORDS: dict[str, Any] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+}
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_MOST_DIGITS = 25
+"""More than any 64-bit number needs, and few enough for int() to read at once."""
+SMALLEST, LARGEST = -(2**63), 2**64 - 1
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
 _PART = rf"({_NUMBER})(ms|s|m|h|d)"
@@ -14,6 +33,53 @@ _SIZE = rf"({_NUMBER})\s*(B|[kKMGTP]i?B)"
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 MAX_DURATION = 366 * 86400.0
 MAX_SIZE = 2**60
+
+
+def resolve(text: str) -> Any:
+    """The value of a plain scalar.
+
+    Raises ValueError for a whole number beyond 64 bits and a float beyond a double.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "+-.0123456789":
+        return text
+    for pattern, base in ((_INTEGER, 10), (_OCTAL, 8), (_HEXADECIMAL, 16)):
+        if pattern.fullmatch(text):
+            return _whole(text, base)
+    if _FLOAT.fullmatch(text):
+        return _float(text)
+    return text
+
+
+def scalar(text: str) -> Any:
+    """What a plain word means; the text itself where it is no number that a computer holds.
+
+    Spaces around a number are ignored, as in a CSV's cells.
+    """
+    stripped = text.strip()
+    try:
+        value = resolve(stripped)
+    except ValueError:
+        return text
+    return text if isinstance(value, str) else value
+
+
+def _whole(text: str, base: int) -> int:
+    digits = text.lstrip("+-")[2:] if base != 10 else text.lstrip("+-")
+    digits = digits.lstrip("0") or "0"
+    if len(digits) <= _MOST_DIGITS:
+        value = int(digits, base) * (-1 if text.startswith("-") else 1)
+        if SMALLEST <= value <= LARGEST:
+            return value
+    raise ValueError("a whole number beyond 64 bits")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number beyond 1.8e308, the largest that a double holds")
+    return value
 
 
 def as_float(number: float) -> float:

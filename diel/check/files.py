@@ -11,7 +11,7 @@ from diel.check.flaws import Check
 from diel.check.names import Names
 from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse, parse_expression
-from diel.given import flaw_of
+from diel.files import flaw_of
 from diel.spec import Stage
 from diel.spec.forms.points import Points
 from diel.spec.model import found as shown

@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from diel.errors import MAX_PROBLEMS, Problem, SpecError, did_you_mean, first_problems
-from diel.given import read_file, reason
+from diel.files import read_file, reason
 from diel.load.expressions import STRAY, Sizes, note, standing, stray
 from diel.load.misfits import Misfit, check
 from diel.load.nodes import (

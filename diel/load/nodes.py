@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from diel.scalars import resolve
+from diel.values import resolve
 
 MAX_DEPTH = 64
 MAX_COPIES = 10_000

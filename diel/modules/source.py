@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from diel.errors import UsageError
-from diel.given import flaw_of
+from diel.files import flaw_of
 from diel.modules.annotations import Annotations
 
 _DECORATORS = frozenset({"diel.module", "diel.modules.decorator.module"})

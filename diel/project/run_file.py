@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from diel.errors import UsageError
-from diel.given import read_file
-from diel.given import reason as why
+from diel.files import read_file
+from diel.files import reason as why
 from diel.paths import RunPaths
 
 MAX_WORKFLOW = 2**26

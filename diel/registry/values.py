@@ -11,8 +11,8 @@ from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.load import Document, parse, read_text
 from diel.project.run_file import RunFile
 from diel.registry.store import Held
-from diel.scalars import scalar
 from diel.spec import Flaw, Flaws, Hyperparameter
+from diel.values import scalar
 
 
 @dataclass(frozen=True)

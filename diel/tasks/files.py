@@ -10,7 +10,7 @@ from typing import Any
 from diel.artifacts import content
 from diel.errors import ModuleError
 from diel.expressions import Template, parse
-from diel.given import flaw_of, reason
+from diel.files import flaw_of, reason
 from diel.spec import Stage
 
 _KNOWN = 50_000

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from diel.paths import shipped
-from diel.scalars import scalar
 from diel.site import ControllerHome, FileSystem, LocalDisk, Pool, Site, find_site
 from diel.spec.model import Model
+from diel.values import scalar
 
 LEAST: dict[type[Model], dict[str, Any]] = {
     Site: {"name": "s", "scheduler": "local", "pools": {"p": {}}},

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import UsageError, counted
-from diel.given import read_file, reason
-from diel.scalars import scalar
+from diel.files import read_file, reason
 from diel.spec.forms.points import Rows
+from diel.values import scalar
 
 MAX_BYTES = 2**31
 

@@ -18,10 +18,10 @@ from diel.paths import RunPaths, runs_dir
 from diel.project.run_file import read_run_file
 from diel.project.runs import find_run
 from diel.registry import Change, append_change, read_current
-from diel.scalars import scalar
 from diel.spec import Flaws
 from diel.status import CourseStatus
 from diel.table import shown
+from diel.values import scalar
 
 Search = tuple[str, CourseStatus]
 
