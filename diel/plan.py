@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diel.check import Checked, check
+from diel.check.command import missing_shells
 from diel.check.gang import check_gang_room
 from diel.check.service import check_room
-from diel.check.shell import missing_shells
 from diel.errors import Problem, SpecError
 from diel.graph import StageGraph
 from diel.graph.judge import judge_of

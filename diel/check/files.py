@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice, product
-from pathlib import Path
 from typing import Any
 
 from diel.check.flaws import Check
@@ -33,15 +32,17 @@ def check_files(
     """
     stage = found.workflow.stages[name]
     hint = "paths are relative to the workflow file"
+    folder = found.document.path.parent
     for label, text in stage.files.items():
         key = ("stages", name, "files", label)
         try:
             template = parse(text)
             if template.constant:
                 path = template.text_value({})
-                flaw = flaw_of(found.folder / path)
-                if flaw:
-                    found.add(key, _told(path, flaw, found.document.path.parent), hint)
+                if flaw := flaw_of(found.folder / path):
+                    absent = flaw == "is not there"
+                    message = f"no file {shown(path)} in {folder}" if absent else f"{shown(path)} {flaw}"
+                    found.add(key, message, hint)
             elif anew:
                 missing, count = _missing(found, stage, template, names, values, later)
                 if missing:
@@ -50,14 +51,10 @@ def check_files(
             found.add(key, error.message, error.hint, error.offset)
 
 
-def _told(path: str, flaw: str, folder: Path) -> str:
-    return f"no file {shown(path)} in {folder}" if flaw == "is not there" else f"{shown(path)} {flaw}"
-
-
 def _listed(missing: list[str], count: int) -> str:
-    more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
     if count == 1:
         return f"{missing[0]} cannot be read"
+    more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
     return f"{len(missing):,} of {counted(count, 'file')} cannot be read: {', '.join(missing[:_SHOWN])}{more}"
 
 
@@ -73,10 +70,10 @@ def _missing(
     when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     read = template.references | (when.references if when is not None else frozenset())
     axes = _axes_read(found, stage, read, names, later)
-    if axes is None or stage.when is False:
-        return [], 0
     missing: list[str] = []
     seen: set[str] = set()
+    if axes is None or stage.when is False:
+        return missing, 0
     for scope in islice(_scopes(found, axes, values), _LOOKED_AT):
         if when is not None and not when.value(scope):
             continue
@@ -84,13 +81,12 @@ def _missing(
         if path in seen:
             continue
         seen.add(path)
-        flaw = flaw_of(found.folder / path)
-        if flaw:
+        if flaw := flaw_of(found.folder / path):
             point = ", ".join(
                 f"{one} = {shown(scope[one])}" for read in axes.values() for one in sorted(read)
             )
-            told = "" if flaw == "is not there" else f" {flaw}"
-            missing.append(f"{shown(path)}{told}" + (f" ({point})" if point else ""))
+            why = "" if flaw == "is not there" else f" {flaw}"
+            missing.append(f"{shown(path)}{why}" + (f" ({point})" if point else ""))
     return missing, len(seen)
 
 
@@ -114,12 +110,10 @@ def _axes_read(
 
 def _scopes(found: Check, axes: Mapping[str, set[str]], values: Mapping[str, Any]) -> Iterator[Scope]:
     """What an expression may read, at each combination of what it reads of some axes."""
-    distinct = [list(_distinct(found.points[axis], wanted)) for axis, wanted in axes.items()]
-    for rows in product(*distinct):
+    for rows in product(*(list(_distinct(found.points[axis], wanted)) for axis, wanted in axes.items())):
         scope: Scope = {"hp": values}
         for axis, row in zip(axes, rows, strict=True):
-            scope[axis] = row
-            scope.update(row)
+            scope |= {axis: row, **row}
         yield scope
 
 

@@ -1,25 +1,33 @@
-"""What a check has found so far."""
+"""What a check knows and has found so far: problems, modules, and the points of axes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 
-from diel.errors import MAX_PROBLEMS, Problem, SpecError, first_problems
-from diel.graph import Key
+from diel.errors import MAX_PROBLEMS, DielError, Problem, SpecError, first_problems
+from diel.graph import Key, StageGraph
 from diel.load import Document
-from diel.spec import Workflow
+from diel.modules.catalogue import Module
+from diel.spec import MAX_POINTS, Axis, Workflow
 from diel.spec.forms.points import Points
+
+_SEARCHED = 100_000
+"""Points that are compared with a picked one here; longer axes are searched when they run."""
 
 
 @dataclass
 class Check:
-    """A document under examination: its problems, and the points of its axes where they are known."""
+    """A document under examination."""
 
     document: Document
     folder: Path
-    problems: list[Problem] = field(default_factory=list)
+    graph: StageGraph
+    problems: list[Problem]
+    modules: dict[str, Module] = field(default_factory=dict)
+    """By stage; a stage whose module was not found has none."""
     points: dict[str, Points] = field(default_factory=dict)
     """Listed and computed axes and files, by name; samples and derived axes are not drawn."""
 
@@ -32,21 +40,71 @@ class Check:
         """The names of all stages, as names that may have any key behind a dot."""
         return dict.fromkeys(self.workflow.stages)
 
+    def lacks_module(self, stage: str) -> bool:
+        """Whether a stage's module was not found, which is told where it is looked for."""
+        return self.workflow.stages[stage].module is not None and stage not in self.modules
+
+    def searched(self, stage: str) -> set[str]:
+        """The hyperparameters that the searches of a stage set."""
+        axes = self.workflow.axes
+        return {
+            name for label in self.workflow.stages[stage].over if label in axes for name in axes[label].sets
+        }
+
     def add(self, key: Key, message: str, hint: str = "", offset: int | None = None) -> None:
         """Notes a problem at a key, or inside its text. Raises SpecError beyond what is shown."""
         self.problems.append(self.document.problem(key, message, hint, offset=offset))
         self.stop_at(MAX_PROBLEMS)
 
     def is_wrong(self, key: Key) -> bool:
-        """Whether a problem is told at a key or below it."""
+        """Whether there is a problem at a key or below it."""
         place = ".".join(map(str, key))
         return any(one.key == place or one.key.startswith(f"{place}.") for one in self.problems)
 
     def stop_at(self, most: int) -> None:
-        """Raises SpecError where there are more problems than so many.
-
-        Of each place the first one is told: what follows from it says nothing new.
-        """
+        """Raises SpecError where there are more problems than so many, with the first of each place."""
         if len(self.problems) > most:
             places = {(problem.line, problem.column): problem for problem in reversed(self.problems)}
             raise SpecError(first_problems(places.values()))
+
+
+def check_axes(found: Check) -> dict[str, int | None]:
+    """The number of points of each axis: None for derived ones, the most for loops and searches.
+
+    The files of axes can be read, and their tasks counted; picked points exist.
+    """
+    counts = {label: _count(found, label, axis) for label, axis in found.workflow.axes.items()}
+    for name, stage in found.workflow.stages.items():
+        tasks = prod(counts.get(label) or 1 for label in stage.over)
+        if tasks > MAX_POINTS:
+            found.add(("stages", name, "over"), f"{tasks:,} tasks; expected at most {MAX_POINTS:,} a stage")
+    for edge in found.graph.edges:
+        for label, wanted in edge.picked.items():
+            points = found.points.get(label)
+            if points is not None and len(points) <= _SEARCHED and points.find(wanted) is None:
+                key = (*edge.key, "at", label)
+                found.add(key, f"axis '{label}' has no point {wanted!r}", _points_hint(points, wanted))
+    return counts
+
+
+def _count(found: Check, label: str, axis: Axis) -> int | None:
+    try:
+        points = axis.listed(label, found.folder)
+    except DielError as error:
+        found.add(("axes", label, axis.word), str(error).removeprefix(f"axis '{label}': "))
+        return None
+    count = axis.size(found.workflow.hyperparameters)
+    if points is None:
+        return count
+    found.points[label] = points
+    count = len(points) if count is None else count
+    if count == 0:
+        found.add(("axes", label), "no points", "a stage over an empty axis would have no tasks")
+    return count
+
+
+def _points_hint(points: Points, wanted: object) -> str:
+    rows = [points.values(place) for place in range(min(len(points), 5))]
+    values = ", ".join(str(row[0] if len(row) == 1 else row) for row in rows)
+    hint = f"its points: {values}{', …' if len(points) > len(rows) else ''}"
+    return f"its parameters: {', '.join(points.parameters)}; {hint}" if isinstance(wanted, dict) else hint

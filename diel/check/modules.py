@@ -13,46 +13,40 @@ from diel.modules.catalogue import Module
 from diel.spec import Hyperparameter
 from diel.spec.model import found as shown
 
+_CHOICES = 100
+"""Choices that are compared with a parameter's type."""
 
-def check_module(
-    found: Check, name: str, module: Module, names: Names, hyperparameters: Mapping[str, Any]
-) -> None:
+
+def check_module(found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
     """Names, types and bounds of what a stage gives its module."""
-    stage = found.workflow.stages[name]
+    stage, module = found.workflow.stages[name], found.modules[name]
     here: Key = ("stages", name)
-    given, deferred = _given(found, name, names, hyperparameters)
-    if names.open_axes:  # its points may give any parameter
-        deferred |= {parameter.name for parameter in module.signature.parameters}
+    given, deferred = _given(found, name, hyperparameters)
     takes = {parameter.name for parameter in module.signature.parameters}
-    for label in names.parameters:
-        if label not in given and label in takes:
-            first = _first_value(found, names, label)
-            if first is _UNKNOWN:
+    if names.open_axes:  # its points may give any parameter
+        deferred |= takes
+    for label, axis in names.parameters.items():
+        if label in takes - given.keys():
+            points = found.points.get(axis)
+            if points is None or len(points) == 0 or label not in points.parameters:
                 deferred.add(label)
-            given[label] = first
+                given[label] = None
+            else:
+                given[label] = points.values(0)[points.parameters.index(label)]
     for wrong, message, hint in module.signature.check(given, deferred):
         found.add(_place(found, name, wrong, names), message, hint)
     _check_drawn(found, name, module, hyperparameters)
-    for label in stage.inputs:
-        if label in stage.params:
-            found.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
+    for label in stage.inputs.keys() & stage.params.keys():
+        found.add((*here, "inputs", label), f"'{label}' is in `params` too", "rename one of them")
     communicators = [p for p in module.signature.parameters if p.injected == "communicator"]
     if communicators and communicators[0].required and not stage.resources.mpi:
         message = f"'{module.reference}' needs MPI ranks for its parameter '{communicators[0].name}'"
         found.add((*here, "module"), message, "add `resources: {ranks: 2}`")
 
 
-_UNKNOWN = object()
-_CHOICES = 100
-"""Choices that are compared with a parameter's type."""
-
-
-def _given(
-    found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]
-) -> tuple[dict[str, Any], set[str]]:
+def _given(found: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
     """What a stage gives its module, and the names whose value only a run will tell."""
-    stage = found.workflow.stages[name]
-    searched = _searched(found, name)
+    stage, searched = found.workflow.stages[name], found.searched(name)
     given: dict[str, Any] = {}
     deferred: set[str] = set()
     for label, value in stage.params.items():
@@ -73,25 +67,15 @@ def _given(
     return given, deferred
 
 
-def _searched(found: Check, name: str) -> set[str]:
-    """The hyperparameters that the searches of a stage set."""
-    return {
-        parameter
-        for label in found.workflow.stages[name].over
-        if label in found.workflow.axes
-        for parameter in found.workflow.axes[label].sets
-    }
-
-
 def _check_drawn(found: Check, name: str, module: Module, hyperparameters: Mapping[str, Any]) -> None:
     """What a search may draw fits the parameter that it is for: at both ends, or in every choice."""
-    searched = _searched(found, name) & set(found.workflow.hyperparameters)
+    searched = found.searched(name) & set(found.workflow.hyperparameters)
     parameters = {parameter.name: parameter for parameter in module.signature.parameters}
     for label, value in found.workflow.stages[name].params.items():
         try:
             tree = parse_tree(value)
         except ExpressionError:
-            continue  # which is told where it stands
+            continue  # which is reported where it stands
         drawn = {chain[1] for chain in tree.references if chain[0] == "hp" and len(chain) > 1} & searched
         if label not in parameters or len(drawn) != 1 or any(chain[0] != "hp" for chain in tree.references):
             continue
@@ -112,13 +96,6 @@ def _ends(given: Hyperparameter) -> tuple[Any, ...]:
         return (given.listed or ())[:_CHOICES]
     kind = int if given.type == "int" else float
     return tuple(kind(end) for end in (given.low, given.high) if end is not None)
-
-
-def _first_value(found: Check, names: Names, parameter: str) -> Any:
-    points = found.points.get(names.parameters[parameter])
-    if points is None or len(points) == 0 or parameter not in points.parameters:
-        return _UNKNOWN
-    return points.values(0)[points.parameters.index(parameter)]
 
 
 def _place(found: Check, name: str, label: str | None, names: Names) -> Key:

@@ -1,72 +1,123 @@
-"""Checks of what stages read from each other: the output is one that the other stage makes."""
+"""Checks of what stages read from each other, and what judges trials: the other stage makes that output."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.errors import did_you_mean
-from diel.graph import StageGraph
-from diel.modules.catalogue import Module
-from diel.spec import Stage
+from diel.graph.judge import place_of_name, references_of
 from diel.terms import SIMULATED
 
-_SCRIPT = re.compile(r"files\.|(?<=[\w.-])\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/")
+_SCRIPT = r"files\.|(?<=[\w.-])\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/"
+_DECLARE = "declare a value that it writes to DIEL_RESULT: outputs: {{{0}: {{value: float}}}}"
+_NO_NUMBERS = {
+    "str": "a text",
+    "list": "a list",
+    "tuple": "a list",
+    "dict": "a mapping",
+    "bool": "true or false",
+    "None": "nothing",
+}
+"""Types of values, as written, by which no trial is better than another."""
 
 
-def check_outputs(found: Check, graph: StageGraph, modules: Mapping[str, Module]) -> None:
+def check_outputs(found: Check) -> None:
     """Every output that is read is one that its stage makes, as far as that can be known."""
-    for edge in graph.edges:
+    for edge in found.graph.edges:
         if edge.output is None or edge.published is not None or edge.stream:
             continue
-        stage = found.workflow.stages[edge.upstream]
         names = visible_names(found, edge.upstream)
-        module = modules.get(edge.upstream)
-        if stage.module is not None and module is None:
-            continue  # it was not found, which is told already
-        known = known_outputs(stage, module)
+        known = known_outputs(found, edge.upstream)
         if known is None or edge.output in known or edge.output in names.parameters:
             continue
         if names.open_axes and not did_you_mean(edge.output, known):
             continue  # its axis may give it as a parameter
-        made = [*known, *names.parameters]
-        hint = did_you_mean(edge.output, made) or (f"it has: {', '.join(made)}" if made else "")
-        if stage.module is None:
-            value = f"outputs: {{{edge.output}: {{value: float}}}}"
-            declare = f"declare a value that it writes to DIEL_RESULT: {value}"
-            hint = f"{hint}; or {declare}" if hint else declare
-        found.add(edge.key, f"'{edge.upstream}' makes no output '{edge.output}'", hint)
+        message = f"'{edge.upstream}' makes no output '{edge.output}'"
+        made = (*known, *names.parameters)
+        found.add(edge.key, message, _made_hint(found, edge.upstream, edge.output, made, "it has"))
 
 
-def check_published(found: Check, modules: Mapping[str, Module]) -> None:
+def check_published(found: Check) -> None:
     """What stages publish are values that they make, as far as that can be known."""
     for name, stage in found.workflow.stages.items():
-        module = modules.get(name)
-        if stage.module is not None and module is None:
-            continue
-        known = known_outputs(stage, module)
-        for label, output in stage.publishes.items():
+        known = known_outputs(found, name)
+        for label, output in stage.publishes.items() if not found.lacks_module(name) else ():
             key = ("stages", name, "publishes", label)
             if output in stage.outputs and stage.outputs[output].form not in (None, "value"):
-                hint = (
-                    f"declare a value that it writes to DIEL_RESULT: outputs: {{{output}: {{value: float}}}}"
-                )
                 what = "stream" if stage.outputs[output].stream is not None else "file"
-                found.add(key, f"'{output}' is a {what}, and a hyperparameter has a value", hint)
+                message = f"'{output}' is a {what}, and a hyperparameter has a value"
+                found.add(key, message, _DECLARE.format(output))
             elif known is not None and output not in known:
                 hint = did_you_mean(output, known) or (f"it makes: {', '.join(known)}" if known else "")
                 found.add(key, f"'{name}' makes no value '{output}'", hint)
 
 
-def known_outputs(stage: Stage, module: Module | None) -> tuple[str, ...] | None:
+def check_metrics(found: Check) -> None:
+    """Every STAGE.VALUE of `minimize`, `maximize` and `until` is made, and a number, as far as can be known.
+
+    What a pruner watches is reported on the way and declared nowhere, so nothing is known of it.
+    """
+    stages = found.workflow.stages
+    for label, axis in found.workflow.axes.items():
+        for key, reference in references_of(label, axis):
+            if "watch" in key or len(reference) != 2 or reference[0] not in stages:
+                continue
+            name, value = reference
+            if label not in stages[name].over or found.lacks_module(name):
+                continue  # which has its own message
+            until = axis.condition if key[-1] == "until" else None
+            wrong = _missing(found, name, value) or (None if until else _no_number(found, name, value))
+            if wrong is not None:
+                offset = None if until is None else place_of_name(until, f"{name}.{value}")
+                found.add(key, *wrong, offset)
+
+
+def _missing(found: Check, name: str, value: str) -> tuple[str, str] | None:
+    """What is wrong where a stage does not make a value, and a hint."""
+    stage = found.workflow.stages[name]
+    if value in stage.outputs and stage.outputs[value].stream is not None:
+        return f"'{value}' is a stream, and no value", "name a value that the stage makes beside it"
+    known = known_outputs(found, name)
+    if known is None or value in known:
+        return None
+    return f"'{name}' makes no value '{value}'", _made_hint(found, name, value, known, "it makes")
+
+
+def _made_hint(found: Check, name: str, output: str, made: tuple[str, ...], it: str) -> str:
+    hint = did_you_mean(output, made) or (f"{it}: {', '.join(made)}" if made else "")
+    if found.workflow.stages[name].module is not None:
+        return hint
+    return "; or ".join(filter(None, (hint, _DECLARE.format(output))))
+
+
+def _no_number(found: Check, name: str, value: str) -> tuple[str, str] | None:
+    """What is wrong where a value cannot be made small or large, and a hint."""
+    output, module = found.workflow.stages[name].outputs.get(value), found.modules.get(name)
+    if module is not None:
+        is_file = value in module.signature.artifacts
+        kind = (module.signature.returns or {}).get(value, "")
+    else:
+        is_file = output is not None and output.form in ("path", "glob")
+        kind = "" if output is None else output.value or ""
+    plain = "a file" if is_file else _NO_NUMBERS.get(kind.partition("[")[0].strip())
+    if plain is None:
+        return None
+    message = f"'{value}' is {plain}; expected a number to judge trials by"
+    return message, "name a value of type float or int, which the stage makes beside it"
+
+
+def known_outputs(found: Check, name: str) -> tuple[str, ...] | None:
     """The outputs of a stage; None where it may make others than are written down."""
-    told = () if stage.surrogate is None else (SIMULATED,)
+    stage, module = found.workflow.stages[name], found.modules.get(name)
+    if found.lacks_module(name):
+        return None
+    answered = () if stage.surrogate is None else (SIMULATED,)
     if module is not None:
         returns = module.signature.returns
-        return None if returns is None else (*returns, *told)
+        return None if returns is None else (*returns, *answered)
     words = stage.command if isinstance(stage.command, str) else " ".join(map(str, stage.command or ()))
-    if "DIEL_RESULT" in words or _SCRIPT.search(words):
+    if "DIEL_RESULT" in words or re.search(_SCRIPT, words):
         return None  # it may write values that are not declared
-    return (*stage.outputs, *told)
+    return (*stage.outputs, *answered)

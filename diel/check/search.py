@@ -1,24 +1,29 @@
-"""Checks of searches that need the whole workflow: what they draw, and who reads it."""
+"""Checks of searches that need the whole workflow: what they draw, when they draw it, and who reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from itertools import combinations
+import itertools
+import random
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from math import prod
 from typing import Any
 
-from diel.check.conditions import reads
 from diel.check.flaws import Check
-from diel.expressions import ExpressionError, parse_expression
+from diel.errors import did_you_mean
+from diel.expressions import ExpressionError, Template, parse_expression
 from diel.graph import Key, hyperparameter_reads
 from diel.graph.judge import judge_of, place_of_name
-from diel.spec import Workflow
+from diel.spec import Hyperparameter, Workflow
+
+_LISTED = 1_000
+"""Trials up to which every one that a search could propose is tried."""
+_DRAWN = 200
+"""How many are drawn at random where there are more."""
 
 
-def check_searches(
-    found: Check,
-    values: Mapping[str, Any],
-    settings: Collection[str],
-) -> set[str]:
+def check_searches(found: Check, values: Mapping[str, Any], settings: Collection[str]) -> set[str]:
     """What searches set, and who reads it. Gives the hyperparameters that are set and that nothing reads.
 
     `values` has the hyperparameters that need no search to have a value, `settings` names those that have
@@ -30,31 +35,37 @@ def check_searches(
     _check_doubles(found)
     unread = _check_unread(found)
     _check_until_values(found, values)
-    _check_settings(found, settings)
+    for label, number, name in _drawn_by(found.workflow):
+        if name in settings and not _is_read_elsewhere(found.workflow, name):
+            message = f"the search '{label}' sets '{name}' in every trial: --set would change nothing"
+            hint = f"leave --set out, or take '{name}' out of `parameters`; `low` and `high` bound trials"
+            found.add(_parameter(found, label, number), message, hint)
     return unread
+
+
+def _drawn_by(workflow: Workflow) -> Iterator[tuple[str, int, str]]:
+    """Each search with the hyperparameters that it sets, numbered."""
+    for label, axis in workflow.axes.items():
+        for number, name in enumerate(axis.sets):
+            yield label, number, name
+
+
+def _parameter(found: Check, label: str, number: int) -> Key:
+    return ("axes", label, found.workflow.axes[label].word, "parameters", number)
 
 
 def _check_doubles(found: Check) -> None:
     """No two searches of one stage set the same hyperparameter."""
-    sets = {label: axis.sets for label, axis in found.workflow.axes.items() if axis.sets}
-    places = {label: place for place, label in enumerate(sets)}
-    told: set[tuple[str, str]] = set()
+    sets = {label: axis.sets for label, axis in found.workflow.axes.items()}
+    seen: set[tuple[str, str]] = set()
     for stage, given in found.workflow.stages.items():
-        inside = sorted(sets.keys() & given.over, key=places.__getitem__)
-        for other, label in combinations(inside, 2):
-            if (other, label) in told:
-                continue
-            told.add((other, label))
-            for number, name in enumerate(sets[label]):
+        for other, label in itertools.combinations([one for one in sets if one in given.over], 2):
+            for number, name in enumerate(sets[label] if (other, label) not in seen else ()):
                 if name in sets[other]:
                     message = f"'{other}' sets '{name}' too, and '{stage}' runs over both searches"
                     hint = "take it out of the `parameters` of one of them"
                     found.add(_parameter(found, label, number), message, hint)
-
-
-def _parameter(found: Check, label: str, number: int) -> Key:
-    """The place of one of the hyperparameters that a search sets."""
-    return ("axes", label, found.workflow.axes[label].word, "parameters", number)
+            seen.add((other, label))
 
 
 # --- who reads what is set -----------------------------------------------------------------------
@@ -64,16 +75,13 @@ def _check_unread(found: Check) -> set[str]:
     """A search that turns a knob which no stage over it is connected to would only waste trials.
 
     Gives the names of such knobs. Where the axis or a stage over it has something else wrong with it,
-    that may be the reason, and is enough to be told.
+    that may be the reason, and is enough to be said.
     """
     unread: set[str] = set()
     for label, axis in found.workflow.axes.items():
-        if not axis.sets:
-            continue
         stages = [name for name, stage in found.workflow.stages.items() if label in stage.over]
-        if not stages:
-            continue
-        if found.is_wrong(("axes", label)) or any(found.is_wrong(("stages", name)) for name in stages):
+        wrong = found.is_wrong(("axes", label)) or any(found.is_wrong(("stages", name)) for name in stages)
+        if not axis.sets or not stages or wrong:
             continue
         read = _read_within(found, label)
         for number, name in enumerate(axis.sets):
@@ -86,13 +94,9 @@ def _check_unread(found: Check) -> set[str]:
 
 def _reader(found: Check, label: str, name: str) -> str:
     """Where to read a hyperparameter that a search sets."""
-    elsewhere = [
-        stage
-        for stage, given in found.workflow.stages.items()
-        if label not in given.over and name in hyperparameter_reads(stage, given)
-    ]
-    if elsewhere:
-        return f"'{elsewhere[0]}' reads it: add {label} to the `over` of that stage"
+    for stage, given in found.workflow.stages.items():
+        if label not in given.over and name in hyperparameter_reads(stage, given):
+            return f"'{stage}' reads it: add {label} to the `over` of that stage"
     return f"read ${{{{ hp.{name} }}}} in a stage over '{label}', or take it out of `parameters`"
 
 
@@ -105,37 +109,32 @@ def _read_within(found: Check, label: str) -> set[str]:
         if label in stage.over:
             read |= set(hyperparameter_reads(name, stage))
             inside |= set(stage.over)
-    for other in inside:
-        axis = workflow.axes.get(other)
-        if axis is not None and axis.in_turn and axis.condition is not None:
-            read |= _read_by(axis.condition)
+    for other in inside & workflow.axes.keys():
+        if workflow.axes[other].in_turn:
+            read |= _read_by(workflow.axes[other].condition)
     line = [name for name in sets if name in read]
     while line:
-        condition = workflow.hyperparameters[line.pop()].when
-        fresh = _read_by(condition) - read if condition is not None else set()
+        fresh = _read_by(workflow.hyperparameters[line.pop()].when) - read
         read |= fresh
         line += [name for name in fresh if name in sets]
     return read
 
 
-def _read_by(expression: str) -> set[str]:
+def _read_by(expression: str | None) -> set[str]:
     try:
-        return set(reads(parse_expression(expression)))
+        return set() if expression is None else set(_reads(parse_expression(expression)))
     except ExpressionError:
-        return set()  # which is told where it stands
+        return set()  # which has its own message
 
 
 def _check_until_values(found: Check, values: Mapping[str, Any]) -> None:
     """Every hyperparameter that an `until` reads has a value where it is asked."""
     workflow = found.workflow
     for label, axis in workflow.axes.items():
-        if axis.condition is None:
-            continue
         key: Key = ("axes", label, axis.word, "until")
-        if found.is_wrong(key):
+        if axis.condition is None or found.is_wrong(key):
             continue
-        judge = judge_of(workflow, label)
-        around = [other for other in (label, *judge.context) if other in workflow.axes]
+        around = {label, *judge_of(workflow, label).context} & workflow.axes.keys()
         drawn = {name for other in around for name in workflow.axes[other].sets}
         for name in sorted(_read_by(axis.condition) & set(workflow.hyperparameters)):
             if name not in values and name not in drawn:
@@ -144,29 +143,206 @@ def _check_until_values(found: Check, values: Mapping[str, Any]) -> None:
                 found.add(key, message, hint, place_of_name(axis.condition, f"hp.{name}"))
 
 
-def _check_settings(found: Check, settings: Collection[str]) -> None:
-    """No value is given by `--set` that all who read it get from a search instead."""
-    for label, axis in found.workflow.axes.items():
-        for number, name in enumerate(axis.sets):
-            if name in settings and not _is_read_elsewhere(found.workflow, name):
-                message = f"the search '{label}' sets '{name}' in every trial: --set would change nothing"
-                hint = f"leave --set out, or take '{name}' out of `parameters`; `low` and `high` bound trials"
-                found.add(_parameter(found, label, number), message, hint)
-
-
 def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
     """Whether anything reads a hyperparameter's own value, though searches set it."""
     if workflow.hyperparameters[name].when is not None:
-        return True  # which stands in trials that do not draw it
+        return True  # which holds in trials that do not draw it
     setting = {label for label, axis in workflow.axes.items() if name in axis.sets}
     drawn = {other for label in workflow.axes.keys() - setting for other in workflow.axes[label].sets}
-    conditions = (workflow.hyperparameters[other].when for other in drawn)
-    ends = (
+    texts = [workflow.hyperparameters[other].when for other in drawn]
+    texts += [
         axis.condition
         for label, axis in workflow.axes.items()
         if not setting & {label, *judge_of(workflow, label).context}
-    )
-    return any(
+    ]
+    return any(name in _read_by(text) for text in texts) or any(
         name in hyperparameter_reads(stage, given, picked=False) and not setting & set(given.over)
         for stage, given in workflow.stages.items()
-    ) or any(name in _read_by(text) for text in (*conditions, *ends) if text is not None)
+    )
+
+
+# --- the `when` of hyperparameters -----------------------------------------------------------------
+
+
+def check_whens(found: Check, values: Mapping[str, Any]) -> set[str]:
+    """Every `when` can be read, ends somewhere, and holds for some trial. `values` has the fixed ones.
+
+    Gives the names of the hyperparameters whose `when` is wrong.
+    """
+    conditions: dict[str, Template] = {}
+    wrong: set[str] = set()
+    for name, given in found.workflow.hyperparameters.items():
+        if given.when is None:
+            continue
+        try:
+            conditions[name] = parse_expression(given.when)
+            flaws = list(_reading_flaws(found, name, conditions[name]))
+        except ExpressionError as error:
+            flaws = [(error.message, error.hint, error.offset)]
+        for flaw in flaws:
+            found.add(_when(name), *flaw)
+            wrong.add(name)
+    wrong |= _check_cycles(found, conditions, wrong)
+    for label, axis in found.workflow.axes.items():
+        if axis.sets and not wrong & set(axis.sets):
+            space = _Space(found.workflow.hyperparameters, axis.sets, conditions, values)
+            if _check_sources(found, label, space):
+                _check_trials(found, label, space)
+    return wrong
+
+
+def _reads(condition: Template) -> tuple[str, ...]:
+    """The hyperparameters that a condition reads."""
+    return tuple(sorted({chain[1] for chain in condition.references if chain[0] == "hp" and len(chain) > 1}))
+
+
+def _when(name: str) -> Key:
+    return ("hyperparameters", name, "when")
+
+
+def _reading_flaws(found: Check, name: str, condition: Template) -> Iterator[tuple[str, str, int | None]]:
+    known = found.workflow.hyperparameters
+    if not condition.references:
+        yield "`when` reads no other hyperparameter", "for instance hp.optimizer == 'sgd'", None
+    for chain in sorted(condition.references):
+        written = ".".join(chain)
+        offset = place_of_name(condition.text, written)
+        if chain[0] != "hp":
+            bare = chain[0] in known and len(chain) == 1
+            hint = f"write hp.{written}" if bare else "it is asked for before a trial begins"
+            yield f"a `when` reads other hyperparameters only, found '{written}'", hint, offset
+        elif len(chain) == 1:
+            yield "'hp' is not a value itself", f"say which one: hp.{next(iter(known))}", offset
+        elif chain[1] not in known:
+            hint = did_you_mean(chain[1], known) or f"hyperparameters: {', '.join(known)}"
+            yield f"no hyperparameter '{chain[1]}'", hint, offset
+        elif chain[1] == name:
+            yield f"'{name}' is drawn only where its own value fits", "read other hyperparameters", offset
+
+
+def _check_cycles(found: Check, conditions: Mapping[str, Template], wrong: set[str]) -> set[str]:
+    """Hyperparameters that are each drawn after the other; gives the names of one such ring."""
+    try:
+        TopologicalSorter(
+            {name: [other for other in _reads(one) if other != name] for name, one in conditions.items()}
+        ).prepare()
+    except CycleError as error:
+        ring: list[str] = error.args[1][:0:-1]
+        turn = ring.index(min(ring, key=list(found.workflow.hyperparameters).index))
+        ring = [*ring[turn:], *ring[:turn]]
+        if not wrong & set(ring):
+            shown = " -> ".join([*ring, ring[0]])
+            message = f"each is drawn after the other: {shown}"
+            found.add(_when(ring[0]), message, "take one of these `when` out")
+        return set(ring)
+    return set()
+
+
+@dataclass(frozen=True)
+class _Space:
+    """What a search draws from, as far as its conditions are concerned."""
+
+    known: Mapping[str, Hyperparameter]
+    names: tuple[str, ...]
+    conditions: Mapping[str, Template]
+    values: Mapping[str, Any]
+
+    @property
+    def conditional(self) -> list[str]:
+        return [name for name in self.names if name in self.conditions]
+
+    @property
+    def order(self) -> list[str]:
+        """The names that decide, each after those that its condition reads."""
+        wanted: dict[str, tuple[str, ...]] = {}
+        line = self.conditional
+        while line:
+            name = line.pop()
+            before = _reads(self.conditions[name]) if name in self.conditions else ()
+            wanted[name] = tuple(other for other in before if other in self.names)
+            line += [other for other in wanted[name] if other not in wanted]
+        return list(TopologicalSorter(wanted).static_order())
+
+    def trials(self) -> tuple[bool, Iterator[dict[str, Any]]]:
+        """Values for the names that decide; whether these are all that there may be."""
+        order = self.order
+        read = {other for name in self.conditional for other in _reads(self.conditions[name])}
+        columns = [self.known[name].listed or () if name in read else (None,) for name in order]
+        if all(columns) and prod(map(len, columns)) <= _LISTED:
+            return True, (dict(zip(order, row, strict=True)) for row in itertools.product(*columns))
+        draw = random.Random(0)
+        return False, ({name: _drawn(draw, self.known[name]) for name in order} for _ in range(_DRAWN))
+
+
+def _drawn(draw: random.Random, given: Hyperparameter) -> Any:
+    if given.type in ("choice", "bool"):
+        return draw.choice(given.listed or (None,))
+    low, high = given.low or 0, given.high or 0
+    return draw.randint(int(low), int(high)) if given.type == "int" else draw.uniform(low, high)
+
+
+def _check_sources(found: Check, label: str, space: _Space) -> bool:
+    """Whether everything that the conditions of a search read has a value."""
+    good = True
+    for name in space.conditional:
+        condition = space.conditions[name]
+        for other in (other for other in _reads(condition) if other not in space.names):
+            elsewhere = _drawn_elsewhere(found, label, other)
+            if elsewhere:
+                message = f"'{label}' draws '{name}', and cannot see '{other}', which '{elsewhere}' draws"
+                hint = "let one search set both"
+            elif other not in space.values:
+                message = f"'{other}' has no value here: neither a default, nor is it drawn by '{label}'"
+                hint = f"give '{other}' a default, or add it to the `parameters` of '{label}'"
+            else:
+                continue
+            found.add(_when(name), message, hint, place_of_name(condition.text, f"hp.{other}"))
+            good = False
+    return good
+
+
+def _drawn_elsewhere(found: Check, label: str, name: str) -> str:
+    """Another search that sets a hyperparameter for the stages of this one; empty where none does."""
+    for other, axis in found.workflow.axes.items():
+        sets = other != label and name in axis.sets
+        if sets and any({label, other} <= set(stage.over) for stage in found.workflow.stages.values()):
+            return other
+    return ""
+
+
+def _check_trials(found: Check, label: str, space: _Space) -> None:
+    """Conditions that fail, or never hold, in the trials that a search could propose."""
+    waiting = set(space.conditional)
+    every, trials = space.trials()
+    order = space.order
+    for row in trials:
+        drawn: dict[str, Any] = {}
+        for name in order:
+            condition = space.conditions.get(name)
+            try:
+                holds = condition is None or condition.value({"hp": {**space.values, **drawn}})
+            except ExpressionError as error:
+                found.add(_when(name), *_failure(error, space, name, drawn))
+                return
+            if holds:
+                drawn[name] = row[name]
+                waiting.discard(name)
+    for name in sorted(waiting) if every else ():
+        if set(_reads(space.conditions[name])) <= set(space.names):
+            message = f"it holds for no trial of '{label}', so '{name}' is never drawn"
+            found.add(_when(name), message, f"take '{name}' out of the `parameters`, or mend the condition")
+
+
+def _failure(
+    error: ExpressionError, space: _Space, name: str, drawn: Mapping[str, Any]
+) -> tuple[str, str, int | None]:
+    known = {**space.values, **drawn}
+    condition = space.conditions[name]
+    for other in _reads(condition):
+        if other not in known:
+            message = f"'{other}' has no value in trials that do not draw it"
+            own = (space.known[other].when or "").strip().removeprefix("${{").removesuffix("}}").strip()
+            hint = f"give it a default, or ask for its own condition first: `{own} and …`"
+            return message, hint, place_of_name(condition.text, f"hp.{other}")
+    values = ", ".join(f"{other} is {known[other]!r}" for other in _reads(condition))
+    return f"{error.message} (where {values})", error.hint, error.offset

@@ -5,36 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diel.check.flaws import Check
-from diel.graph import Edge, Key, StageGraph
+from diel.graph import Edge, Key
 from diel.site import nodes_of
 from diel.spec import Output, Stage
 
 
-def check_staging(found: Check, graph: StageGraph) -> None:
+def check_staging(found: Check) -> None:
     """`stage`, `shard` and `drain` stand where they can do what they say."""
     for name, stage in found.workflow.stages.items():
-        edges = {edge.name: edge for edge in graph.into(name) if edge.name is not None}
+        edges = {edge.name: edge for edge in found.graph.into(name) if edge.name is not None}
         for label, given in stage.inputs.items():
             key: Key = ("stages", name, "inputs", label)
+            edge = edges.get(label)
+            made = found.workflow.stages[edge.upstream].outputs if edge is not None else {}
+            output = made.get(str(edge and edge.output))
             if given.stage is not None:
-                _check_staged(found, (*key, "stage"), edges.get(label), given.source)
+                _check_staged(found, (*key, "stage"), output, given.source)
             if given.shard is not None:
-                _check_shared_out(
-                    found, (*key, "shard"), stage, edges.get(label), given.source, given.shard.by
+                for message, hint in _shard_flaws(found, stage, edge, output, given.source, given.shard.by):
+                    found.add((*key, "shard"), message, hint)
+        whole = stage.resources.mpi and (nodes_of(stage.resources) > 1 or stage.resources.nodes is not None)
+        for label, own in stage.outputs.items():
+            if own.drain and whole:
+                message = (
+                    "a task on whole nodes has several disks: an output cannot be drained from one of them"
                 )
-        _check_drains(found, name, stage)
+                hint = "drop `drain`; write to the run's directory, which all ranks see"
+                found.add(("stages", name, "outputs", label, "drain"), message, hint)
 
 
-def _output(found: Check, edge: Edge) -> Output | None:
-    return found.workflow.stages[edge.upstream].outputs.get(edge.output or "")
-
-
-def _check_staged(found: Check, key: Key, edge: Edge | None, source: str) -> None:
+def _check_staged(found: Check, key: Key, output: Output | None, source: str) -> None:
     if source.startswith("hp."):
         found.add(key, f"{source} is a hyperparameter: there is no file to bring", "drop `stage`")
-        return
-    output = None if edge is None else _output(found, edge)
-    if output is not None and output.value is not None:
+    elif output is not None and output.value is not None:
         hint = "drop `stage`: values come with the task"
         found.add(key, f"{source} is a value: there is no file to bring", hint)
     elif output is not None and output.stream is not None:
@@ -42,26 +45,22 @@ def _check_staged(found: Check, key: Key, edge: Edge | None, source: str) -> Non
         found.add(key, f"{source} is a stream: there is no file to bring", hint)
 
 
-def _check_shared_out(found: Check, key: Key, stage: Stage, edge: Edge | None, source: str, by: str) -> None:
-    output = None if edge is None else _output(found, edge)
+def _shard_flaws(
+    found: Check, stage: Stage, edge: Edge | None, output: Output | None, source: str, by: str
+) -> Iterator[tuple[str, str]]:
     if source.startswith("hp."):
-        found.add(key, f"{source} is a hyperparameter: there is nothing to share out", "drop `shard`")
-        return
-    if output is not None and output.stream is not None:
+        yield f"{source} is a hyperparameter: there is nothing to share out", "drop `shard`"
+    elif output is not None and output.stream is not None:
         hint = "write `share: true`: the tasks then share the items of the stream"
-        found.add(key, f"{source} is a stream, not a list of files", hint)
-        return
-    if output is not None and edge is not None and not edge.gathered and output.value not in (None, "list"):
+        yield f"{source} is a stream, not a list of files", hint
+    elif output is not None and edge is not None and not edge.gathered and output.value not in (None, "list"):
         hint = "share out gathered results, a directory, a list of files, or an array"
-        found.add(key, f"{source} is one value: there is nothing to share out", hint)
-        return
-    if by == "rank":
-        if not stage.resources.mpi:
-            hint = "write resources: {ranks: 4}, or share it out to tasks: shard: task"
-            found.add(key, "shared out by rank, but a task of this stage is one process", hint)
-    elif edge is not None:
-        for message, hint in _task_flaws(found, stage, edge):
-            found.add(key, message, hint)
+        yield f"{source} is one value: there is nothing to share out", hint
+    elif by != "rank":
+        yield from () if edge is None else _task_flaws(found, stage, edge)
+    elif not stage.resources.mpi:
+        hint = "write resources: {ranks: 4}, or share it out to tasks: shard: task"
+        yield "shared out by rank, but a task of this stage is one process", hint
 
 
 def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, str]]:
@@ -78,17 +77,6 @@ def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, s
     for axis in own:
         given = found.workflow.axes.get(axis)
         if given is not None and given.adaptive:
+            message = f"the points of '{axis}' come one by one ({given.word}): its tasks cannot share out"
             hint = f"share it out over another axis; each task of the {given.word} needs the whole"
-            yield (
-                f"the points of '{axis}' come one by one ({given.word}): its tasks cannot share out an input",
-                hint,
-            )
-
-
-def _check_drains(found: Check, name: str, stage: Stage) -> None:
-    whole = stage.resources.mpi and (nodes_of(stage.resources) > 1 or stage.resources.nodes is not None)
-    for label, output in stage.outputs.items():
-        if output.drain and whole:
-            hint = "drop `drain`; write to the run's directory, which all ranks see"
-            message = "a task on whole nodes has several disks: an output cannot be drained from one of them"
-            found.add(("stages", name, "outputs", label, "drain"), message, hint)
+            yield f"{message} an input", hint

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diel.check.conditions import check_hyperparameter_conditions
+from diel.check.command import check_command
 from diel.check.contracts import check_contracts
 from diel.check.files import check_files
-from diel.check.flaws import Check
-from diel.check.metrics import check_metrics
+from diel.check.flaws import Check, check_axes
 from diel.check.modules import check_module
-from diel.check.names import Names, check_conditions, check_expressions, check_values, visible_names
-from diel.check.outputs import check_outputs, check_published
-from diel.check.points import check_axes, check_picks
-from diel.check.program import check_programs
-from diel.check.search import check_searches
-from diel.check.shell import check_shell
+from diel.check.names import check_expressions, check_untils, check_values, visible_names
+from diel.check.outputs import check_metrics, check_outputs, check_published
+from diel.check.search import check_searches, check_whens
 from diel.check.staging import check_staging
 from diel.check.surrogate import check_surrogates
 from diel.errors import MAX_PROBLEMS, SpecError
+from diel.files import flaw_of
 from diel.graph import StageGraph, build
 from diel.load import Document, examine, read_text
 from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.paths import registry_dir, runs_dir
 from diel.registry import Hyperparameters, read_current, resolve
-from diel.spec import Stage, Workflow
+from diel.spec import Workflow
 
 
 @dataclass(frozen=True)
@@ -81,73 +77,59 @@ def check(
     if document is None:
         raise SpecError(problems)
     folder = (folder or path.parent).absolute()
-    workflow = document.spec
-    graph, flaws = build(workflow)
+    graph, flaws = build(document.spec)
     problems += [document.problem(flaw.key, flaw.message, flaw.hint, offset=flaw.offset) for flaw in flaws]
     try:
         hyperparameters = _resolve(document, settings, params_files, runs) if kept is None else kept
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from error
-    found = Check(document, folder, problems)
+    found = Check(document, folder, graph, problems)
     found.stop_at(MAX_PROBLEMS)
     counts = check_axes(found)
-    check_picks(found, graph)
-    modules = dict(_find_modules(found, folder, cwd or Path.cwd()))
+    _find_modules(found, folder, cwd or Path.cwd())
     values = hyperparameters.plain()
-    _check_stages(found, graph, modules, values, anew=kept is None)
-    unclear = _check_conditions(found, values)
-    if workflow.adaptive:
-        check_metrics(found, modules)
-    _check_data(found, graph, modules, whole=not flaws)
+    for name in document.spec.stages:
+        _check_stage(found, name, values, anew=kept is None)
+    whens = any(given.when is not None for given in document.spec.hyperparameters.values())
+    unclear = check_whens(found, values) if whens else ()
+    _check_data(found, whole=not flaws)
     settled = {**dict.fromkeys(unclear), **values}
     unread: set[str] = set()
-    if workflow.adaptive:
-        given = () if kept is not None else hyperparameters.settings
-        unread = check_searches(found, settled, given)
-    check_values(found, graph, settled, unread)
+    if document.spec.adaptive:
+        unread = check_searches(found, settled, () if kept is not None else hyperparameters.settings)
+    check_values(found, settled, unread)
     found.stop_at(0)
-    return Checked(document, graph, modules, hyperparameters, counts)
+    return Checked(document, graph, found.modules, hyperparameters, counts)
 
 
-def _check_stages(
-    found: Check, graph: StageGraph, modules: Mapping[str, Module], values: Mapping[str, Any], *, anew: bool
-) -> None:
-    workflow = found.workflow
-    for name, stage in workflow.stages.items():
-        names: Names = visible_names(found, name)
-        check_expressions(found, name, stage, names)
-        check_shell(found, name, stage)
-        check_programs(found, name, stage)
-        published = {edge.published.name for edge in graph.into(name) if edge.published is not None}
-        later = {*published, *_searched(workflow, stage)}
-        if stage.files:
-            check_files(found, name, names, values, later, anew=anew)
-        if name in modules:
-            known = {label: value for label, value in values.items() if label not in published}
-            check_module(found, name, modules[name], names, known)
+def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
+    stage = found.workflow.stages[name]
+    names = visible_names(found, name)
+    check_expressions(found, name, names)
+    check_command(found, name)
+    published = {edge.published.name for edge in found.graph.into(name) if edge.published is not None}
+    if stage.files:
+        check_files(found, name, names, values, {*published, *found.searched(name)}, anew=anew)
+    if name in found.modules:
+        known = {label: value for label, value in values.items() if label not in published}
+        check_module(found, name, names, known)
 
 
-def _check_conditions(found: Check, values: Mapping[str, Any]) -> set[str]:
-    """Gives the hyperparameters whose `when` is wrong."""
-    if found.workflow.adaptive:
-        check_conditions(found)
-    if all(given.when is None for given in found.workflow.hyperparameters.values()):
-        return set()
-    return check_hyperparameter_conditions(found, values)
-
-
-def _check_data(found: Check, graph: StageGraph, modules: Mapping[str, Module], *, whole: bool) -> None:
+def _check_data(found: Check, *, whole: bool) -> None:
     """What is handed from stage to stage, and how."""
     workflow = found.workflow
-    check_outputs(found, graph, modules)
-    if modules or not all(stage.plain for stage in workflow.stages.values()):
-        check_contracts(found, graph, modules)
+    if workflow.adaptive:
+        check_untils(found)
+        check_metrics(found)
+    check_outputs(found)
+    if found.modules or not all(stage.plain for stage in workflow.stages.values()):
+        check_contracts(found)
     if workflow.any_stage(lambda stage: stage.publishes):
-        check_published(found, modules)
+        check_published(found)
     if workflow.any_stage(lambda stage: stage.moves_data):
-        check_staging(found, graph)
+        check_staging(found)
     if workflow.any_stage(lambda stage: stage.surrogate):
-        check_surrogates(found, graph, modules, whole=whole)
+        check_surrogates(found, whole=whole)
 
 
 def _resolve(
@@ -156,31 +138,16 @@ def _resolve(
     """The values for a new run, with those of its project. Raises SpecError and UsageError."""
     if runs is None:
         return resolve(document, settings, params_files)
-    project = read_current(runs)[0] if _is_there(registry_dir(runs)) else {}
+    project = {} if flaw_of(registry_dir(runs)) == "is not there" else read_current(runs)[0]
     elsewhere = "" if runs.resolve() == runs_dir().resolve() else f" --runs {shlex.quote(str(runs))}"
     return resolve(document, settings, params_files, project, elsewhere)
 
 
-def _is_there(path: Path) -> bool:
-    """Whether there is something, readable or not."""
-    try:
-        os.stat(path)
-    except OSError as error:
-        return not isinstance(error, FileNotFoundError)
-    return True
-
-
-def _searched(workflow: Workflow, stage: Stage) -> Iterator[str]:
-    """The hyperparameters that a trial sets for a stage."""
-    for label in stage.over:
-        yield from workflow.axes[label].sets if label in workflow.axes else ()
-
-
-def _find_modules(found: Check, folder: Path, cwd: Path) -> Iterator[tuple[str, Module]]:
+def _find_modules(found: Check, folder: Path, cwd: Path) -> None:
     named = {name: stage.module for name, stage in found.workflow.stages.items() if stage.module is not None}
     folders = search_path(folder, cwd) if named else ()
     for name, module in named.items():
         try:
-            yield name, find(module, folders)
+            found.modules[name] = find(module, folders)
         except ModuleNotFound as error:
             found.add(("stages", name, "module"), error.message, error.hint)

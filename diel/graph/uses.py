@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diel.errors import MAX_PROBLEMS, did_you_mean
-from diel.expressions import ExpressionError, parse_expression, walk
+from diel.expressions import ExpressionError, Template, parse_expression, walk
 from diel.graph.edge import Flaw, Key, Published
 from diel.graph.judge import judge_of
 from diel.spec import Input, Stage, Workflow
@@ -147,18 +147,22 @@ def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[
 
     Expressions that do not parse are left out: the checker reports them.
     """
+    for key, template in templates(here, stage):
+        if not isinstance(template, ExpressionError):
+            for reference in sorted(template.references):
+                yield key, reference
+
+
+def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | ExpressionError]]:
+    """Each text of a stage that holds expressions, or why it does not parse, with its key."""
     for key, value in _texts(stage):
         for path, template in walk(value):
-            if not isinstance(template, ExpressionError):
-                for reference in sorted(template.references):
-                    yield (*here, *key, *path), reference
+            yield (*here, *key, *path), template
     if isinstance(stage.when, str):
         try:
-            condition = parse_expression(stage.when)
-        except ExpressionError:
-            return
-        for reference in sorted(condition.references):
-            yield (*here, "when"), reference
+            yield (*here, "when"), parse_expression(stage.when)
+        except ExpressionError as error:
+            yield (*here, "when"), error
 
 
 def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:

@@ -1,18 +1,23 @@
-"""Checks of commands: no value stands in a word that a shell runs as a program."""
+"""Checks of commands: values can be put into them, and into no word that a shell runs as a program."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 
 from diel.check.flaws import Check
+from diel.errors import Problem
 from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.program import SHELLS, begin, evaluated, executed, printed
 from diel.expressions.shell import Place, Unquotable, places
 from diel.expressions.words import VALUE, Word, commands
-from diel.spec import Stage
+from diel.graph import Key
+from diel.load import Document
+from diel.site import Site
+from diel.spec.shell import reads_quotes
 
 _LONGEST = 300
 """The longest command that is shown rewritten, in characters."""
@@ -31,16 +36,42 @@ _GIVEN = "hand it over as a word: sh -c 'echo \"$@\"' sh ${{ ... }}"
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
-def check_programs(found: Check, name: str, stage: Stage) -> None:
-    """A value is told where a shell would execute what it holds, with the words to write instead."""
+def check_command(found: Check, name: str) -> None:
+    """Every value in a command stands where it can be quoted, and where no shell executes what it holds."""
+    stage = found.workflow.stages[name]
     key = ("stages", name, "command")
     try:
         if isinstance(stage.command, str):
-            _check_text(found, key, parse(stage.command))
+            template = parse(stage.command)
+            if template.constant or reads_quotes(stage.interpreter):
+                _check_quotes(found, key, template)
+                _check_text(found, key, template)
+            else:
+                message = f"a value cannot be quoted for {stage.interpreter[0]}, which is no POSIX shell"
+                hint = "read it from the files DIEL_PARAMS and DIEL_INPUTS, or write the command as a list"
+                found.add(key, message, f"{hint} of words", template.expressions[0].offset)
         elif stage.command is not None:
             _check_list(found, key, [parse(w) if isinstance(w, str) else None for w in stage.command])
     except (ExpressionError, Unquotable):
-        return  # told where expressions are read and quoted
+        return  # which has its own message
+
+
+def _check_quotes(found: Check, key: Key, template: Template) -> None:
+    try:
+        template.check_shell()
+    except ExpressionError as error:
+        found.add(key, error.message, error.hint, error.offset)
+
+
+def missing_shells(document: Document, site: Site) -> Iterator[Problem]:
+    """Shells of commands that are not on this machine, where it is the one that runs them."""
+    if site.scheduled:
+        return  # a node's shell is found by the node
+    for name, stage in document.spec.stages.items():
+        if stage.interpreter and "PATH" not in stage.env and shutil.which(stage.interpreter[0]) is None:
+            message = f"the shell '{stage.interpreter[0]}' is not on this machine"
+            hint = "install it, or write `shell: sh`, in which a pipe's status is its last program's"
+            yield document.problem(("stages", name, "command"), message, hint)
 
 
 def _check_text(found: Check, key: tuple[str, ...], template: Template) -> None:
