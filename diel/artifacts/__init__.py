@@ -1,9 +1,7 @@
 """What a task made: small JSON values, and artifacts (files, directories, arrays) with their digests."""
 
-from diel.artifacts.arrays import open_array, open_arrays
-from diel.artifacts.artifact import Artifact, Artifacts, files_of
+from diel.artifacts.artifact import Artifact, Artifacts, content, digest_of, files_of
 from diel.artifacts.collect import check_values, collect_files, collect_returned
-from diel.artifacts.digest import content, digest_of
 from diel.artifacts.values import MAX_VALUES, Values, collect_result
 
 __all__ = [
@@ -18,6 +16,4 @@ __all__ = [
     "content",
     "digest_of",
     "files_of",
-    "open_array",
-    "open_arrays",
 ]

@@ -1,6 +1,6 @@
 """Arrays as inputs and outputs: read as memory maps, written at most once, handed on without a copy.
 
-NumPy is imported where an array is at hand already, or where a module asks for one.
+It needs NumPy, and is imported where an array is at hand already, or where a module asks for one.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ import mmap
 import os
 import resource
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
 
-from diel.artifacts.artifact import Artifact, describe
-from diel.artifacts.digest import Way, file_content
-from diel.artifacts.npy import NotFinite, first_not_finite, read_header, write_array
+import numpy
+
+from diel.artifacts.artifact import Artifact, Way, describe, file_content
+from diel.artifacts.npy import Array, NotFinite, first_not_finite, read_header, write_array
 from diel.errors import ModuleError
-
-if TYPE_CHECKING:
-    import numpy
 
 _SPARE = 256
 """Open files that a module may need besides its mapped arrays: each of these holds one."""
@@ -26,17 +25,15 @@ _SPARE = 256
 # --- reading --------------------------------------------------------------------------------------
 
 
-def open_array(name: str, path: str) -> numpy.ndarray[Any, Any]:
+def open_array(name: str, path: str) -> Array:
     """A `.npy` file as an array that cannot be written to, mapped into memory: nothing is read yet.
 
     Raises ModuleError where it is no such file.
     """
-    import numpy  # the module asks for an array, so that it has it
-
     if not path.lower().endswith(".npy"):
         raise ModuleError(f"input '{name}' is {path}; an array is read from a .npy file: ask for a Path")
     try:
-        array: numpy.ndarray[Any, Any] = numpy.load(path, mmap_mode="r", allow_pickle=False)
+        array: Array = numpy.load(path, mmap_mode="r", allow_pickle=False)
         return array
     except ValueError as error:
         if "empty" in str(error):  # an array without items cannot be mapped
@@ -48,7 +45,7 @@ def open_array(name: str, path: str) -> numpy.ndarray[Any, Any]:
         raise ModuleError(f"input '{name}': {path} cannot be read: {error}") from error
 
 
-def open_arrays(name: str, paths: list[str]) -> list[numpy.ndarray[Any, Any]]:
+def open_arrays(name: str, paths: list[str]) -> list[Array]:
     """Several of them. Each holds a file open, so that the process may have to be allowed more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = len(paths) + len(os.listdir("/proc/self/fd")) + _SPARE
@@ -61,13 +58,11 @@ def open_arrays(name: str, paths: list[str]) -> list[numpy.ndarray[Any, Any]]:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def as_array(name: str, value: Any) -> numpy.ndarray[Any, Any]:
+def as_array(name: str, value: Any) -> Array:
     """What a module returned as an array, without a copy where it lies in memory already.
 
     Raises ModuleError where it lies on a device, or holds Python objects.
     """
-    import numpy  # already loaded: the module returned an array
-
     try:
         array = numpy.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -79,7 +74,7 @@ def as_array(name: str, value: Any) -> numpy.ndarray[Any, Any]:
 
 def keep_array(
     name: str,
-    array: numpy.ndarray[Any, Any],
+    array: Array,
     task_dir: str,
     run_dir: str,
     inputs: Mapping[str, Any],
@@ -117,7 +112,7 @@ def keep_array(
     return {"path": os.path.relpath(path, run_dir), "size": size, "digest": digest}
 
 
-def check_finite(name: str, what: str, array: numpy.ndarray[Any, Any]) -> None:
+def check_finite(name: str, what: str, array: Array) -> None:
     """Raises ModuleError where an array has a number that is NaN or infinite, with its place."""
     odd = first_not_finite(array)
     if odd is not None:
@@ -126,10 +121,8 @@ def check_finite(name: str, what: str, array: numpy.ndarray[Any, Any]) -> None:
         raise ModuleError(f"output '{name}': {what}{place} is {value}; expected a finite number")
 
 
-def _whole_file(array: numpy.ndarray[Any, Any]) -> str | None:
+def _whole_file(array: Array) -> str | None:
     """The `.npy` file that an array is the memory map of, unchanged and as a whole; None for others."""
-    import numpy  # already loaded
-
     kind: Any = numpy.memmap
     root: Any = array if isinstance(array, kind) else array.base
     if not isinstance(root, kind) or not isinstance(root.base, mmap.mmap) or root.mode == "c":
@@ -140,27 +133,25 @@ def _whole_file(array: numpy.ndarray[Any, Any]) -> str | None:
     if not path.endswith(".npy"):
         return None
     try:
-        header, offset = read_header(path)
+        header = read_header(path)
     except (OSError, ValueError):
         return None
     flags = array.flags
-    ordered = flags.f_contiguous if header["fortran_order"] else flags.c_contiguous
-    whole = (header["shape"], header["descr"], offset) == (array.shape, array.dtype, root.offset)
+    ordered = flags.f_contiguous if header.fortran_order else flags.c_contiguous
+    whole = (header.shape, header.dtype, header.offset) == (array.shape, array.dtype, root.offset)
     return path if whole and ordered else None
 
 
 def _digest_of_input(inputs: Mapping[str, Any], path: str) -> str | None:
     """The digest of the input that lies at a path; None where none does."""
     real = os.path.realpath(path)
-    for value in inputs.values():
-        for item in value if isinstance(value, list) else (value,):
-            if type(item) is Artifact and os.path.realpath(item) == real:
-                return item.digest
-    return None
+    lists = (value if isinstance(value, list) else (value,) for value in inputs.values())
+    found = (item for item in chain.from_iterable(lists) if type(item) is Artifact)
+    return next((item.digest for item in found if os.path.realpath(item) == real), None)
 
 
 def _link(source: str, path: str) -> bool:
-    """Makes a hard link; False where the file system cannot."""
+    """Makes a hard link, where the file system can."""
     try:
         os.link(source, path)
     except OSError:  # another file system, a limit on links, a file of that name

@@ -1,22 +1,33 @@
-"""An artifact: a file or directory that a task made, in a record and as the value that others read."""
+"""An artifact, a file or directory that a task made: its record, the value that others read, its digest.
+
+Files are hashed with XXH3 at 128 bits, which is quicker than any disk (docs/decisions/021); keys, which must
+not collide even where somebody wants them to, with BLAKE2b.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from diel.artifacts.digest import Way, content, file_content
+import xxhash
+
 from diel.errors import ModuleError
 
 Artifacts = dict[str, dict[str, Any]]
 """By output: `path` relative to the run's directory, `size` in bytes, `digest`; of a list of files
 `files`, each with these three."""
 
-
+Way = Literal["content", "stat"]
+"""By content, or by size, time of the last change and inode, without reading."""
+CHUNK = 1024 * 1024
+"""Bytes that are hashed at a time: few enough to be in the processor's cache still when they are written."""
 _UNREADABLE = (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)
 """What a task has done to its files itself; other errors are the node's or the file system's."""
 
@@ -53,18 +64,14 @@ def describe(
     whole = os.path.join(task, path)
     inner = os.path.normpath(whole[len(task) + 1 :])
     try:
-        if (
-            not whole.startswith(f"{task}/")
-            or not task.startswith(f"{run}/")
-            or ".." in whole
-            or _passes_links(task, inner)
-        ):
+        below = whole.startswith(f"{task}/") and task.startswith(f"{run}/") and ".." not in whole
+        if not below or _passes_links(task, inner):
             return _describe_linked(name, Path(path), Path(task), Path(run), way)
         status = os.lstat(whole)
     except (OSError, ValueError) as error:  # a NUL in the path
         raise _missing(name, path, task) from error
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        raise _odd(name, path)
+        raise ModuleError(f"output '{name}': {path} is neither a file nor a directory")
     try:
         size, digest = file_content(whole, way) if stat.S_ISREG(status.st_mode) else content(whole, way)
     except OSError as error:
@@ -76,12 +83,9 @@ def describe(
 
 def _passes_links(task: str, inner: str) -> bool:
     """Whether a path below the task's directory is a link, or leads through one."""
-    end = inner.find("/")
-    while end >= 0:
-        if os.path.islink(f"{task}/{inner[:end]}"):
-            return True
-        end = inner.find("/", end + 1)
-    return os.path.islink(f"{task}/{inner}")
+    places = accumulate(inner.split("/"), "{}/{}".format, initial=task)
+    next(places)
+    return any(map(os.path.islink, places))
 
 
 def _describe_linked(name: str, path: Path, task_dir: Path, run_dir: Path, way: Way) -> dict[str, Any]:
@@ -94,7 +98,7 @@ def _describe_linked(name: str, path: Path, task_dir: Path, run_dir: Path, way: 
     if not real.is_relative_to(task_dir.resolve()):
         raise ModuleError(f"output '{name}': {path} is outside the task's directory")
     if not (real.is_file() or real.is_dir()):
-        raise _odd(name, path)
+        raise ModuleError(f"output '{name}': {path} is neither a file nor a directory")
     size, digest = content(real, way)
     if ".." in whole.parts or not whole.is_relative_to(run_dir):
         whole, run_dir = real, run_dir.resolve()
@@ -111,5 +115,70 @@ def written(task_dir: str | Path) -> str:
     return ", ".join(entry for entry in made if not entry.startswith("."))[:200] or "nothing"
 
 
-def _odd(name: str, path: str | Path) -> ModuleError:
-    return ModuleError(f"output '{name}': {path} is neither a file nor a directory")
+# --- digests --------------------------------------------------------------------------------------
+
+
+def content(path: str | Path, way: Way = "content") -> tuple[int, str]:
+    """Size in bytes and digest of a file, or of a directory's files and their names."""
+    if not os.path.isdir(path):
+        return file_content(path, way)
+    size, digest = 0, xxhash.xxh3_128()
+    for name in files_below(path):
+        length, inner = file_content(os.path.join(path, name), way)
+        size += length
+        digest.update(f"{name}\0{inner}\0".encode("utf-8", "surrogateescape"))
+    return size, digest.hexdigest() if way == "content" else f"stat-{digest.hexdigest()}"
+
+
+def file_content(path: str | Path, way: Way = "content") -> tuple[int, str]:
+    """Size in bytes and digest of a file."""
+    if way == "stat":
+        status = os.stat(path)
+        return status.st_size, f"stat-{status.st_size}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(file).st_size
+        if size < CHUNK:
+            data = os.read(file, size + 1)
+            if len(data) == size:
+                return size, xxhash.xxh3_128_hexdigest(data)
+            os.lseek(file, 0, os.SEEK_SET)  # it changes while it is read
+        return _hash_to_end(file)
+    finally:
+        os.close(file)
+
+
+def _hash_to_end(file: int) -> tuple[int, str]:
+    digest, size = xxhash.xxh3_128(), 0
+    buffer = memoryview(bytearray(CHUNK))
+    while length := os.readv(file, [buffer]):
+        digest.update(buffer[:length])
+        size += length
+    return size, digest.hexdigest()
+
+
+def files_below(directory: str | Path) -> list[str]:
+    """The files of a directory and of those in it, relative to it and sorted by their parts.
+
+    Links to directories, and links that lead nowhere, are left out.
+    """
+    found: list[str] = []
+    todo = [""]
+    while todo:
+        prefix = todo.pop()
+        with os.scandir(os.path.join(directory, prefix)) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    if os.path.isfile(entry.path):
+                        found.append(prefix + entry.name)
+                elif entry.is_dir():
+                    todo.append(f"{prefix}{entry.name}/")
+                elif entry.is_file():
+                    found.append(prefix + entry.name)
+    return sorted(found, key=lambda name: name.split("/"))
+
+
+def digest_of(parts: Iterable[Any]) -> str:
+    """The digest of JSON values: the same for the same values, whatever the order of keys."""
+    text = json.dumps(list(parts), sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

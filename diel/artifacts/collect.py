@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts.arrays import as_array, keep_array
-from diel.artifacts.artifact import Artifacts, describe, written
-from diel.artifacts.digest import Way
+from diel.artifacts.artifact import Artifacts, Way, describe, written
 from diel.artifacts.promise import Sizes, check_array, check_number, check_path, check_value
 from diel.artifacts.values import Values, check_size, plain
 from diel.errors import ModuleError
@@ -48,6 +46,8 @@ def collect_returned(
         if isinstance(value, os.PathLike):
             artifacts[name] = _keep_file(name, os.fspath(value), task, run, promise, sizes)
         elif getattr(value, "ndim", 0) and hasattr(value, "__array__"):
+            from diel.artifacts.arrays import as_array, keep_array  # NumPy is loaded: it made the array
+
             array = as_array(name, value)
             if promise is not None:
                 check_array(name, array, promise, sizes)

@@ -1,6 +1,6 @@
 """`.npy` files: what their header says, and writing one in a single pass.
 
-NumPy is imported where an array is at hand already, or where one on the disk is looked at.
+It needs NumPy, and is imported where an array is at hand already, or where one on the disk is looked at.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ import io
 import os
 import threading
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import numpy
 import xxhash
 
 from diel.files import replacing
 
-if TYPE_CHECKING:
-    import numpy
-
+Array = numpy.ndarray[Any, Any]
 _SMALL = 64 * 1024
 """Bytes up to which an array is copied behind its header, for one call to write both."""
 _PIECE = 1024 * 1024
@@ -31,6 +30,8 @@ _STEP = 8 * 1024 * 1024
 _RESERVED = 16 * 1024 * 1024
 _LARGE = 64 * 1024 * 1024
 """Bytes from which on such a thread is worth its start."""
+_BROKEN = (EOFError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError)
+"""What NumPy raises for headers that are none, besides ValueError."""
 
 
 class NotFinite(Exception):
@@ -40,12 +41,17 @@ class NotFinite(Exception):
 # --- the header -----------------------------------------------------------------------------------
 
 
-def read_header(path: str) -> tuple[dict[str, Any], int]:
-    """The header of a `.npy` file (`shape`, `fortran_order`, and the dtype as `descr`), and where the data
-    begins. Raises ValueError where it has none, and OSError.
-    """
-    import numpy  # where an array on the disk is checked
+class Header(NamedTuple):
+    """What a `.npy` file says of its array, and at which byte that begins."""
 
+    shape: tuple[int, ...]
+    fortran_order: bool
+    dtype: numpy.dtype[Any]
+    offset: int
+
+
+def read_header(path: str) -> Header:
+    """The header of a `.npy` file. Raises ValueError where it has none, and OSError."""
     with open(path, "rb") as file:
         try:
             version = numpy.lib.format.read_magic(file)
@@ -59,19 +65,13 @@ def read_header(path: str) -> tuple[dict[str, Any], int]:
             raise ValueError(str(error) or type(error).__name__) from error
         if any(type(size) is not int or size < 0 for size in shape):
             raise ValueError(f"shape is not valid: {shape}")
-        return {"shape": shape, "fortran_order": fortran_order, "descr": dtype}, file.tell()
+        return Header(shape, fortran_order, dtype, file.tell())
 
 
-_BROKEN = (EOFError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError)
-"""What NumPy raises for headers that are none, besides ValueError."""
-
-
-def header_of(array: numpy.ndarray[Any, Any]) -> bytes:
+def header_of(array: Array) -> bytes:
     """The header that NumPy would write for an array."""
     if array.dtype.names is None:
         return _plain_header(array.dtype.str, array.shape, _is_fortran(array))
-    import numpy  # already loaded
-
     return _written(numpy.lib.format.header_data_from_array_1_0(array))
 
 
@@ -81,8 +81,6 @@ def _plain_header(descr: str, shape: tuple[int, ...], fortran_order: bool) -> by
 
 
 def _written(facts: dict[str, Any]) -> bytes:
-    import numpy  # already loaded
-
     file = io.BytesIO()
     try:
         numpy.lib.format.write_array_header_1_0(file, facts)
@@ -95,9 +93,7 @@ def _written(facts: dict[str, Any]) -> bytes:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def write_array(
-    path: str, array: numpy.ndarray[Any, Any], *, hashed: bool = True, finite: bool = False
-) -> tuple[int, str]:
+def write_array(path: str, array: Array, *, hashed: bool = True, finite: bool = False) -> tuple[int, str]:
     """Writes an array as NumPy does; gives the file's size in bytes and the digest of its content (of its
     header alone, where it is not to be `hashed`).
 
@@ -120,51 +116,36 @@ def write_array(
         os.close(file)
 
 
-def _write_any(file: int, array: numpy.ndarray[Any, Any], *, hashed: bool, finite: bool) -> tuple[int, str]:
-    if array.nbytes <= _SMALL:
-        return _write_small(file, array, finite=finite)
-    return _write_large(file, array, hashed=hashed, finite=finite)
-
-
-def _write_small(file: int, array: numpy.ndarray[Any, Any], *, finite: bool) -> tuple[int, str]:
-    if finite and first_not_finite(array) is not None:
-        raise NotFinite
-    data = header_of(array) + array.tobytes("F" if _is_fortran(array) else "C")
-    _write(file, memoryview(data))
-    return len(data), xxhash.xxh3_128_hexdigest(data)
-
-
-def _write_large(file: int, array: numpy.ndarray[Any, Any], *, hashed: bool, finite: bool) -> tuple[int, str]:
+def _write_any(file: int, array: Array, *, hashed: bool, finite: bool) -> tuple[int, str]:
     head = header_of(array)
+    if array.nbytes <= _SMALL:
+        if finite and first_not_finite(array) is not None:
+            raise NotFinite
+        data = head + array.tobytes("F" if _is_fortran(array) else "C")
+        _write(file, memoryview(data))
+        return len(data), xxhash.xxh3_128_hexdigest(data)
     digest = xxhash.xxh3_128(head)
-    look = _Look(digest if hashed else None, finite)
     flat = _flat(array)
+
+    def look(piece: Array) -> memoryview:
+        """The bytes of a piece of the array; each is looked at once."""
+        if finite and not _all_finite(piece):
+            raise NotFinite
+        data = piece.view(numpy.uint8).data
+        if hashed:
+            digest.update(data)
+        return data
+
     _write(file, memoryview(head))
     _reserve(file, len(head) + array.nbytes)
     if flat is not None and not (hashed or finite):
-        _write(file, _bytes(flat))
+        _write(file, look(flat))
     elif flat is not None and array.nbytes >= _LARGE:
         _write_beside(file, flat, look)
     else:
-        for piece in _pieces(array, flat):
+        for piece in _pieces(array):
             _write(file, look(piece))
     return len(head) + array.nbytes, digest.hexdigest()
-
-
-class _Look:
-    """Looks at the pieces of an array, each once, and gives their bytes."""
-
-    def __init__(self, digest: xxhash.xxh3_128 | None, finite: bool) -> None:
-        self._digest = digest
-        self._finite = finite
-
-    def __call__(self, piece: numpy.ndarray[Any, Any]) -> memoryview:
-        if self._finite and not _all_finite(piece):
-            raise NotFinite
-        data = _bytes(piece)
-        if self._digest is not None:
-            self._digest.update(data)
-        return data
 
 
 def _write(file: int, data: memoryview) -> None:
@@ -172,12 +153,12 @@ def _write(file: int, data: memoryview) -> None:
         data = data[written:]
 
 
-def _write_beside(file: int, flat: numpy.ndarray[Any, Any], look: _Look) -> None:
+def _write_beside(file: int, flat: Array, look: Callable[[Array], memoryview]) -> None:
     """Writes many bytes while another thread looks at them; both leave the interpreter to others.
 
     They go step by step together, so that what one has read is in the processor's cache for the other.
     """
-    steps: SimpleQueue[numpy.ndarray[Any, Any] | None] = SimpleQueue()
+    steps: SimpleQueue[Array | None] = SimpleQueue()
     refused: list[NotFinite] = []
 
     def look_at_all() -> None:
@@ -195,7 +176,7 @@ def _write_beside(file: int, flat: numpy.ndarray[Any, Any], look: _Look) -> None
             if refused:
                 break
             steps.put(step)
-            _write(file, _bytes(step))
+            _write(file, step.view(numpy.uint8).data)
     finally:
         steps.put(None)
         beside.join()
@@ -221,34 +202,25 @@ def _reserve(file: int, size: int) -> None:
 # --- pieces ---------------------------------------------------------------------------------------
 
 
-def _is_fortran(array: numpy.ndarray[Any, Any]) -> bool:
+def _is_fortran(array: Array) -> bool:
     return array.flags.f_contiguous and not array.flags.c_contiguous
 
 
-def _flat(array: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any] | None:
+def _flat(array: Array) -> Array | None:
     """The items of an array as they lie in memory, where that is how they are written."""
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return (array if array.flags.c_contiguous else array.T).reshape(-1)
     return None
 
 
-def _bytes(piece: numpy.ndarray[Any, Any]) -> memoryview:
-    import numpy  # already loaded
-
-    return piece.view(numpy.uint8).data
-
-
-def _slices(flat: numpy.ndarray[Any, Any], size: int) -> Iterator[numpy.ndarray[Any, Any]]:
+def _slices(flat: Array, size: int) -> Iterator[Array]:
     step = max(1, size // max(1, flat.itemsize))
     return (flat[start : start + step] for start in range(0, flat.size, step))
 
 
-def _pieces(
-    array: numpy.ndarray[Any, Any], flat: numpy.ndarray[Any, Any] | None
-) -> Iterator[numpy.ndarray[Any, Any]]:
+def _pieces(array: Array) -> Iterator[Array]:
     """The items of an array in the order in which they are written, one dimension and a piece at a time."""
-    import numpy  # already loaded
-
+    flat = _flat(array)
     if flat is not None:
         yield from _slices(flat, _PIECE)
         return
@@ -262,7 +234,7 @@ def _pieces(
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def _numbers_of(array: numpy.ndarray[Any, Any]) -> Iterator[numpy.ndarray[Any, Any]]:
+def _numbers_of(array: Array) -> Iterator[Array]:
     """The floating-point numbers of an array: itself, or its fields."""
     if array.dtype.names is not None:
         for name in array.dtype.names:
@@ -271,9 +243,7 @@ def _numbers_of(array: numpy.ndarray[Any, Any]) -> Iterator[numpy.ndarray[Any, A
         yield array
 
 
-def _all_finite(piece: numpy.ndarray[Any, Any]) -> bool:
-    import numpy  # already loaded
-
+def _all_finite(piece: Array) -> bool:
     for numbers in _numbers_of(piece):
         if numbers.dtype != numpy.float16:  # quick for longer ones alone, and of these any sum is too large
             with numpy.errstate(over="ignore", invalid="ignore"):
@@ -285,15 +255,13 @@ def _all_finite(piece: numpy.ndarray[Any, Any]) -> bool:
     return True
 
 
-def first_not_finite(array: numpy.ndarray[Any, Any]) -> tuple[tuple[int, ...], Any] | None:
+def first_not_finite(array: Array) -> tuple[tuple[int, ...], Any] | None:
     """Where the first NaN or infinite item of an array is, and the item; None where there is none."""
-    import numpy  # already loaded
-
     for numbers in _numbers_of(array):
         fortran = _is_fortran(numbers)
         looked = numbers.T if fortran else numbers
         start = 0
-        for piece in _pieces(looked, _flat(looked)):
+        for piece in _pieces(looked):
             good = numpy.isfinite(piece)
             if not good.all():
                 place = numpy.unravel_index(start + int(good.argmin()), looked.shape)

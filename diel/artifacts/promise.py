@@ -7,9 +7,7 @@ import math
 import os
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts.arrays import check_finite
-from diel.artifacts.digest import files_below
-from diel.artifacts.npy import read_header
+from diel.artifacts.artifact import files_below
 from diel.artifacts.tables import check_table
 from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import ModuleError, counted
@@ -88,20 +86,24 @@ def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> N
     try:
         import numpy  # here: commands make arrays where no module has loaded it
 
-        header, offset = read_header(path)
+        from diel.artifacts.arrays import check_finite  # it needs NumPy
+        from diel.artifacts.npy import read_header  # as above
+
+        header = read_header(path)
     except ImportError:
         raise ModuleError(f"output '{name}': to check an array takes numpy: pip install numpy") from None
     except ValueError as error:
         raise ModuleError(f"output '{name}': {file} holds no array: {error}") from error
-    shape, dtype = header["shape"], header["descr"]
+    shape, dtype = header.shape, header.dtype
     if dtype.hasobject:
         raise ModuleError(f"output '{name}': {file} holds pickled Python objects, which no stage can read")
     _check_kind(name, file, shape, dtype, contract, sizes)
-    wanted = offset + math.prod(shape) * dtype.itemsize
+    items: int = math.prod(shape)
+    wanted = header.offset + items * dtype.itemsize
     size = os.path.getsize(path)
     if size < wanted:
         raise ModuleError(f"output '{name}': {file} is cut short: {size} bytes of {wanted}")
-    if contract.finite and math.prod(shape):
+    if contract.finite and items:
         check_finite(name, file, numpy.load(path, mmap_mode="r", allow_pickle=False))
 
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts.values import is_of, listed, not_finite, shown
@@ -74,9 +75,8 @@ def _checks(header: list[str], contract: Contract) -> list[Check]:
         if header.count(column) != 1:
             has = f"{header.count(column)} columns" if column in header else "no column"
             raise Misfit(f" has {has} '{column}'; it has: {listed(header)}")
-    readers: dict[str, Callable[[str], Any]] = {"int": _int, "float": _float, "bool": _truth, "str": str}
-    if contract.finite:
-        readers["float"] = _finite
+    readers: dict[str, Callable[[str], Any]] = {"int": partial(_number, kind=int), "bool": _truth, "str": str}
+    readers["float"] = _finite if contract.finite else _number
     checks: list[Check] = [
         (header.index(name), readers[kind], (name, kind)) for name, kind in columns.items()
     ]
@@ -101,21 +101,15 @@ def _wrong(row: list[str], checks: list[Check]) -> str:
     raise AssertionError("a row that was refused has a flaw")
 
 
-def _int(cell: str) -> int:
+def _number(cell: str, kind: Callable[[str], float] = float) -> float:
     """As other programs read it: Python alone takes `1_000`, and digits of other scripts."""
     if "_" in cell or not cell.isascii():
         raise ValueError(cell)
-    return int(cell)
-
-
-def _float(cell: str) -> float:
-    if "_" in cell or not cell.isascii():
-        raise ValueError(cell)
-    return float(cell)
+    return kind(cell)
 
 
 def _finite(cell: str) -> None:
-    if not math.isfinite(_float(cell)):
+    if not math.isfinite(_number(cell)):
         raise ValueError(cell)
 
 
@@ -127,7 +121,7 @@ def _any_finite(cell: str) -> None:
 
 def _is_number(cell: str) -> bool:
     try:
-        _float(cell)
+        _number(cell)
     except ValueError:
         return False
     return True

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifact, Artifacts, Values, collect_returned, open_array, open_arrays
+from diel.artifacts import Artifact, Artifacts, Values, collect_returned
 from diel.attempt.bundle import Failure, Job, Request
 from diel.attempt.command import spawn_ranks
 from diel.attempt.stream import close_streams
@@ -113,11 +113,15 @@ def _as_annotated(parameter: Parameter, value: Any) -> Any:
     """
     if type(value) is Artifact:
         if "array" in parameter.takes and not (parameter.takes_path and not value.endswith(".npy")):
+            from diel.artifacts.arrays import open_array  # it loads NumPy: few modules take arrays
+
             return open_array(parameter.name, value)
         return Path(value) if parameter.takes_path else str(value)
     paths = parameter.takes_path
     if isinstance(value, list) and value and (paths or type(value[0]) in (Artifact, list)):
         if "arrays" in parameter.takes and all(type(item) is Artifact for item in value):
+            from diel.artifacts.arrays import open_arrays  # as above
+
             return open_arrays(parameter.name, value)
         return [_as_annotated(parameter, item) for item in value]
     return Path(value) if paths and isinstance(value, str) else value

@@ -10,8 +10,8 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.artifacts import Artifact, collect_returned, content, open_array, open_arrays
-from diel.artifacts import digest as digests
+from diel.artifacts import Artifact, arrays, artifact, collect_returned, content
+from diel.artifacts.arrays import open_array, open_arrays
 from diel.errors import ModuleError
 from diel.spec import Output
 
@@ -69,8 +69,8 @@ def test_an_array_is_written_as_numpy_would_and_digested_like_its_file(task_dir:
 
 
 def test_a_file_is_not_read_again_for_its_digest(task_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digests, "file_content", None)
-    monkeypatch.setattr("diel.artifacts.artifact.file_content", None)
+    monkeypatch.setattr(artifact, "file_content", None)
+    monkeypatch.setattr(arrays, "file_content", None)
     assert len(keep(task_dir, LARGE)["digest"]) == 32
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.artifacts import digest
+from diel.artifacts import artifact
 from diel.errors import ModuleError
 from diel.spec import Stage
 from diel.tasks import files as own_files
@@ -114,7 +114,7 @@ def test_a_file_is_read_once_however_many_tasks_have_it(
 
     def content(path: str) -> tuple[int, str]:
         read.append(path)
-        return digest.content(path)
+        return artifact.content(path)
 
     monkeypatch.setattr(own_files, "content", content)
     files = Files(Stage(command=("x",), files={"f": "${{ n }}"}), tmp_path)
