@@ -15,7 +15,7 @@ runs/<workflow>-<n>/
     services/token                what its consumers must show: for the owner's eyes only
     axes/<axis>.jsonl             points of file, sample and derived axes
     tasks/<stage>/<index>/        a task's directory; later attempts get <index>.<attempt>
-    logs/                         Parsl's logs and what workers capture
+    logs/                         what workers capture, and Parsl's logs
     streams/                      items of streams and tuples; broker.json says where their broker listens
     cache.keys                    sorted cache keys of the run's committed results
 """

@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def executor(self) -> Literal["threads", "blocks"]:
-        """Worker processes behind Parsl's threads on this machine, or Parsl's HTEX in blocks."""
+        """Worker processes of this machine (handed bundles by threads), or Parsl's HTEX in blocks."""
         return "blocks" if self.site.scheduled else "threads"
 
     @property

@@ -32,12 +32,20 @@ def state():
         "files": len(os.listdir("/proc/self/fd")),
     }}
 
+def blocks():  # what a run in blocks does besides
+    from diel.executors.light import load
+    load()
+    from diel.executors.parsl import BlockEngine
+    from diel.paths import RunPaths
+    BlockEngine(RunPaths(run.dir), ["127.0.0.1"], None).stop()
+
 import diel
 import importlib
 os.environ.pop("DIEL_RUN_DIR", None)
 importlib.import_module("psutil")
 before = state()
 run = diel.run("guest.yaml")
+blocks()
 after = state()
 assert run.state == "succeeded", run.state
 import requests, typeguard

@@ -78,7 +78,7 @@ class Dispatcher:
         self.in_flight: dict[tuple[str, int], InFlight] = {}
         self.sent: dict[int, Sent] = {}
         self.finished: SimpleQueue[tuple[int, Future[bytes]]] = SimpleQueue()
-        """Bundles that ended, told by Parsl's threads."""
+        """Bundles that ended, put there by the threads of pipes or Parsl."""
 
     def shape(self, stage: StageRun, index: int | None = None) -> Shape:
         """What a task needs; the stage's tasks as they begin where none is named."""

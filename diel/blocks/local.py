@@ -6,21 +6,16 @@ import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future
 from queue import Empty
-from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Bundle
 from diel.attempt.reaper import mark
 from diel.blocks.backend import Adopt, Outlook
 from diel.errors import DielError
-from diel.executors.light import load
 from diel.executors.pipes import Pipes
 from diel.plan import Plan
 from diel.site import Shape
 from diel.tasks.ledger import Ledger
 from diel.values import format_duration
-
-if TYPE_CHECKING:
-    from diel.executors.parsl import Engine
 
 LONG = 5.0
 """Seconds without a worker after which it is said what the run waits for."""
@@ -32,7 +27,6 @@ class Local:
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
         self._plan = plan
         self._ledger = ledger
-        self._engine: Engine | None = None
         self._pipes: Pipes | None = None
         self._out: dict[int, int] = {}
         self._load = 0
@@ -83,15 +77,11 @@ class Local:
         self._load -= self._out.pop(number, 0)
         self._services.pop(number, None)
 
-    def _start(self) -> Engine:
-        if self._engine is None:
-            self._pipes = Pipes(mark(self._ledger.paths.root))
-            load()
-            from diel.executors.parsl import Engine  # slow: not where all is cached, and after the pipes
-
+    def _start(self) -> Pipes:
+        if self._pipes is None:
             workers = self._plan.capacity + self._plan.extra_workers
-            self._engine = Engine(workers, self._ledger.paths.logs, self._pipes)
-        return self._engine
+            self._pipes = Pipes(workers, mark(self._ledger.paths.root))
+        return self._pipes
 
     def tend(self, outlook: Outlook) -> None:
         """Says what became of workers, and what the run waits for. Raises DielError where none ever came."""
@@ -133,7 +123,4 @@ class Local:
             return
         with contextlib.suppress(DielError):  # the disk may be full
             self._tell(self._pipes)
-        if self._engine is not None:
-            self._engine.stop()
-        else:
-            self._pipes.stop()
+        self._pipes.stop()

@@ -1,1 +1,1 @@
-"""The controller: decides what runs next, hands it to Parsl, and keeps the journal."""
+"""The controller: decides what runs next, hands it to workers, and keeps the journal."""

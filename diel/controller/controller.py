@@ -1,6 +1,6 @@
 """The controller of one run: from the first ready task to the last committed result.
 
-One thread decides everything: it finds tasks that must run, hands bundles of them to Parsl, and
+One thread decides everything: it finds tasks that must run, hands bundles of them to workers, and
 takes in what became of them, until every task has ended.
 """
 
@@ -171,6 +171,10 @@ class Controller:
         self._end_processes()
         clear_up(self.paths)
         self._ledger.close(state)
+
+    def abandon(self) -> None:
+        """Kills what the run has on this machine, for a process that ends at once; blocks go on."""
+        kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
 
     def _is_to_hand_over(self) -> bool:
         return self._until is not None and time.monotonic() > self._until and self._cancelling_since is None

@@ -92,13 +92,13 @@ def check_dot() -> Finding:
 
 
 def check_deep() -> Finding:
-    """A small workflow through Parsl's workers, from beginning to end."""
+    """A small workflow, from beginning to end."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="diel-doctor-") as folder:
         Path(folder, "doctor.yaml").write_text(DEEP, encoding="utf-8")
         words = [sys.executable, "-m", "diel", "run", "doctor.yaml", "--runs", "runs", "--no-cache", "-q"]
         code, output = attempt(words, Path(folder))
     if code == 0:
-        return Finding("deep", True, f"250 tasks through Parsl in {time.monotonic() - began:.1f} s")
+        return Finding("deep", True, f"250 tasks in {time.monotonic() - began:.1f} s")
     fix = "run it by hand to see more: diel init study && cd study && diel run workflow.yaml"
     return Finding("deep", False, f"exit code {code}: {last(output)}", fix)

@@ -1,1 +1,1 @@
-"""Where bundles run: Parsl's executors, in one file."""
+"""What runs bundles: the worker processes of this machine, and Parsl's executors in blocks."""

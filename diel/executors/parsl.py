@@ -2,12 +2,10 @@
 
 Whoever imports this one calls `diel.executors.light.load` before.
 
-Parsl sees one function, which runs a bundle. On one machine that is its ThreadPoolExecutor, each thread of
-which hands bundles to a warm worker process of its own (docs/decisions/027).
-
-In a scheduler's allocations each resource shape has one HighThroughputExecutor, or an MPIExecutor where
-its tasks span whole nodes. Parsl owns blocks, workers and transport; when to ask for a block and when to
-give it back is diel's decision, and how to ask is its schedulers' (docs/decisions/015).
+It runs bundles in a scheduler's allocations (one machine does without: docs/decisions/042), and sees one
+function, which runs a bundle. Each resource shape has one HighThroughputExecutor, or an MPIExecutor where its
+tasks span whole nodes. Parsl owns blocks, workers and transport; when to ask for a block and when to give it
+back is diel's decision, and how to ask is its schedulers' (docs/decisions/015).
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ from parsl.config import Config
 from parsl.dataflow.dflow import DataFlowKernel
 from parsl.errors import ParslError
 from parsl.executors import HighThroughputExecutor, MPIExecutor, ThreadPoolExecutor
-from parsl.executors.base import ParslExecutor
 from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD
 from parsl.jobs.states import JobStatus
 from parsl.launchers import SimpleLauncher
@@ -40,7 +37,6 @@ from parsl.providers.base import ExecutionProvider
 
 from diel.attempt.bundle import Bundle
 from diel.errors import DielError
-from diel.executors.pipes import Pipes
 from diel.executors.workers import Load, Workers
 from diel.paths import RunPaths
 from diel.worker.process import run_bundle
@@ -64,35 +60,6 @@ POOL = DEFAULT_LAUNCH_CMD.replace(
 )
 
 
-class Engine:
-    """Parsl's threads for one run on one machine, in front of the worker processes of `pipes`."""
-
-    def __init__(self, workers: int, logs: Path, pipes: Pipes) -> None:
-        self._hushed = _hush()
-        self._pipes = pipes
-        self._executor = _threads(workers)
-        self._kernel = _kernel(self._executor, logs / "parsl")
-
-    def submit(self, bundle: Bundle) -> Future[bytes]:
-        """Queues a bundle; the result is a packed report.
-
-        The future raises where the worker was lost; its segment tells the rest.
-        """
-        submit: Any = self._executor.submit
-        return cast("Future[bytes]", submit(self._pipes.run, {}, pickle.dumps(bundle)))
-
-    def stop(self) -> None:
-        """Ends the workers."""
-        self._pipes.stop()
-        self._kernel.cleanup()
-        self._pipes.close()
-        self._hushed.close()
-
-
-def _threads(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(label="threads", max_threads=workers)
-
-
 def _hush() -> contextlib.ExitStack:
     """Keeps Parsl from telling its own story in somebody's log, and from asking for a name that the user of a
     container may not have. What that takes is taken back at the end.
@@ -106,18 +73,6 @@ def _hush() -> contextlib.ExitStack:
         os.environ["LOGNAME"] = str(os.getuid())
         ends.callback(os.environ.pop, "LOGNAME", None)
     return ends
-
-
-def _kernel(executor: ParslExecutor, folder: Path) -> DataFlowKernel:
-    config = Config(
-        executors=[executor],
-        run_dir=str(folder),
-        strategy="none",
-        strategy_period=STRATEGY_PERIOD,
-        initialize_logging=False,
-        usage_tracking=0,
-    )
-    return DataFlowKernel(config)
 
 
 Ask = Callable[[str, str, str], str]
@@ -142,7 +97,15 @@ class BlockEngine:
         self._interchange = ("env", mark, *tether, INTERCHANGE)
         self._executors: dict[str, HighThroughputExecutor] = {}
         self._stopped = threading.Event()
-        self._kernel = _kernel(_threads(1), folder)  # Parsl wants one at the start; it is never used
+        config = Config(
+            executors=[ThreadPoolExecutor(max_threads=1)],  # Parsl wants one at the start; it is never used
+            run_dir=str(folder),
+            strategy="none",
+            strategy_period=STRATEGY_PERIOD,
+            initialize_logging=False,
+            usage_tracking=0,
+        )
+        self._kernel = DataFlowKernel(config)
 
     def open(self, label: str, workers: Workers) -> None:
         """Makes the executor of a shape: its workers connect to it as their blocks start.

@@ -1,17 +1,33 @@
-"""Warm worker processes, one for each thread of a thread pool."""
+"""The worker processes of one machine: forked from a server, and handed bundles by threads through pipes."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 
+import psutil
+
+from diel.attempt.bundle import Bundle
+from diel.attempt.line import is_readable, receive, send
+from diel.attempt.reaper import wait_ended
 from diel.errors import DielError, NotBegun
-from diel.executors.server import PATIENCE, Line, Server
 
 PAUSE = 0.3
 """Seconds after the end of a worker that could run nothing before its thread takes another bundle."""
+PATIENCE = 5.0
+"""Seconds that processes get to end once they were killed."""
+REASON = 500
+"""Letters at most of what a process said before it died."""
 
 
 class WorkerLost(DielError):
@@ -19,16 +35,16 @@ class WorkerLost(DielError):
 
 
 class Pipes:
-    """Worker processes. They are forked as threads ask for them, from a server that is started at once."""
+    """Worker processes. They are forked as threads need them, from a server that is started at once."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, workers: int, environ: Mapping[str, str]) -> None:
         """`environ` is what workers and tasks find around them."""
         self._environ = environ
-        self._local = threading.local()
+        self._threads = ThreadPoolExecutor(workers, "diel-pipe")
         self._lock = threading.Lock()
         self._stopped = False
-        self._lines: set[Line] = set()
-        self._server = Server(environ)
+        self._idle: list[Pipe] = []
+        self._server = WorkerServer(environ)
         self._since: float | None = time.monotonic()
         self.news: SimpleQueue[str] = SimpleQueue()
         """What went wrong, for people."""
@@ -39,58 +55,168 @@ class Pipes:
         since = self._since
         return 0.0 if since is None else time.monotonic() - since
 
-    def run(self, packed: bytes) -> bytes:
-        """Runs a packed bundle in this thread's worker.
+    def submit(self, bundle: Bundle) -> Future[bytes]:
+        """Queues a bundle; the result is a packed report.
 
-        Raises WorkerLost where that ends meanwhile, and NotBegun where it could run nothing.
+        The future raises WorkerLost where the worker ends meanwhile: its segment tells the rest. It raises
+        NotBegun where that could run nothing.
         """
-        line: Line | None = getattr(self._local, "line", None)
+        return self._threads.submit(self._run, pickle.dumps(bundle))
+
+    def _run(self, packed: bytes) -> bytes:
+        pipe: Pipe | None = None
         try:
-            if line is None or line.is_gone:
-                self._drop(line)
-                line = self._local.line = self._fork()
-            line.give(packed)
+            pipe = self._take()
+            pipe.give(packed)
             self._since = None
-            return line.take()
+            report = pipe.take()
         except (EOFError, OSError) as error:
-            begun, ended = line is not None and line.begun, self._drop(line)
-            if begun or self._stopped:
+            ended = "the server of the workers is gone" if pipe is None else pipe.end()
+            if self._stopped or (pipe is not None and pipe.begun):
                 raise WorkerLost(ended) from error
             time.sleep(PAUSE)  # whatever keeps workers from beginning may be over in a moment
             said = self._server.reason()
             raise NotBegun(f"{ended}{said and f': {said}'}") from error
+        self._idle.append(pipe)
+        return report
 
-    def _fork(self) -> Line:
+    def _take(self) -> Pipe:
+        """A worker that is idle, or a new one."""
         with self._lock:
             if self._stopped:
                 raise WorkerLost("the run is being stopped")
+            while self._idle:
+                pipe = self._idle.pop()
+                if not pipe.is_gone:
+                    return pipe
+                pipe.end()
             if ended := self._server.ended:
                 said = self._server.reason()
                 why = f"{ended}{said and f': {said}'}"
                 self.news.put(f"the server that workers are forked from {why}; it is started anew")
                 self._server.stop()
                 self._server.close()
-                self._server, self._since = Server(self._environ), time.monotonic()
-            line = self._server.fork()
-            self._lines.add(line)
-            return line
-
-    def _drop(self, line: Line | None) -> str:
-        """Ends a worker; returns how it ended."""
-        self._local.line = None
-        if line is None:
-            return "the server of the workers is gone"
-        self._lines.discard(line)
-        return line.end()
+                self._server, self._since = WorkerServer(self._environ), time.monotonic()
+            return self._server.fork()
 
     def stop(self) -> None:
-        """Ends the processes; a thread that waits for one gets WorkerLost."""
+        """Ends the processes; who waits for a bundle gets WorkerLost."""
         self._stopped = True
         with self._lock:
             self._server.stop(PATIENCE if self._since is None else 0.0)
+        self._threads.shutdown()
+        for pipe in self._idle:
+            pipe.close()
+        self._server.close()
+
+
+class WorkerServer:
+    """One server process (`diel/worker/server.py`)."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._requests, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._said = open(os.memfd_create("diel-workers"), "rb", buffering=0)  # noqa: SIM115
+        with there:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "diel.worker", str(os.getpid()), str(there.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=self._said,
+                pass_fds=[there.fileno()],
+                start_new_session=True,
+                env=environ,
+            )
+
+    @property
+    def ended(self) -> str:
+        """How it ended; empty while it lives."""
+        code = self._process.poll()
+        return "" if code is None else _how(code)
+
+    def fork(self) -> Pipe:
+        """Asks for a worker. Raises OSError where the server is gone."""
+        pipe = Pipe()
+        with pipe.far_end, pipe.telling:
+            given = [pipe.far_end.fileno(), pipe.telling.fileno()]
+            socket.send_fds(self._requests, [b"worker"], given)
+        return pipe
+
+    def reason(self) -> str:
+        """The last line that it or its workers said before they had a place for it."""
+        with contextlib.suppress(OSError, ValueError):
+            size = os.fstat(self._said.fileno()).st_size
+            said = os.pread(self._said.fileno(), 8 * REASON, max(0, size - 8 * REASON))
+            lines = said.decode("utf-8", "replace").strip().splitlines()
+            return lines[-1][-REASON:] if lines else ""
+        return ""
+
+    def stop(self, patience: float = PATIENCE) -> None:
+        """Ends it with all its workers, within some seconds. May be asked again."""
+        with contextlib.suppress(OSError):
+            self._requests.send(b"end")
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # its workers go with it
+            self._process.wait()
+        self._requests.close()
 
     def close(self) -> None:
-        """Forgets them, once no thread waits any more."""
-        for line in self._lines:
-            line.close()
-        self._server.close()
+        """Forgets what it said."""
+        self._said.close()
+
+
+class Pipe:
+    """A worker, as its controller has it."""
+
+    def __init__(self) -> None:
+        self._end, self.far_end = socket.socketpair()
+        told, telling = os.pipe()
+        self._told = open(told, "rb", buffering=0)  # noqa: SIM115
+        self.telling = open(telling, "wb", buffering=0)  # noqa: SIM115
+        self._process = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether the worker ever could run something."""
+        return self._process != 0
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the worker is known to have ended."""
+        return is_readable(self._told.fileno())
+
+    def give(self, packed: bytes) -> None:
+        """Hands a packed bundle over, and waits until the worker has begun.
+
+        Raises EOFError or OSError where it ends meanwhile.
+        """
+        send(self._end, packed)
+        if not self._process:
+            self._process = int(receive(self._end, self._told.fileno()))
+
+    def take(self) -> bytes:
+        """The report of the bundle. Raises EOFError or OSError where the worker ends meanwhile."""
+        return receive(self._end, self._told.fileno())
+
+    def close(self) -> None:
+        self._end.close()
+        self._told.close()
+
+    def end(self) -> str:
+        """Makes sure that nothing is left of the worker; returns how it ended."""
+        self._end.close()
+        if self._process and not self.is_gone:  # its own end may be closed, by a module that closes all
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process, signal.SIGKILL)
+        code = self._told.read() if is_readable(self._told.fileno(), PATIENCE) else b""
+        self._told.close()
+        if not code and self._process:  # the server went first: the kernel is at killing its workers
+            with contextlib.suppress(psutil.Error):
+                wait_ended([psutil.Process(self._process)], PATIENCE)
+        name = f"worker process {self._process}" if self._process else "a worker process"
+        return f"{name} {_how(int(code)) if code else 'ended with its server'}"
+
+
+def _how(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -22,14 +22,14 @@ from tests.record import as_record
 class Bench:
     """A run's directory without a controller, and one worker."""
 
-    def __init__(self, folder: Path, pipes: Pipes, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, folder: Path, pipes: Pipes) -> None:
         self.folder = folder
         self.paths = RunPaths(folder / "w-1")
         for path in (self.paths.journal, self.paths.requests, self.paths.tasks, self.paths.captures):
             path.mkdir(parents=True)
         self.take_over(1)
         self.pipes = pipes
-        self._threads = threads
+        self._reader = ThreadPoolExecutor(1)
 
     def take_over(self, epoch: int) -> None:
         """What another controller does first."""
@@ -49,7 +49,8 @@ class Bench:
             "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1, **job,
         }  # fmt: skip
         bundle = Bundle(1, str(self.paths.root), 1, Job(**whole), tuple(requests), seconds)
-        return self._threads.submit(lambda: pickle.loads(self.pipes.run(pickle.dumps(bundle))))
+        report = self.pipes.submit(bundle)
+        return self._reader.submit(lambda: pickle.loads(report.result()))
 
     def run(self, requests: list[Request], **job: Any) -> Report:
         return self.start(requests, **job).result(timeout=30)
@@ -72,12 +73,9 @@ def request(index: int, *command: str, **more: Any) -> Request:
 
 @contextmanager
 def worker_bench(folder: Path) -> Iterator[Bench]:
-    pipes = Pipes(mark(folder / "w-1"))
+    pipes = Pipes(1, mark(folder / "w-1"))
     try:
-        with ThreadPoolExecutor(max_workers=1) as threads:
-            yield Bench(folder, pipes, threads)
-            pipes.stop()
+        yield Bench(folder, pipes)
     finally:
         pipes.stop()
-        pipes.close()
         kill_marked("DIEL_RUN_DIR", str(folder / "w-1"))

@@ -26,7 +26,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 @runs_option
 @json_option
 @click.option("--site", metavar="NAME", help="Check this site, too; `local` where it is not given.")
-@click.option("--deep", is_flag=True, help="Run a small workflow through Parsl, too: some seconds.")
+@click.option("--deep", is_flag=True, help="Also run a small workflow: some seconds.")
 @click.option(
     "--job",
     is_flag=True,

@@ -21,7 +21,7 @@ from diel.table import Table, render
 from diel.values import format_duration, format_size
 
 EXECUTORS = {
-    "threads": "warm worker processes behind Parsl's threads",
+    "threads": "worker processes of this machine",
     "blocks": "Parsl's high-throughput executor, in blocks of the scheduler",
 }
 HOMES = {
