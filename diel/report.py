@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from diel.results import Recorded, summarize
 from diel.states import TaskState
-from diel.status import StageStatus, Status, failure_document, read_status, task_of
-from diel.status.markdown import MAX_ROWS, cut, plain, rest, table
+from diel.status import Status, read_status, task_of
+from diel.status.columns import LINE, MAX_ROWS, markdown_table, plain, rest, shorten
+from diel.status.run import StageStatus
 from diel.status.sections import SECTIONS
-from diel.status.tasks import count_text
+from diel.status.tasks import count_text, failure_document, mean_text
 from diel.table import shown
 from diel.values import format_duration
 
@@ -73,17 +74,13 @@ def _stages(status: Status) -> Iterator[str]:
     states = (TaskState.CACHED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
     used = [state for state in states if status.count(state)]
     header = ["stage", "kind", "done", *(state.label for state in used), "mean time"]
-    yield from table(header, [_stage_row(stage, used) for stage in status.stages])
+    yield from markdown_table(header, [_stage_row(stage, used) for stage in status.stages])
 
 
 def _stage_row(stage: StageStatus, states: Sequence[TaskState]) -> list[str]:
     total = "?" if stage.total is None else f"{stage.total:,}"
-    seconds = stage.mean_seconds
-    mean = (
-        "" if seconds is None else format_duration(seconds) if seconds >= 0.1 else f"{1000 * seconds:.0f}ms"
-    )
     counts = [f"{stage[state]:,}" if stage[state] else "" for state in states]
-    return [stage.name, stage.kind, f"{stage.good:,} of {total}", *counts, mean]
+    return [stage.name, stage.kind, f"{stage.good:,} of {total}", *counts, mean_text(stage.mean_seconds)]
 
 
 # --- failures and results -------------------------------------------------------------------------
@@ -100,7 +97,7 @@ def _failures(status: Status) -> Iterator[str]:
         yield ""
     if status.failures:
         rows = [_failure_row(record) for record in status.failures[:MAX_ROWS]]
-        yield from table(["task", "class", "message"], rows)
+        yield from markdown_table(["task", "class", "message"], rows)
         yield from rest(status.count(TaskState.FAILED), "failed tasks")
         yield f"`diel explain {status.run} {task_of(status.failures[0])}` tells more."
         yield ""
@@ -109,7 +106,7 @@ def _failures(status: Status) -> Iterator[str]:
 def _failure_row(record: Failed) -> list[str]:
     told = failure_document(record)
     tolerated = f"tolerated by {told['tolerated']}: " if told["tolerated"] else ""
-    return [told["task"], str(told["class"]), cut(tolerated + str(told["message"]).strip())]
+    return [told["task"], str(told["class"]), shorten(tolerated + str(told["message"]).strip(), LINE)]
 
 
 def _results(run: Recorded) -> Iterator[str]:
@@ -119,7 +116,7 @@ def _results(run: Recorded) -> Iterator[str]:
     if not found.rows:
         yield "There are none yet."
         return
-    yield from table(
+    yield from markdown_table(
         ["output", "axes", "results", "first"],
         [[str(cell) for cell in row[:3]] + [_first(row[3], run.paths.root)] for row in found.rows],
     )

@@ -35,15 +35,6 @@ class Table:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def json_value(value: Any) -> Any:
-    """A value as strict JSON has it: there, infinity and not-a-number are null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: json_value(item) for key, item in value.items()}
-    return [json_value(item) for item in value] if isinstance(value, list) else value
-
-
 def write_csv(table: Table, file: TextIO) -> None:
     """Writes a table as CSV: lists and mappings as JSON, nothing for null, true and false as such."""
     writer = csv.writer(file, lineterminator="\n")

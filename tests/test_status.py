@@ -11,7 +11,8 @@ import pytest
 from diel.errors import UsageError
 from diel.journal.snapshot import read_run
 from diel.states import RunState, TaskState
-from diel.status import find_task, read_status, tasks_by_state
+from diel.status import find_task, read_status
+from diel.status.tasks import tasks_by_state
 from tests.written import HOST, WORKER, Written
 
 

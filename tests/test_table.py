@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from diel.artifacts import Artifact
 from diel.errors import DielError
-from diel.table import Table, json_value, render, short_path, shown, write_csv, write_parquet
+from diel.table import Table, render, short_path, shown, write_csv, write_parquet
 
 
 def table(columns: str, *rows: tuple[object, ...]) -> Table:
@@ -70,10 +70,6 @@ def test_a_csv_file_gives_back_every_value() -> None:
     assert [(line[0], float(line[1])) for line in lines] == [row[:2] for row in rows]
     assert [line[2] for line in lines] == ["", "true"]
     assert [json.loads(line[3]) for line in lines] == [row[3] for row in rows]
-
-
-def test_what_json_cannot_say_is_null() -> None:
-    assert json_value({"a": [math.nan, 1.5], "b": math.inf}) == {"a": [None, 1.5], "b": None}
 
 
 def test_a_parquet_file_keeps_types_and_writes_mixed_columns_as_json(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.values import format_duration, format_size, parse_duration, parse_size, resolve, scalar
+from diel.values import format_duration, format_size, json_value, parse_duration, parse_size, resolve, scalar
 
 
 @pytest.mark.parametrize(
@@ -211,3 +211,7 @@ def test_a_cell_of_a_table_keeps_text_and_reads_numbers_between_spaces() -> None
     assert scalar(" 1.5 ") == 1.5
     assert scalar(" a ") == " a "
     assert scalar("9" * 30) == "9" * 30
+
+
+def test_what_json_cannot_say_is_null() -> None:
+    assert json_value({"a": [math.nan, 1.5], "b": math.inf}) == {"a": [None, 1.5], "b": None}

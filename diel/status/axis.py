@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from diel.axes.domain import Domain, Factor
@@ -15,11 +18,15 @@ from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.states import TaskState
-from diel.status.metrics import last_metric
+from diel.values import as_float, json_value
 
 CourseState = Literal["waiting", "running", "over", "failed"]
 """`waiting` has not begun, or nobody drives its run; `failed` is over without a point to hand on."""
 
+TAIL = 64 * 1024
+"""Bytes from the end of a file of metrics that are looked at."""
+STEPS = ("step", "epoch", "iteration")
+"""Metrics that tell how far a task is."""
 _REASONS = {
     "until": "`until` held",
     "timeout": "its `timeout` was over",
@@ -43,14 +50,13 @@ class Running:
     waiting: int
 
     def document(self) -> dict[str, Any]:
-        tasks = {"done": self.done, "running": self.running, "waiting": self.waiting}
         return {
             "trial": self.trial.number,
             "hp": self.trial.hp,
             "seconds": round(self.seconds, 3),
             "step": self.step,
             "reported": self.reported,
-            "tasks": tasks,
+            "tasks": {"done": self.done, "running": self.running, "waiting": self.waiting},
         }
 
 
@@ -115,42 +121,41 @@ class CourseStatus:
             return f"all {len(self.trials):,} trials were run"
         return _REASONS.get(self.reason, self.reason)
 
+    @property
+    def good(self) -> list[Trial]:
+        """The best trial so far, alone, or the front of several objectives."""
+        if len(self.facts.objectives) > 1:
+            return self.front
+        return [] if self.best is None else [self.best]
+
     def document(self) -> dict[str, Any]:
-        told = self._rounds() if self.facts.kind == "loop" else self._trials()
-        return {"state": self.state, **told, "reason": self.reason, "tolerated": self.tolerated}
+        found = self._rounds() if self.facts.kind == "loop" else self._trials()
+        return {"state": self.state, **found, "reason": self.reason, "tolerated": self.tolerated}
 
     def _trials(self) -> dict[str, Any]:
         counts = {state.value: self.count(state) for state in TrialState}
-        best = self.best
-        found: dict[str, Any] = {
+        good = [trial_document(trial) for trial in self.good]
+        several = len(self.facts.objectives) > 1
+        return {
             "trials": {"total": self.total, **counts},
-            "best": None if best is None else _scored(best),
+            "best": good[0] if good and not several else None,
+            **({"front": good} if several else {}),
+            "running": [running.document() for running in self.running],
         }
-        if len(self.facts.objectives) > 1:
-            found["front"] = [_scored(trial) for trial in self.front]
-        return {**found, "running": [running.document() for running in self.running]}
 
     def _rounds(self) -> dict[str, Any]:
         return {
             "rounds": {"max": self.facts.size, "done": self.done},
             "round": self.round,
             "course": [
-                {"round": one.number, "values": _strict(one.values), "holds": one.holds}
+                {"round": one.number, "values": json_value(one.values), "holds": one.holds}
                 for one in self.rounds
             ],
         }
 
 
-def _strict(value: Any) -> Any:
-    """A value as strict JSON has it: there, infinity is null."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {name: _strict(item) for name, item in value.items()}
-    return [_strict(item) for item in value] if isinstance(value, list) else value
-
-
-def _scored(trial: Trial) -> dict[str, Any]:
+def trial_document(trial: Trial) -> dict[str, Any]:
+    """A trial as JSON: its scores, and what it set."""
     return {"trial": trial.number, "values": trial.values, "hp": trial.hp}
 
 
@@ -160,7 +165,7 @@ class AxisStatus:
 
     label: str
     facts: AxisFacts
-    courses: tuple[CourseStatus, ...] = field(default=())
+    courses: tuple[CourseStatus, ...]
 
     @property
     def single(self) -> CourseStatus | None:
@@ -186,21 +191,23 @@ class AxisStatus:
             return "running" if "running" in states else "waiting"
         return "failed" if "failed" in states else "over" if states else "waiting"
 
+    @property
+    def objectives(self) -> list[dict[str, str]]:
+        """The objectives of a search as JSON."""
+        given = self.facts.objectives
+        return [{"value": value, "goal": "minimize" if small else "maximize"} for value, small in given]
+
     def document(self) -> dict[str, Any]:
         """The axis as JSON; what differs from one context to another stands under `each`."""
         facts = self.facts
-        told: dict[str, Any] = {"kind": facts.kind, "state": self.state}
+        found: dict[str, Any] = {"kind": facts.kind, "state": self.state}
         if facts.kind == "search":
-            told["sampler"] = facts.sampler
-            told["objectives"] = [
-                {"value": value, "goal": "minimize" if small else "maximize"}
-                for value, small in facts.objectives
-            ]
+            found |= {"sampler": facts.sampler, "objectives": self.objectives}
         if facts.kind == "loop" or facts.until:
-            told["until"] = facts.until
+            found["until"] = facts.until
         if self.single is not None:
-            return told | self.single.document()
-        return told | {"each": [{"at": dict(one.at), **one.document()} for one in self.courses]}
+            return found | self.single.document()
+        return found | {"each": [{"at": dict(one.at), **one.document()} for one in self.courses]}
 
 
 def axes_of(paths: RunPaths, history: History, now: float, *, driven: bool) -> tuple[AxisStatus, ...]:
@@ -290,8 +297,7 @@ class _AxisView:
 
     def _on_the_way(self, here: Mapping[str, int], trial: Trial) -> tuple[int | None, float | None]:
         """Step and value that a running trial last told: to its pruner, or in the metrics of its task."""
-        told = max(trial.reported) if trial.reported else None
-        reported = (told, None if told is None else trial.reported[told])
+        reported = max(trial.reported.items(), default=(None, None))
         name, _, metric = self.facts.watched.partition(".")
         domain = self.domains.get(name)
         index = None if domain is None else domain.index(here)
@@ -319,3 +325,38 @@ class _AxisView:
         state: CourseState = "over" if over else "running" if self.driven else "waiting"
         points = self.facts.size if over else None
         return CourseStatus(self.facts, {}, state, "max" if over else "", done=done, points=points)
+
+
+def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
+    """Step and value of the last line that has a metric; None where there is none.
+
+    The step is None where no line tells it, and lines were cut off so that they cannot be counted.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - TAIL))
+            lines = file.read().split(b"\n")[:-1]  # the last one may not be whole yet
+    except OSError:
+        return None
+    found = None
+    count = 0
+    for line in lines:
+        read = _read(line, metric)
+        if read is not None:
+            step, value = read
+            found = (count if step is None and size <= TAIL else step), value
+            count += 1
+    return found
+
+
+def _read(line: bytes, metric: str) -> tuple[int | None, float] | None:
+    try:
+        content = json.loads(line)
+        value = content[metric]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(as_float(value)):
+        return None
+    steps = (content[name] for name in STEPS if isinstance(content.get(name), int))
+    return next(steps, None), float(value)

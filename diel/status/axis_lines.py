@@ -1,4 +1,4 @@
-"""Searches and loops as people read them: the best trial, a row a running one, the course of rounds."""
+"""Searches and loops as people read them: in lines for a terminal, in chapters of a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import Any
 from diel.errors import counted
 from diel.journal.axis_history import Trial, TrialState
 from diel.status.axis import AxisStatus, CourseStatus, Running
-from diel.status.columns import columns, paint, printable, shorten
+from diel.status.columns import (
+    MAX_ROWS,
+    columns,
+    markdown_table,
+    paint,
+    plain,
+    printable,
+    rest,
+    shorten,
+)
 from diel.values import format_duration
 
 ROWS = 8
@@ -19,6 +28,8 @@ SPARK = 24
 """Rounds that a sparkline has."""
 LONG = 24
 """Characters of a value that are shown."""
+MAX_COURSES = 10
+"""Courses of one search or loop that a report shows one by one."""
 _ORDER = (TrialState.COMPLETE, TrialState.RUNNING, TrialState.PRUNED, TrialState.FAILED)
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -40,7 +51,10 @@ def _axis(axis: AxisStatus, rows: int) -> Iterator[str]:
     facts, what = axis.facts, what_text(axis)
     if course is None:
         yield f"{what}, for each {' × '.join(facts.context)} · {_courses(axis)}"
-        yield from _limited(columns([_course_row(one) for one in _latest(axis, rows)]), axis.courses, rows)
+        latest = _latest(axis, rows)
+        yield from columns([_course_row(one) for one in latest])
+        if len(axis.courses) > len(latest):
+            yield f"  … {len(axis.courses) - len(latest):,} more"
         return
     yield f"{what} · {standing_text(course)}"
     if facts.kind == "loop":
@@ -73,29 +87,19 @@ def _course_row(course: CourseStatus) -> list[str]:
     return [f"  {at}", standing_text(course), f"best {best.number}: {scores_text(best)}  {hp_text(best.hp)}"]
 
 
-def _limited(lines: list[str], whole: Sequence[object], rows: int) -> list[str]:
-    return lines if len(whole) <= rows else [*lines, f"  … {len(whole) - len(lines):,} more"]
-
-
 def _trials(course: CourseStatus, rows: int) -> Iterator[str]:
-    best = course.best
-    front = course.front if len(course.facts.objectives) > 1 else []
-    table = []
-    if best is not None:
-        table.append(["  best", f"trial {best.number}", scores_text(best), "", hp_text(best.hp)])
-    for trial in front[:rows]:
-        table.append(["  front", f"trial {trial.number}", scores_text(trial), "", hp_text(trial.hp)])
-    running = course.running[:rows]
-    if course.state == "running":
-        table += [_running_row(one) for one in running]
+    good = course.good
+    word = "  front" if len(course.facts.objectives) > 1 else "  best"
+    running = course.running if course.state == "running" else ()
+    table = [[word, f"trial {one.number}", scores_text(one), "", hp_text(one.hp)] for one in good[:rows]]
+    table += [_running_row(one) for one in running[:rows]]
     if not any(row[3] for row in table):
         table = [[*row[:3], row[4]] for row in table]
     yield from columns(table, right=(2,))
-    hidden = len(front) - rows
-    if hidden > 0:
-        yield f"  … {hidden:,} more of the front"
-    if course.state == "running" and len(course.running) > rows:
-        yield f"  … {len(course.running) - rows:,} more running"
+    if len(good) > rows:
+        yield f"  … {len(good) - rows:,} more of the front"
+    if len(running) > rows:
+        yield f"  … {len(running) - rows:,} more running"
 
 
 def _running_row(one: Running) -> list[str]:
@@ -142,8 +146,7 @@ def what_text(axis: AxisStatus) -> str:
 
 def objectives_text(axis: AxisStatus) -> str:
     """`minimize train.loss, maximize test.accuracy`."""
-    given = axis.facts.objectives
-    return ", ".join(f"{'minimize' if small else 'maximize'} {value}" for value, small in given)
+    return ", ".join(f"{one['goal']} {one['value']}" for one in axis.objectives)
 
 
 def at_text(course: CourseStatus) -> str:
@@ -168,18 +171,13 @@ def _trials_text(course: CourseStatus) -> str:
     counts = ", ".join(
         f"{count:,} {_word(course, state)}" for state in _ORDER if (count := course.count(state))
     )
-    told = f"{len(course.trials):,} of {counted(course.total, 'trial')}{counts and f': {counts}'}"
+    each = f": {counts}" if counts else ""
     if course.state in ("over", "failed"):
-        told = f"{counted(len(course.trials), 'trial')}{counts and f': {counts}'}"
-        told += (
-            ""
-            if course.reason in ("trials", "all")
-            else f"; {course.state}{_tolerated(course)}: {course.why}"
-        )
-        told += _unheard(course)
-    elif course.reason:
-        told += f"; no further ones: {course.why}"
-    return told
+        end = f"; {course.state}{_tolerated(course)}: {course.why}"
+        end = "" if course.reason in ("trials", "all") else end
+        return f"{counted(len(course.trials), 'trial')}{each}{end}{_unheard(course)}"
+    end = f"; no further ones: {course.why}" if course.reason else ""
+    return f"{len(course.trials):,} of {counted(course.total, 'trial')}{each}{end}"
 
 
 def _tolerated(course: CourseStatus) -> str:
@@ -187,9 +185,9 @@ def _tolerated(course: CourseStatus) -> str:
 
 
 def _unheard(course: CourseStatus) -> str:
-    """That a pruner has judged by something that no trial told: most likely its name is wrong."""
-    told = course.state == "failed" or any(trial.reported for trial in course.trials)
-    if told or course.facts.pruner == "none":
+    """That a pruner judged by something that no trial reported: most likely its name is wrong."""
+    heard = course.state == "failed" or any(trial.reported for trial in course.trials)
+    if heard or course.facts.pruner == "none":
         return ""
     return f"; nothing was pruned, for no trial reported {course.facts.watched} on its way"
 
@@ -227,3 +225,69 @@ def short(value: object) -> str:
         return f"{value:.5g}"
     text = str(value)
     return text if len(text) <= LONG else f"{text[: LONG - 1]}…"
+
+
+# --- in a report ----------------------------------------------------------------------------------
+
+
+def axis_report(axes: Sequence[AxisStatus]) -> Iterator[str]:
+    """A chapter for each search and loop, in Markdown."""
+    for axis in axes:
+        yield from _chapter(axis)
+
+
+def _chapter(axis: AxisStatus) -> Iterator[str]:
+    facts = axis.facts
+    if facts.kind == "loop":
+        yield f"## Loop `{axis.label}`" + (f" until `{axis.condition}`" if facts.until else "")
+    else:
+        yield f"## Search `{axis.label}`: {plain(objectives_text(axis))} ({facts.sampler})"
+    yield ""
+    if not axis.courses:
+        yield "It has not begun."
+        yield ""
+    for course in axis.courses[-MAX_COURSES:]:
+        if facts.context:
+            yield f"### {plain(at_text(course))}"
+            yield ""
+        yield f"{plain(standing_text(course))}."
+        yield ""
+        yield from _rounds_table(course) if facts.kind == "loop" else _trials_table(course)
+    hidden = len(axis.courses) - MAX_COURSES
+    if hidden > 0:
+        yield f"{hidden:,} that began earlier are left out; `diel status --all` shows them."
+        yield ""
+
+
+def _trials_table(course: CourseStatus) -> Iterator[str]:
+    from diel.table import shown  # tables of results, which `status` need not load
+
+    good = course.good
+    if not good:
+        return
+    yield "Pareto front:" if len(course.facts.objectives) > 1 else "Best trial:"
+    yield ""
+    names = list(dict.fromkeys(name for trial in good for name in trial.hp))
+    rows = [
+        [str(one.number), *map(shown, one.values), *(shown(one.hp.get(name)) for name in names)]
+        for one in good[:MAX_ROWS]
+    ]
+    yield from markdown_table(["trial", *(value for value, _ in course.facts.objectives), *names], rows)
+    yield from rest(len(good), "trials of the front")
+
+
+def _rounds_table(course: CourseStatus) -> Iterator[str]:
+    from diel.table import shown  # as above
+
+    if not course.rounds:
+        return
+    names = list(dict.fromkeys(name for one in course.rounds for name in one.values))
+    rows = [
+        [str(one.number), *(shown(one.values.get(name)) for name in names), "yes" if one.holds else "no"]
+        for one in course.rounds[-MAX_ROWS:]
+    ]
+    hidden = len(course.rounds) - MAX_ROWS
+    if hidden > 0:
+        yield f"The last {MAX_ROWS} rounds; {hidden:,} before them are left out:"
+        yield ""
+    yield from markdown_table(["round", *names, "holds"], rows)

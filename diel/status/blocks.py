@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from diel.errors import counted
 from diel.states import RunState
-from diel.status.columns import columns, last_line, paint, printable, shorten, width_of
+from diel.status.columns import columns, last_line, one_line, paint, printable, shorten, width_of
 from diel.status.run import Status
 from diel.values import format_duration
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow
 
 BAD = ("failed", "oom", "timeout", "node_failed", "preempted", "gone", "cancelled")
-"""How a job may end that nobody at diel asked to end."""
+"""How a job may end that diel did not ask to end."""
 SHOWN = 8
 """Blocks that are shown one by one; the rest are counted."""
 SHOWN_BAD = 3
 NEVER = "can never run"
-"""What stands in the place of `pending` where the scheduler says that waiting is of no use."""
+"""Shown in place of `pending` where the scheduler says that waiting is no use."""
 LEAST = 16
 """Columns of a terminal that the scheduler's reason gets, before other cells give way to it."""
 WIDE = 300
@@ -35,7 +35,7 @@ def is_live(block: BlockFacts) -> bool:
 
 
 def ended_badly(block: BlockFacts) -> bool:
-    """Whether a block ended otherwise than by diel's own wish."""
+    """Whether a block ended although diel did not ask it to."""
     return not is_live(block) and not block["ending"] and block["state"] in BAD
 
 
@@ -56,32 +56,30 @@ def block_lines(
     """The blocks of a run, what its scheduler says, and what went wrong; in few lines where `brief`."""
     live = [block for block in status.blocks if is_live(block)]
     bad = [block for block in status.blocks if ended_badly(block)]
-    lines = _summary(live) if brief else _live(status, live, width, show_all=show_all)
-    lines += _badly_ended(status, bad, width, SHOWN_BAD if not show_all else len(bad), brief=brief)
-    lines += _trouble(status, width)
-    return lines
+    if brief:
+        lines = [f"blocks: {_counts(live)}"] if live else []
+        lines += [paint(f"{len(bad):,} ended badly", fg="red")] if bad else []
+    else:
+        lines = _live(status, live, width, show_all=show_all)
+        lines += _badly_ended(status, bad, width, len(bad) if show_all else SHOWN_BAD)
+    return lines + _trouble(status, width)
 
 
-def _summary(live: Sequence[BlockNow]) -> list[str]:
-    """All blocks that are held, in one line: `blocks: 3 running, 1 pending (Resources)`."""
-    if not live:
-        return []
-    states = Counter(_state(block) for block in live)
-    return [f"blocks: {', '.join(f'{number:,} {state}' for state, number in states.items())}"]
+def _counts(blocks: Sequence[BlockNow]) -> str:
+    """`3 running, 1 pending`."""
+    return ", ".join(f"{number:,} {state}" for state, number in Counter(map(_state, blocks)).items())
 
 
 def _live(status: Status, live: Sequence[BlockNow], width: int, *, show_all: bool) -> list[str]:
+    lines = []
+    if live:
+        shown = live if show_all else sorted(live, key=_rank)[:SHOWN]
+        hidden = [block for block in live if block not in shown]
+        lines += [] if status.alive else [paint("blocks as their controller last knew them:", dim=True)]
+        lines += _table([block for block in live if block in shown], status.now, width)
+        lines += [f"… {len(hidden):,} more blocks: {_counts(hidden)}"] if hidden else []
     ended = len(status.blocks) - len(live)
-    count = paint(f"{counted(ended, 'block')} ended", dim=True)
-    told = [count] if ended else []
-    if not live:
-        return told
-    shown = live if show_all else sorted(live, key=_rank)[:SHOWN]
-    hidden = [block for block in live if block not in shown]
-    lines = [] if status.alive else [paint("blocks as their controller last knew them:", dim=True)]
-    lines += _table([block for block in live if block in shown], status.now, width)
-    lines += [f"… {len(hidden):,} more {_summary(hidden)[0]}"] if hidden else []
-    return lines + told
+    return lines + ([paint(f"{counted(ended, 'block')} ended", dim=True)] if ended else [])
 
 
 def _rank(block: BlockFacts) -> int:
@@ -147,17 +145,15 @@ def _state_words(block: BlockFacts, room: int) -> str:
     return paint(words, fg="blue" if _state(block) == "running" else "yellow")
 
 
-def _badly_ended(status: Status, bad: Sequence[BlockNow], width: int, most: int, *, brief: bool) -> list[str]:
+def _badly_ended(status: Status, bad: Sequence[BlockNow], width: int, most: int) -> list[str]:
     """How the last blocks ended that nobody asked to end, each with the last words of its job."""
-    if brief:
-        return [paint(f"{len(bad):,} ended badly", fg="red")] if bad else []
     lines = [paint(f"{len(bad) - most:,} earlier ones ended badly", dim=True)] if len(bad) > most else []
-    for block in sorted(bad, key=lambda block: block["ended"] or 0.0)[len(bad) - min(most, len(bad)) :]:
+    for block in sorted(bad, key=lambda block: block["ended"] or 0.0)[-most:]:
         ago = format_duration(max(0.0, status.now - (block["ended"] or 0.0)))
         named = f"block {block['block']} (job {block['job'] or 'unknown'})"
         reason = printable(str(block["reason"]).strip())
-        told = f" {block['state']} {ago} ago" + (f": {reason}" if reason else "")
-        lines.append(paint(named, fg="red") + shorten(told, max(width - len(named), 1)))
+        how = f" {block['state']} {ago} ago" + (f": {reason}" if reason else "")
+        lines.append(paint(named, fg="red") + shorten(how, max(width - len(named), 1)))
         if tail := last_line(block["stderr_tail"]):
             lines.append(paint(shorten(f"    {tail}", width), dim=True))
     return lines
@@ -167,18 +163,14 @@ def _trouble(status: Status, width: int) -> list[str]:
     """A scheduler that does not answer, and what else went wrong, as long as it matters."""
     lines = []
     if status.silent and not status.state.ended:
-        since = "" if status.silent_since is None else f" since {clock(status.silent_since)}"
+        since = "" if status.silent_since is None else f" since {_clock(status.silent_since)}"
         lines.append(f"the scheduler does not answer{since}: {one_line(status.silent)}")
     if status.trouble and status.state is not RunState.SUCCEEDED:
         lines.append(f"trouble: {one_line(status.trouble)}")
     return [paint(shorten(line, width), fg="yellow") for line in lines]
 
 
-def one_line(text: str) -> str:
-    return printable(" ".join(text.split()))
-
-
-def clock(seconds: float) -> str:
+def _clock(seconds: float) -> str:
     """A time of today as such, another with its day."""
     then = datetime.fromtimestamp(seconds).astimezone()
     today = then.date() == datetime.now(then.tzinfo).date()

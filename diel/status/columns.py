@@ -1,11 +1,11 @@
-"""Plain tables and colours for the terminal, without a library that takes time to load."""
+"""Tables and text for people: on a terminal, without a library that takes time to load, and in Markdown."""
 
 from __future__ import annotations
 
 import os
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 COLOURS = {
     "succeeded": "green",
@@ -18,15 +18,17 @@ COLOURS = {
     "interrupted": "yellow",
 }
 """Colours of states."""
-
-
+MAX_ROWS = 20
+"""Rows of a table in Markdown: trials of a front, rounds, failures. The rest is counted."""
+LINE = 200
+"""Characters of a message."""
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 _STYLE = re.compile(r"\033\[\d+m")
 
 
 def paint(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
     """Styled text; `click.echo` takes the style off where it is not for a terminal."""
-    styles = [*([fg] if fg else []), *(["bold"] if bold else []), *(["dim"] if dim else [])]
+    styles = [style for style, on in ((fg, fg), ("bold", bold), ("dim", dim)) if style and on]
     if not styles or os.environ.get("NO_COLOR"):
         return text
     return "".join(f"\033[{_CODES[style]}m" for style in styles) + f"{text}\033[0m"
@@ -39,9 +41,7 @@ def paint_state(state: str) -> str:
 
 def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
     """Rows of cells as aligned lines; `right` names the columns that are aligned to the right."""
-    if not rows:
-        return []
-    widths = [max(width_of(row[place]) for row in rows) for place in range(len(rows[0]))]
+    widths = [max(map(width_of, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = []
@@ -67,17 +67,13 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c in "\t\n" else "�" for c in text)
 
 
+def one_line(text: str) -> str:
+    return printable(" ".join(text.split()))
+
+
 def shorten(text: str, width: int) -> str:
     """At most `width` characters of one line."""
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
-
-
-def bar(part: int, whole: int | None, width: int = 10) -> str:
-    """A bar of text: `████░░░░░░`; full only when all is there."""
-    if not whole:
-        return "░" * width
-    filled = min(width * part // whole, width)
-    return "█" * filled + "░" * (width - filled)
 
 
 def last_line(text: str) -> str:
@@ -86,8 +82,25 @@ def last_line(text: str) -> str:
     return printable(lines[-1]) if lines else ""
 
 
-def tasks_text(pairs: Sequence[Sequence[int]], limit: int = 12) -> str:
-    """Indices as ranges: `0-46,48,50-95`; the rest counted where there are many."""
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:limit]]
-    rest = sum(last - first + 1 for first, last in pairs[limit:])
-    return ",".join(shown) + (f" and {rest} more" if rest else "")
+# --- in Markdown ----------------------------------------------------------------------------------
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table, and an empty line."""
+    yield f"| {' | '.join(map(plain, header))} |"
+    yield f"|{'---|' * len(header)}"
+    yield from (f"| {' | '.join(map(plain, row))} |" for row in rows)
+    yield ""
+
+
+def rest(whole: int, what: str) -> Iterator[str]:
+    """That a table shows only the first rows, where it does."""
+    if whole > MAX_ROWS:
+        yield f"and {whole - MAX_ROWS:,} more {what}."
+        yield ""
+
+
+def plain(text: str) -> str:
+    """Text that stays text in Markdown: on one line, no cell ended, no tag begun."""
+    line = "".join(char if char.isprintable() else " " for char in text)
+    return line.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

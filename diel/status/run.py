@@ -1,12 +1,13 @@
-"""A run as its files tell it: its state, its stages, its failures, its searches and loops."""
+"""A run as its files show it: who drives it, its state, its stages, its failures, its searches and loops."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from diel.journal.history import History
@@ -14,19 +15,20 @@ from diel.journal.segment import decode
 from diel.journal.snapshot import Reader, read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
-from diel.project.lease import Lease
-from diel.project.submission import Submission, submission_of
+from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease
+from diel.project.submission import Submission, awaited, newest_submission, submission_of
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
 from diel.status.service import ServiceStatus, services_of
-from diel.status.standing import standing
 from diel.status.stream import streams_of
 from diel.status.surrogate import SurrogateStatus, surrogate_of
-from diel.status.tasks import UNDER_WAY
-from diel.status.written import run_document, stage_names, workflow_name
+from diel.status.tasks import UNDER_WAY, failure_document, stage_names
 
 if TYPE_CHECKING:
-    from diel.journal.records import BlockFacts, BlockNow, Failed, Record
+    from diel.journal.records import BlockFacts, BlockNow, Failed
+
+LIVE = (RunState.PENDING, RunState.RUNNING)
+"""The states of a run that goes on by itself."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class StageStatus:
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By output, how many tasks' artifacts were deleted after their use."""
     surrogate: SurrogateStatus | None = None
-    """What was answered instead of simulated, where its tasks ask before they run."""
+    """Where its tasks ask another model before they run."""
 
     def __getitem__(self, state: TaskState) -> int:
         return self.counts[state.label]
@@ -61,9 +63,6 @@ class StageStatus:
         return self[TaskState.DONE] + self[TaskState.CACHED]
 
     def document(self) -> dict[str, Any]:
-        more: dict[str, Any] = {"void": self.void} if self.void else {}
-        more |= {"dropped": dict(self.dropped)} if self.dropped else {}
-        more |= {} if self.surrogate is None else {"surrogate": self.surrogate.document()}
         return {
             "kind": self.kind,
             "total": self.total,
@@ -71,7 +70,9 @@ class StageStatus:
             "omitted": self.omitted,
             "tolerated": self.tolerated,
             "mean_seconds": self.mean_seconds,
-            **more,
+            **({"void": self.void} if self.void else {}),
+            **({"dropped": dict(self.dropped)} if self.dropped else {}),
+            **({} if self.surrogate is None else {"surrogate": self.surrogate.document()}),
         }
 
 
@@ -128,8 +129,8 @@ class Status:
         return sum(stage[state] for stage in self.stages)
 
     @property
-    def surrogates(self) -> dict[str, SurrogateStatus]:
-        """By stage, what was answered instead of simulated."""
+    def asks_first(self) -> dict[str, SurrogateStatus]:
+        """By stage whose tasks ask another model before they run, what that answered."""
         return {stage.name: stage.surrogate for stage in self.stages if stage.surrogate is not None}
 
     @property
@@ -171,33 +172,14 @@ class Status:
             "stages": {stage.name: stage.document() for stage in self.stages},
             "axes": {axis.label: axis.document() for axis in self.axes},
             "services": {service.name: service.document() for service in self.services},
-            "streams": {name: dict(facts) for name, facts in self.streams.items()},
+            "streams": dict(self.streams),
             "failures": [failure_document(record) for record in self.failures],
             "uses": list(self.uses),
             "blocks": [dict(block) for block in self.blocks],
             "scheduler": {"silent": self.silent, "since": self.silent_since},
             "trouble": self.trouble,
-            "staging": {node: dict(told) for node, told in self.staging.items()},
+            "staging": dict(self.staging),
         }
-
-
-def failure_document(record: Failed) -> dict[str, Any]:
-    """A failure as JSON: the same keys whatever failed."""
-    return {
-        "task": task_of(record),
-        "class": record.get("class"),
-        "message": record.get("message", ""),
-        "exit_code": record.get("exit_code"),
-        "attempt": record.get("attempt"),
-        "stderr_tail": record.get("stderr_tail") or "",
-        "time": record.get("time"),
-        "tolerated": record.get("tolerated", ""),
-    }
-
-
-def task_of(record: Failed) -> str:
-    """The first task of a verdict: `simulate/17`."""
-    return f"{record['stage']}/{record['tasks'][0][0]}"
 
 
 def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
@@ -211,39 +193,86 @@ def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
     return fold_status(paths, reader)
 
 
+@dataclass(frozen=True)
+class Driving:
+    """A run's state, and who drives it."""
+
+    held: tuple[Lease, float] | None
+    """The lease and the age of its heartbeat in seconds."""
+    alive: bool
+    coming: Submission | None
+    """The controller that was asked for and has not come yet."""
+    state: RunState
+
+
+def standing(paths: RunPaths, history: History) -> Driving:
+    """Who drives a run: without a controller it is interrupted, whatever its journal says last."""
+    # In the order in which a controller comes: one that has passed a look is seen by the next.
+    asked = awaited(paths, history)
+    taking = is_being_taken(paths)
+    held = read_lease(paths)
+    alive = history.ended is None and held is not None and is_alive(*held)
+    if alive and held is not None and last_word(paths, held[0].epoch) == "handover":
+        alive = False  # on another host its heartbeat is still young
+    coming = None if alive else asked
+    state = history.state
+    if coming is not None:
+        state = RunState.PENDING
+    elif state in LIVE and not alive:
+        taken = held is not None or newest_submission(paths) is not None
+        state = RunState.INTERRUPTED if taken else RunState.PENDING
+    if state is RunState.INTERRUPTED and taking:
+        state = RunState.PENDING
+    return Driving(held, alive, coming, state)
+
+
 def fold_status(paths: RunPaths, reader: Reader) -> Status:
     """The status that a reader's history adds up to."""
     history = reader.history
     found = standing(paths, history)
-    held, state = found.held, found.state
+    state = found.state
+    lease, age = found.held or (None, None)
     driven = found.alive and state is RunState.RUNNING
     now = time.time()
-    age = None if held is None else held[1]
+    heard = None if age is None else now - age
+    document = _run_document(paths)
+    workflow = document.get("workflow")
+    order = {name: place for place, name in enumerate(history.stages)}
+    verdicts = history.failures.values()
     return Status(
         run=paths.run_id,
-        workflow=workflow_name(paths),
+        workflow=workflow if isinstance(workflow, str) else paths.run_id.rpartition("-")[0],
         state=state,
-        lease=None if held is None else held[0],
-        alive=found.alive and state in (RunState.PENDING, RunState.RUNNING),
+        lease=lease,
+        alive=found.alive and state in LIVE,
         heartbeat_age=age,
         began=history.began or None,
-        ended=None if state in (RunState.PENDING, RunState.RUNNING) else _ended(history, now, age),
+        ended=None if state in LIVE else heard if history.ended is None else history.ended,
         now=now,
         stages=tuple(_stages(paths, reader, state)),
-        failures=tuple(sorted(history.failures.values(), key=_place_of(history))),
+        failures=tuple(sorted(verdicts, key=lambda one: (order.get(one["stage"], 0), one["tasks"][0][0]))),
         uses=tuple(sorted(history.uses)),
-        submission=found.coming or submission_of(paths, 0 if held is None else held[0].epoch),
+        submission=found.coming or submission_of(paths, 0 if lease is None else lease.epoch),
         awaited=found.coming is not None,
         blocks=tuple(blocks_of(history)),
         silent=history.silent,
-        silent_since=_silent_since(paths, history),
+        silent_since=_silent_since(paths, history) if history.silent else None,
         trouble=history.trouble,
-        site=str(run_document(paths).get("site") or ""),
+        site=str(document.get("site") or ""),
         staging=history.staging,
         axes=axes_of(paths, history, now, driven=driven) if history.axes else (),
         streams=streams_of(paths) if paths.stream_facts.exists() else {},
         services=services_of(paths, driven=driven) if paths.services.exists() else (),
     )
+
+
+def _run_document(paths: RunPaths) -> dict[str, Any]:
+    """The run's file as it is, unchecked: a run of another version of diel can be listed too."""
+    try:
+        document = json.loads(paths.run_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def blocks_of(history: History) -> list[BlockNow]:
@@ -266,37 +295,14 @@ def _now(block: BlockFacts, running: int) -> BlockNow:
 
 
 def _silent_since(paths: RunPaths, history: History) -> float | None:
-    """When the scheduler ceased to answer, as its controller wrote it; None while it answers."""
+    """When the scheduler ceased to answer, as the controller recorded it."""
     since = None
-    if history.silent:
-        for record in _records_with(paths.controller_segment(history.epoch), b'"event":"scheduler"'):
-            if record["event"] == "scheduler":
+    with suppress(FileNotFoundError), open(paths.controller_segment(history.epoch), "rb") as file:
+        for line in file:
+            record = decode(line) if b'"event":"scheduler"' in line and line.endswith(b"\n") else None
+            if record is not None and record["event"] == "scheduler":
                 since = (since or record["time"]) if record["message"] else None
     return since
-
-
-def _records_with(segment: Path, needle: bytes) -> Iterator[Record]:
-    """The records of a segment whose lines hold these bytes: no other line is decoded."""
-    try:
-        with open(segment, "rb") as file:
-            for line in file:
-                record = decode(line) if needle in line and line.endswith(b"\n") else None
-                if record is not None:
-                    yield record
-    except FileNotFoundError:
-        return
-
-
-def _ended(history: History, now: float, age: float | None) -> float | None:
-    """When the run ended, or when its controller was last heard of."""
-    if history.ended is not None:
-        return history.ended
-    return None if age is None else now - age
-
-
-def _place_of(history: History) -> Any:
-    order = {name: place for place, name in enumerate(history.stages)}
-    return lambda record: (order.get(record["stage"], 0), record["tasks"][0][0])
 
 
 def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageStatus]:
@@ -312,14 +318,14 @@ def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageS
 
 def _stage_status(name: str, stage: StageHistory, state: RunState, history: History) -> StageStatus:
     counts = stage.counts()
-    if state not in (RunState.PENDING, RunState.RUNNING):  # without a controller nothing is under way
+    if state not in LIVE:  # without a controller nothing is under way
         for label in (s.label for s in UNDER_WAY):
             counts["waiting"] += counts[label]
             counts[label] = 0
     return StageStatus(
         name=name,
         kind=stage.kind,
-        total=stage.expected if _is_open(stage) or stage.void else None,
+        total=stage.expected if stage.total or stage.parts or stage.void else None,
         counts=counts,
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
         void=stage.void,
@@ -328,8 +334,3 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         dropped={output: len(tasks) for output, tasks in stage.dropped.items()},
         surrogate=None if stage.surrogate is None else surrogate_of(history, stage.surrogate),
     )
-
-
-def _is_open(stage: StageHistory) -> bool:
-    """Whether the number of the stage's tasks is known."""
-    return bool(stage.total or stage.parts)

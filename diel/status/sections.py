@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
 
 from diel.journal.history import History
-from diel.status.axis_lines import ROWS, axis_lines
+from diel.status.axis_lines import ROWS, axis_lines, axis_report
 from diel.status.blocks import WIDE, block_lines
 from diel.status.run import Status
 from diel.status.service import service_lines
@@ -33,47 +35,36 @@ class View:
 class Section:
     """A feature in the eyes of people. Nothing of it is called for a run that does not use it."""
 
-    used: Callable[[Status], object]
+    used: Callable[[Any], object]
+    """Of a status, and of a history where there is a summary."""
     lines: Callable[[Status, View], list[str]]
     """Of `diel status`."""
-    report: Callable[[Status], Iterator[str]] = lambda status: iter(())
+    report: Callable[[Status], Iterable[str]] = lambda status: ()
     """Of `diel report`, in Markdown."""
-    summary: Callable[[History], list[str]] = lambda history: []
-    """Of a run's end. It asks itself whether the feature is used."""
-
-
-def _axis_report(status: Status) -> Iterator[str]:
-    from diel.status.axis_report import axis_report  # tables of results, which `status` need not load
-
-    return axis_report(status.axes)
+    summary: Callable[[History], list[str]] | None = None
+    """Of a run's end."""
 
 
 SECTIONS = (
     Section(
-        used=lambda status: status.axes,
+        used=attrgetter("axes"),
         lines=lambda status, view: axis_lines(status.axes, view.width, view.rows),
-        report=_axis_report,
+        report=lambda status: axis_report(status.axes),
     ),
     Section(
         used=lambda status: status.blocks or status.silent or status.trouble,
         lines=lambda status, view: block_lines(status, view.width, brief=view.brief, show_all=view.show_all),
     ),
+    Section(used=attrgetter("services"), lines=lambda status, view: service_lines(status.services)),
+    Section(used=attrgetter("streams"), lines=lambda status, view: stream_lines(status.streams)),
     Section(
-        used=lambda status: status.services,
-        lines=lambda status, view: service_lines(status.services),
+        used=attrgetter("asks_first"),
+        lines=lambda status, view: surrogate_lines(status.asks_first),
+        report=lambda status: surrogate_report(status.asks_first),
+        summary=lambda history: surrogate_lines(surrogates_of(history)),
     ),
     Section(
-        used=lambda status: status.streams,
-        lines=lambda status, view: stream_lines(status.streams),
-    ),
-    Section(
-        used=lambda status: status.surrogates,
-        lines=lambda status, view: surrogate_lines(status.surrogates),
-        report=lambda status: surrogate_report(status.surrogates),
-        summary=lambda history: surrogate_lines(surrogates_of(history)) if history.asks_first else [],
-    ),
-    Section(
-        used=lambda status: status.staging,
+        used=attrgetter("staging"),
         lines=lambda status, view: staging_lines(status.staging, show_all=view.show_all),
     ),
 )

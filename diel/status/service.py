@@ -1,10 +1,11 @@
-"""How the services of a run stand, as the files of their replicas tell."""
+"""How the services of a run stand, by the files of their replicas."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from diel.paths import RunPaths
@@ -23,15 +24,6 @@ class ReplicaStatus:
     """Within its latest attempt."""
     message: str
 
-    def document(self) -> dict[str, Any]:
-        return {
-            "task": self.task,
-            "state": self.state,
-            "url": self.url,
-            "restarts": self.restarts,
-            "message": self.message,
-        }
-
 
 @dataclass(frozen=True)
 class ServiceStatus:
@@ -41,25 +33,21 @@ class ServiceStatus:
     replicas: tuple[ReplicaStatus, ...]
 
     @property
-    def ready(self) -> int:
-        return sum(replica.state == "ready" for replica in self.replicas)
-
-    @property
     def restarts(self) -> int:
         return sum(replica.restarts for replica in self.replicas)
 
     def document(self) -> dict[str, Any]:
         return {
-            "ready": self.ready,
+            "ready": sum(replica.state == "ready" for replica in self.replicas),
             "restarts": self.restarts,
-            "replicas": [replica.document() for replica in self.replicas],
+            "replicas": [asdict(replica) for replica in self.replicas],
         }
 
 
 def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
     """The services of a run that has a folder of them.
 
-    `driven` tells whether it has a controller: without one, none stays up.
+    `driven`: whether it has a controller. Without one, none stays up.
     """
     names = sorted(entry.name for entry in os.scandir(paths.services) if entry.is_dir())
     return tuple(ServiceStatus(name, tuple(_replicas(paths, name, driven))) for name in names)
@@ -90,7 +78,7 @@ def service_lines(services: Iterable[ServiceStatus]) -> list[str]:
     for service in services:
         urls = [replica.url for replica in service.replicas if replica.url]
         where = f": {', '.join(urls[:3])}{', …' if len(urls) > 3 else ''}" if urls else ""
-        lines.append(f"service {service.name}: {told(service.document())}{where}")
+        lines.append(f"service {service.name}: {_line(service)}{where}")
         lines += [
             f"  {replica.task}: {replica.message}"
             for replica in service.replicas
@@ -99,17 +87,13 @@ def service_lines(services: Iterable[ServiceStatus]) -> list[str]:
     return lines
 
 
-def told(service: Mapping[str, Any]) -> str:
-    """A service as one line: `2 of 2 replicas ready, restarted once`."""
-    states: dict[str, int] = {}
-    for replica in service["replicas"]:
-        states[replica["state"]] = states.get(replica["state"], 0) + 1
-    count = len(service["replicas"])
+def _line(service: ServiceStatus) -> str:
+    """`2 of 2 replicas ready, restarted once`."""
+    states = Counter(replica.state for replica in service.replicas)
+    count = len(service.replicas)
     of = f" of {count}" if len(states) > 1 else ""
-    parts = [
-        f"{many}{of} {'replica' if count == 1 else 'replicas'} {state}" for state, many in states.items()
-    ]
-    restarts = service["restarts"]
-    if restarts:
-        parts.append("restarted once" if restarts == 1 else f"restarted {restarts} times")
+    word = "replica" if count == 1 else "replicas"
+    parts = [f"{many}{of} {word} {state}" for state, many in states.items()]
+    if service.restarts:
+        parts.append("restarted once" if service.restarts == 1 else f"restarted {service.restarts} times")
     return ", ".join(parts)

@@ -10,23 +10,21 @@ from diel.status.columns import paint, printable
 from diel.values import format_size
 
 SHOWN = 4
-"""Nodes with a warning that are told, where not all are asked for."""
+"""Nodes whose warnings are shown, where not all are asked for."""
 
 
-def staging_lines(told: Mapping[str, Mapping[str, Any]], *, show_all: bool = False) -> list[str]:
+def staging_lines(found: Mapping[str, Mapping[str, Any]], *, show_all: bool = False) -> list[str]:
     """How much was copied to how many nodes, and which nodes could not take it."""
-    copied = sum(node["copied"] for node in told.values())
-    nodes = sum(1 for node in told.values() if node["copied"])
+    copied = sum(node["copied"] for node in found.values())
     lines = []
     if copied:
-        size = format_size(sum(node["bytes"] for node in told.values()))
+        size = format_size(sum(node["bytes"] for node in found.values()))
         what = "1 copy" if copied == 1 else f"{copied:,} copies"
-        where = counted(nodes, "node")
+        where = counted(sum(bool(node["copied"]) for node in found.values()), "node")
         lines.append(f"staging: {what}, {size}, on the disks of {where}")
-    bad = [(name, node) for name, node in told.items() if node["warnings"]]
+    bad = [(name, node) for name, node in found.items() if node["warnings"]]
     for name, node in bad if show_all else bad[:SHOWN]:
-        many = node["warnings"]
-        who = counted(many, "task")
+        who = counted(node["warnings"], "task")
         message = f"warning: {name}: {printable(node['warning'])}; {who} used the shared file system"
         lines.append(paint(message, fg="yellow"))
     if not show_all and len(bad) > SHOWN:

@@ -1,4 +1,4 @@
-"""How the streams of a run stand, as its controller was told last."""
+"""How the streams of a run stand, as their broker last reported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _line(name: str, facts: Mapping[str, Any]) -> str:
     behind = [
         group.get("waiting", 0) for group in facts.get("groups", {}).values() if not group.get("settled")
     ]
-    told = f"stream {name}: {counted(facts.get('items', 0), 'item')}"
-    told += ", complete" if facts.get("closed") else ""
-    told += f", broken: {facts['broken']}" if facts.get("broken") else ""
-    return told + (f", {max(behind):,} of them unread" if behind and max(behind) else "")
+    line = f"stream {name}: {counted(facts.get('items', 0), 'item')}"
+    line += ", complete" if facts.get("closed") else ""
+    line += f", broken: {facts['broken']}" if facts.get("broken") else ""
+    return line + (f", {max(behind):,} of them unread" if behind and max(behind) else "")

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
 from diel.journal.surrogate import SurrogateHistory
 from diel.states import TaskState
-from diel.status.columns import paint, printable, shorten
-from diel.status.markdown import LINE, cut, plain, table
+from diel.status.columns import LINE, markdown_table, paint, plain, printable, shorten
 
 
 @dataclass(frozen=True)
@@ -76,21 +76,20 @@ class SurrogateStatus:
 
 
 def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
-    """How the surrogate of a stage stands, from what its journal tells."""
-    others = [found for name in known.simulations if (found := history.stages.get(name)) is not None]
-    trainings = [found for name in known.training if (found := history.stages.get(name)) is not None]
-    trained = known.simulated + sum(_good(other) for other in others)
-    simulating = known.simulated_seconds + sum(_seconds(other) for other in others)
-    learning = sum(_seconds(training) for training in trainings)
+    """How the surrogate of a stage stands, by its journal."""
+    others = [history.stages[name] for name in known.simulations if name in history.stages]
+    trainings = [history.stages[name] for name in known.training if name in history.stages]
+    trained = known.simulated + sum(map(_good, others))
+    simulating = known.simulated_seconds + sum(map(_seconds, others))
+    learning = sum(map(_seconds, trainings))
+    answering = known.answered_seconds + known.vain_seconds
     return SurrogateStatus(
         service=known.service,
         answered=known.answered,
         simulated=known.simulated,
         trained=trained,
         simulation_seconds=simulating / trained if trained else None,
-        answer_seconds=(known.answered_seconds + known.vain_seconds) / known.answered
-        if known.answered
-        else None,
+        answer_seconds=answering / known.answered if known.answered else None,
         training_seconds=learning / trained if trained else None,
         training=known.training,
         simulations=known.simulations,
@@ -162,8 +161,7 @@ def trouble(surrogate: SurrogateStatus) -> str:
     """What to know of questions without an answer; nothing where all had one."""
     if not surrogate.unanswered:
         return ""
-    questions = "question" if surrogate.unanswered == 1 else "questions"
-    return f"{surrogate.unanswered:,} {questions} without an answer, the last: {surrogate.message}"
+    return f"{counted(surrogate.unanswered, 'question')} without an answer, the last: {surrogate.message}"
 
 
 def surrogate_report(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:
@@ -173,7 +171,7 @@ def surrogate_report(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:
     for name, surrogate in found.items():
         yield f"- {name}: {plain(told(surrogate))}"
         if trouble(surrogate):
-            yield f"- {name}: {cut(plain(trouble(surrogate)))}"
+            yield f"- {name}: {shorten(plain(trouble(surrogate)), LINE)}"
     yield ""
     rows = [[name, *terms(surrogate).values()] for name, surrogate in found.items()]
-    yield from table(["stage", *terms(next(iter(found.values())))], rows)
+    yield from markdown_table(["stage", *terms(next(iter(found.values())))], rows)

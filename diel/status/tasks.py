@@ -1,15 +1,35 @@
-"""The stages and tasks of a run: one found by its name, all of them by their state."""
+"""The stages and tasks of a run: found by name, by state, and the failed ones as people read them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.ranges import ranges
 from diel.journal.snapshot import Reader
 from diel.journal.stage_history import LEFT_BY_AXIS, StageHistory
+from diel.paths import RunPaths
 from diel.states import TaskState
-from diel.status.written import stage_names
+from diel.status.columns import last_line, paint, printable, shorten
+from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.journal.records import Failed
 
 UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
+
+
+def stage_names(paths: RunPaths) -> list[str]:
+    """The stages of the workflow's text, in its order; none where it cannot be read."""
+    import yaml  # costs 20 ms, which the status of a run with a snapshot does not need
+
+    try:
+        text = paths.workflow.read_text(encoding="utf-8")
+        document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - makes nothing but text
+        return list(document["stages"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return []
 
 
 def find_stage(reader: Reader, name: str) -> StageHistory:
@@ -78,3 +98,52 @@ def count_text(state: TaskState, count: int, tolerated: int) -> str:
     if state is not TaskState.FAILED or not tolerated:
         return text
     return f"{text}, {'' if tolerated == count else f'{tolerated:,} of them '}tolerated"
+
+
+def tasks_text(pairs: Sequence[Sequence[int]], limit: int = 12) -> str:
+    """Indices as ranges: `0-46,48,50-95`; the rest counted where there are many."""
+    shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:limit]]
+    rest = sum(last - first + 1 for first, last in pairs[limit:])
+    return ",".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def mean_text(seconds: float | None) -> str:
+    """The mean run time of a stage's tasks: `40µs`, `12ms`, `3m05s`; nothing where none was measured."""
+    if seconds is None:
+        return ""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f}µs"
+    return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(seconds)
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+def task_of(record: Failed) -> str:
+    """The first task of a verdict: `simulate/17`."""
+    return f"{record['stage']}/{record['tasks'][0][0]}"
+
+
+def failure_document(record: Failed) -> dict[str, Any]:
+    """A failure as JSON: the same keys whatever failed."""
+    return {
+        "task": task_of(record),
+        "class": record.get("class"),
+        "message": record.get("message", ""),
+        "exit_code": record.get("exit_code"),
+        "attempt": record.get("attempt"),
+        "stderr_tail": record.get("stderr_tail") or "",
+        "time": record.get("time"),
+        "tolerated": record.get("tolerated", ""),
+    }
+
+
+def failure_lines(record: Failed) -> list[str]:
+    """A failure in one line or two: the task, its class and message, the end of its stderr."""
+    message = shorten(printable(str(record.get("message", "")).strip()), 300)
+    tolerated = f" (tolerated by {record['tolerated']})" if record.get("tolerated") else ""
+    lines = [f"{paint(task_of(record), fg='red')}  {record.get('class')}: {message}{tolerated}"]
+    tail = last_line(record.get("stderr_tail") or "")
+    if tail and tail not in message:
+        lines.append(paint(f"    {shorten(tail, 200)}", dim=True))
+    return lines

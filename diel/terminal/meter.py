@@ -16,7 +16,8 @@ from diel.plan import Plan
 from diel.site import cores_of
 from diel.states import TaskState
 from diel.status import AxisStatus, axes_of
-from diel.status.blocks import is_hopeless, is_live, one_line
+from diel.status.blocks import is_hopeless, is_live
+from diel.status.columns import one_line
 from diel.values import format_duration
 
 WINDOW = 15.0

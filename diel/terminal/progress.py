@@ -27,9 +27,9 @@ from diel.paths import here
 from diel.states import RunState
 from diel.status import AxisStatus, task_of
 from diel.status.axis_lines import axis_lines, end_text
-from diel.status.blocks import WIDE, one_line
-from diel.status.columns import paint, printable
-from diel.status.failure import failure_lines
+from diel.status.blocks import WIDE
+from diel.status.columns import one_line, paint, printable
+from diel.status.tasks import failure_lines
 from diel.terminal.meter import Meter, Row
 from diel.terminal.summary import start_line, summary
 from diel.values import format_duration

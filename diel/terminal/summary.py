@@ -54,7 +54,12 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
         lines += [f"{name}: no tasks, {stage.void}" for name, stage in stages if stage.void]
     if quiet:
         return lines
-    lines += [line for section in SECTIONS for line in section.summary(history)]
+    lines += [
+        line
+        for section in SECTIONS
+        if section.summary is not None and section.used(history)
+        for line in section.summary(history)
+    ]
     if state in (RunState.SUCCEEDED, RunState.FAILED):
         lines += _values(controller)
     return lines + _next_steps(controller, state)

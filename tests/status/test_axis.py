@@ -11,7 +11,7 @@ import pytest
 from diel.journal.history import History
 from diel.journal.snapshot import Reader, read_run
 from diel.status import read_status
-from diel.status.metrics import last_metric
+from diel.status.axis import last_metric
 from tests.record import as_record
 from tests.searched import MATERIALS, SEARCH, Searched, loop, search
 

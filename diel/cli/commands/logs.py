@@ -20,7 +20,7 @@ from diel.paths import RunPaths, runs_dir
 from diel.states import RunState, TaskState
 from diel.status import find_task, fold_status
 from diel.status.columns import paint, printable, shorten
-from diel.status.failure import failure_lines
+from diel.status.tasks import failure_lines
 
 if TYPE_CHECKING:
     from diel.journal.records import Cached, Done

@@ -16,7 +16,8 @@ from diel.cli.options import json_option, runs_option
 from diel.errors import UsageError, counted
 from diel.paths import runs_dir
 from diel.results import Recorded, make_table, summarize
-from diel.table import Table, json_value, render, write_csv, write_parquet
+from diel.table import Table, render, write_csv, write_parquet
+from diel.values import json_value
 
 
 @click.command("results")

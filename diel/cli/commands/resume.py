@@ -31,7 +31,7 @@ from diel.project.submission import Home, awaited, job_name, newest_submission, 
 from diel.results import Recorded
 from diel.scheduler import scheduler_named
 from diel.states import RunState
-from diel.status.columns import tasks_text
+from diel.status.tasks import tasks_text
 from diel.terminal.progress import drive
 
 

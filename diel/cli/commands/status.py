@@ -19,30 +19,21 @@ from diel.errors import UsageError, counted
 from diel.journal.snapshot import Reader, read_run
 from diel.paths import here, runs_dir
 from diel.states import RunState, TaskState
-from diel.status import (
-    UNDER_WAY,
-    StageStatus,
-    Status,
-    failure_document,
-    find_stage,
-    never_came,
-    read_status,
-    task_of,
-    tasks_by_state,
-)
+from diel.status import Status, find_stage, read_status, task_of
 from diel.status.blocks import WIDE, never_lines
-from diel.status.columns import (
-    bar,
-    columns,
-    paint,
-    paint_state,
-    printable,
-    tasks_text,
-    width_of,
-)
-from diel.status.failure import failure_lines
+from diel.status.columns import columns, paint, paint_state, printable, width_of
+from diel.status.run import LIVE, StageStatus
 from diel.status.sections import SECTIONS, View
-from diel.status.tasks import count_text
+from diel.status.tasks import (
+    UNDER_WAY,
+    count_text,
+    failure_document,
+    failure_lines,
+    mean_text,
+    never_came,
+    tasks_by_state,
+    tasks_text,
+)
 from diel.values import format_duration
 
 EXIT_CODES = {
@@ -148,7 +139,7 @@ def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: 
         elif now != shown:
             click.echo(view(status))
         shown = now
-        if status.state not in (RunState.PENDING, RunState.RUNNING):
+        if status.state not in LIVE:
             return status
         time.sleep(max(0.1, interval))
 
@@ -239,18 +230,24 @@ def _rank(stage: StageStatus) -> int:
 def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
     total = "?" if stage.total is None else f"{stage.total:,}"
     done = f"{stage.good:,}/{total}"
-    mean = "" if stage.mean_seconds is None else _mean(stage.mean_seconds)
     cells = [f"{stage[state]:,}" if stage[state] else "" for state in states]
     coloured = [
         paint(c, fg="red") if s == TaskState.FAILED else c for s, c in zip(states, cells, strict=True)
     ]
-    return [stage.name, stage.kind, bar(stage.good, stage.total), done, *coloured, mean]
+    return [
+        stage.name,
+        stage.kind,
+        _bar(stage.good, stage.total),
+        done,
+        *coloured,
+        mean_text(stage.mean_seconds),
+    ]
 
 
-def _mean(seconds: float) -> str:
-    if seconds < 0.001:
-        return f"{seconds * 1e6:.0f}µs"
-    return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(seconds)
+def _bar(part: int, whole: int | None, width: int = 10) -> str:
+    """A bar of text: `████░░░░░░`; full only when all is there."""
+    filled = min(width * part // whole, width) if whole else 0
+    return "█" * filled + "░" * (width - filled)
 
 
 def _failures(status: Status, where: str, show_all: bool) -> list[str]:
@@ -291,7 +288,7 @@ def _stage_view(
     status: Status, reader: Reader, name: str, wanted: str | None, as_json: bool, show_all: bool
 ) -> str:
     """Which tasks of a stage are in which state."""
-    running = status.state in (RunState.PENDING, RunState.RUNNING)
+    running = status.state in LIVE
     stage = find_stage(reader, name)
     tasks = tasks_by_state(stage, under_way=running)
     omitted = [] if wanted is not None else never_came(stage)

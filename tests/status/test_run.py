@@ -16,7 +16,7 @@ from diel.project.lease import Lease, read_lease, take
 from diel.project.runs import create_run
 from diel.project.submission import make_submission
 from diel.states import RunState
-from diel.status.standing import standing
+from diel.status.run import standing
 
 GONE = {"epoch": 1, "host": "elsewhere", "pid": 1, "started": 0.0}
 """A controller without a heartbeat for decades."""
@@ -50,7 +50,7 @@ def test_a_controller_that_comes_while_the_lease_is_read_is_no_interruption(
         return before
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["diel.status.standing"], "read_lease", read_and_take)
+        patch.setattr(sys.modules["diel.status.run"], "read_lease", read_and_take)
         assert state(paths) is RunState.PENDING
     assert state(paths) is RunState.RUNNING
     taken[0].close()
@@ -67,7 +67,7 @@ def test_a_controller_that_says_who_it_is_while_the_lease_is_read_is_no_interrup
         paths.controller_segment(2).write_text(f"{line}\n", encoding="utf-8")
         return before
 
-    monkeypatch.setattr(sys.modules["diel.status.standing"], "read_lease", read_and_tell)
+    monkeypatch.setattr(sys.modules["diel.status.run"], "read_lease", read_and_tell)
     assert state(paths) is RunState.PENDING
 
 
