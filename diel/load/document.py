@@ -1,14 +1,16 @@
-"""A workflow file that has been read: its text, its spec, and where each key stands."""
+"""A workflow file that has been read: its text, its spec, and where each key stands.
+
+The sizes and values of axes may depend on hyperparameters, whose values are known before a run: these
+expressions are evaluated first, so that the models of axes see numbers and lists alone.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,15 +18,16 @@ import yaml
 from pydantic import ValidationError
 
 from diel.errors import MAX_PROBLEMS, Problem, SpecError, did_you_mean, first_problems
+from diel.expressions import ExpressionError, Template, plain
+from diel.expressions import parse as parse_template
 from diel.files import read_file, reason
-from diel.load.expressions import STRAY, Sizes, note, standing, stray
 from diel.load.misfits import Misfit, check
 from diel.load.nodes import (
+    LONG_LISTS,
     TWICE,
-    Complaint,
     Key,
-    Node,
     Scalar,
+    Source,
     Unreadable,
     Verbatim,
     compose,
@@ -32,7 +35,7 @@ from diel.load.nodes import (
     descend,
 )
 from diel.load.syntax import complaint
-from diel.spec import Model, Workflow
+from diel.spec import Hyperparameter, Model, Workflow
 from diel.spec.model import found
 
 M = TypeVar("M", bound=Model)
@@ -41,75 +44,26 @@ MAX_BYTES = 16 * 2**20
 EXAMPLE = "`diel init` writes an example"
 _VERBATIM: Verbatim = {"stages": {"*": {"command": True, "env": True}}}
 """Words of a command and variables stay as they are written: `1e-3`, `007`, `true`."""
-
-_BREAK = re.compile(r"\r\n|\n|\r")
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f]|\ufffe|\uffff")
 """Not one class of letters: that would take long to compile."""
 
-
-@dataclass(frozen=True)
-class Source:
-    """A YAML text with the place of each of its parts."""
-
-    path: Path
-    text: str
-    root: Node | None = field(default=None, repr=False, compare=False)
-
-    @cached_property
-    def _lines(self) -> list[int]:
-        return [0, *(match.end() for match in _BREAK.finditer(self.text))]
-
-    def place(self, index: int) -> tuple[int, int]:
-        """Line and column, both from 1, of a character."""
-        line = bisect_right(self._lines, index)
-        return line, index - self._lines[line - 1] + 1
-
-    def at(self, index: int, key: Key, message: str, hint: str = "") -> Problem:
-        """A problem at a character."""
-        line, column = self.place(index)
-        return Problem(str(self.path), line, column, _dotted(key), _short(message), _short(hint))
-
-    def problem(
-        self,
-        key: Sequence[str | int],
-        message: str,
-        hint: str = "",
-        *,
-        offset: int | None = None,
-        at_key: bool = False,
-    ) -> Problem:
-        """A problem at the value of a key, or at the nearest part above it that is there.
-
-        `offset` counts characters into a scalar's text; `at_key` points at the key itself.
-        """
-        whole = tuple(key)
-        if self.root is not None:
-            trail, rest = descend(self.root, whole)
-            if rest and isinstance(trail[-1][1], Scalar):
-                whole = whole[: len(whole) - len(rest)]  # a field behind a short form
-        return self.at(self._index(whole, offset, at_key), whole, message, hint)
-
-    def _index(self, key: Key, offset: int | None, at_key: bool) -> int:
-        if self.root is None:
-            return 0
-        trail, rest = descend(self.root, key)
-        label, node = trail[-1]
-        if label is not None and (at_key or rest or _hangs_below(label, node, self)):
-            return label.start
-        if offset is not None and isinstance(node, Scalar) and not rest:
-            return _inside(node, self.text, offset)
-        return node.start
-
-    def complained(self, complaints: Sequence[Complaint]) -> list[Problem]:
-        """Complaints about the text as problems."""
-        problems = []
-        for each in complaints:
-            hint = each.hint
-            if each.first is not None:
-                line, column = self.place(each.first)
-                hint = f"the first is at line {line}, column {column}; {hint}"
-            problems.append(self.at(each.index, each.key, each.message, hint))
-        return problems
+_OPENING = r"(?<!\$)\$\{\{"
+_KEPT = r"description|(search|loop)\.until|search\.(minimize|maximize|watch)(\.\d+)?"
+"""Keys of an axis whose texts are read elsewhere, and refused there where they are wrong."""
+_PLAIN = (
+    r"from|(file\.)?columns(\.\d+)?|search\.(sampler|pruner|parameters)(\.\d+)?"
+    r"|sample\.(method|parameters\.\d+|parameters\.\w+\.type)"
+)
+"""Keys of an axis that take no expression."""
+_ELSEWHERE = (
+    r"(.*\.)?description|hyperparameters\.[^.]*\.when|stages\.[^.]*\.(command|params|env|files|when)(\..*)?"
+    r"|stages\.[^.]*\.(inputs\.[^.]*\.initially(\..*)?|outputs\.[^.]*(\.path|\.glob)?)"
+)
+"""Keys outside of the axes whose texts are read for expressions, task by task."""
+_STRAY = (
+    "an expression where none is read",
+    "expressions are read in command, params, env, files, outputs, when and initially, and hp.NAME in axes",
+)
 
 
 @dataclass(frozen=True)
@@ -123,18 +77,12 @@ Settle = Callable[[Document], Mapping[str, Any]]
 
 
 def load(path: Path, settle: Settle | None = None) -> Document:
-    """Reads a workflow file.
-
-    Raises SpecError with all that is wrong in it.
-    """
+    """Reads a workflow file. Raises SpecError with all that is wrong in it."""
     return load_text(read_text(path), path, settle)
 
 
 def load_text(text: str, path: Path, settle: Settle | None = None) -> Document:
-    """Reads a workflow from its text; `path` is where it came from.
-
-    Raises SpecError with all that is wrong in it.
-    """
+    """Reads a workflow from its text; `path` is where it came from. Raises SpecError as `load` does."""
     document, problems = examine(text, path, settle)
     if document is None or problems:
         raise SpecError(problems)
@@ -153,53 +101,151 @@ def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Docume
     source, data, problems = parse(text, path, _VERBATIM)
     if source.root is None:
         return None, problems
-    noted: dict[tuple[int, int], str] = {}
+    notes: dict[tuple[int, int], str] = {}
     if isinstance(data, dict) and ("${{" in text or "\\" in text):
-        data = _settled(source, data, settle, problems, noted)
+        data, notes = _settled(source, data, settle, problems)
     spec, wrong = fit(source, data, Workflow)
-    wrong = [_with_note(problem, noted) for problem in wrong]
     # Where the text itself was refused in part, what its values then lack says nothing new.
     places = {(p.line, p.column) for p in problems}
     keys = {p.key for p in problems if p.message != TWICE}
-    problems += [p for p in wrong if (p.line, p.column) not in places and p.key not in keys]
+    for p in wrong:
+        if (p.line, p.column) not in places and p.key not in keys:
+            note = notes.get((p.line, p.column), "")
+            problems.append(replace(p, hint="; ".join(filter(None, (note, p.hint)))))
     problems = first_problems(problems) if problems else problems
     return (None if spec is None else Document(path, text, source.root, spec=spec)), problems
 
 
+# --- expressions in axes ---------------------------------------------------------------------------
+
+
 def _settled(
-    source: Source,
-    data: dict[str, Any],
-    settle: Settle | None,
-    problems: list[Problem],
-    noted: dict[tuple[int, int], str],
-) -> dict[str, Any]:
-    """The data with the axes' expressions evaluated; what each gave is noted at its place."""
-    sizes = Sizes(data)
-    problems += [source.problem(key, *STRAY) for key in (*sizes.refused, *stray(data))]
-    if not sizes.texts:
-        return data
+    source: Source, data: dict[str, Any], settle: Settle | None, problems: list[Problem]
+) -> tuple[dict[str, Any], dict[tuple[int, int], str]]:
+    """The data with the axes' expressions evaluated, and by place what each gave."""
+    texts, stray = _expressions(data)
+    problems += [source.problem(key, *_STRAY) for key in stray]
+    notes: dict[tuple[int, int], str] = {}
+    if not texts:
+        return data, notes
     bare = {"diel": 1, "name": "head", "stages": {"none": {"command": ["true"]}}}
     head, _ = fit(source, {**bare, "hyperparameters": data.get("hyperparameters") or {}}, Workflow)
-    made: dict[Key, Any] = dict.fromkeys(sizes.texts, 1)
+    made: dict[Key, Any] = dict.fromkeys(texts, 1)
     if head is not None:
-        known = head.hyperparameters
+        known, later = head.hyperparameters, _set_later(data)
         document = Document(source.path, source.text, source.root, spec=head)
-        values = standing(known) if settle is None else settle(document)
-        evaluated, wrong = sizes.evaluated(known, values)
-        made |= evaluated
-        for key, error in wrong.items():
-            problems.append(source.problem(key, error.message, error.hint, offset=error.offset))
-        for key, value in evaluated.items():
-            place = source.problem(key, "")
-            noted[place.line, place.column] = note(sizes.texts[key], value)
-    return sizes.with_values(made)
+        values = _standing(known) if settle is None else settle(document)
+        enough = len(problems) + MAX_PROBLEMS
+        for key, text in texts.items():
+            try:
+                template = parse_template(text)
+                for chain in sorted(template.references):
+                    _check_name(chain, template, known, values, later)
+                made[key] = plain(template.value({"hp": values}))
+            except ExpressionError as error:
+                problems.append(source.problem(key, error.message, error.hint, offset=error.offset))
+                if len(problems) > enough:
+                    break
+            else:
+                place = source.problem(key, "")
+                notes[place.line, place.column] = f"{found(text)} gives {found(made[key])}"
+    return {**data, "axes": _replaced(data["axes"], made, ("axes",))}, notes
 
 
-def _with_note(problem: Problem, noted: Mapping[tuple[int, int], str]) -> Problem:
-    told = noted.get((problem.line, problem.column))
-    if not told:
-        return problem
-    return replace(problem, hint=f"{told}; {problem.hint}" if problem.hint else told)
+def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
+    """The expressions that axes read, by key, and the keys of those that stand where none is read."""
+    texts: dict[Key, str] = {}
+    stray: list[Key] = []
+    has_axes = isinstance(data.get("axes"), dict)
+    for key, text in _texts(data):
+        if "${{" not in text:
+            continue
+        if key[0] == "axes":
+            place = ".".join(map(str, key[2:]))
+            if not has_axes or re.fullmatch(_KEPT, place):
+                continue
+            if not re.fullmatch(_PLAIN, place):
+                texts[key] = text
+                continue
+        elif re.fullmatch(_ELSEWHERE, ".".join(map(str, key))):
+            continue
+        if re.search(_OPENING, text):
+            stray.append(key)
+    return texts, stray
+
+
+def _set_later(data: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """The hyperparameters that a run sets: what does it, and what to do instead."""
+    later: dict[str, tuple[str, str]] = {}
+    for label, axis in data["axes"].items():
+        search = axis.get("search") if isinstance(axis, dict) else None
+        for name in _listed(search.get("parameters")) if isinstance(search, dict) else ():
+            hint = "take another hyperparameter for the axis"
+            later.setdefault(str(name), (f"the search '{label}' sets", hint))
+    stages = data.get("stages")
+    for label, stage in stages.items() if isinstance(stages, dict) else ():
+        for name in _listed(stage.get("publishes")) if isinstance(stage, dict) else ():
+            hint = f"take another, or an axis `from: {label}.OUTPUT`"
+            later.setdefault(str(name), (f"stage '{label}' publishes", hint))
+    return later
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | dict) else []
+
+
+def _check_name(
+    chain: tuple[str, ...],
+    template: Template,
+    known: Mapping[str, Hyperparameter],
+    values: Mapping[str, Any],
+    later: Mapping[str, tuple[str, str]],
+) -> None:
+    """Raises ExpressionError for a name that has no value before the run."""
+    whole, name = ".".join(chain), chain[-1] if len(chain) < 2 else chain[1]
+    if chain[0] != "hp" or len(chain) < 2:
+        message, hint = f"an axis cannot read '{whole}'", "it reads hyperparameters: hp.NAME"
+    elif name not in known:
+        message = f"no hyperparameter '{name}'"
+        hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known) or 'none'}"
+    elif name in later:
+        who, hint = later[name]
+        message = f"hp.{name} has no value before the run: {who} it"
+    elif name not in values:
+        message = f"hp.{name} has no value"
+        hint = f"give it a `default`, or a value by `--set hp.{name}=VALUE`"
+    else:
+        return
+    raise ExpressionError(message, max(0, template.text.find(whole)), hint)
+
+
+def _standing(known: Mapping[str, Hyperparameter]) -> dict[str, Any]:
+    """Values for whoever reads a file and asks for no sizes: one that fits, for each hyperparameter."""
+    return {
+        name: next(v for v in (one.default, one.high, one.low, *(one.choices or ()), 1) if v is not None)
+        for name, one in known.items()
+    }
+
+
+def _texts(value: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict | list):
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _texts(part, (*key, name))
+
+
+def _replaced(value: Any, made: Mapping[Key, Any], key: Key) -> Any:
+    if key in made:
+        return made[key]
+    if isinstance(value, dict):
+        return {name: _replaced(part, made, (*key, name)) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_replaced(part, made, (*key, place)) for place, part in enumerate(value)]
+    return value
+
+
+# --- reading ---------------------------------------------------------------------------------------
 
 
 def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Problem]]:
@@ -261,9 +307,7 @@ def read_text(path: Path, what: str = "workflow") -> str:
     except (OSError, ValueError) as error:
         raise refused(f"cannot be read: {reason(error)}", "check its name and permissions") from None
     if len(data) > MAX_BYTES:
-        raise refused(
-            "larger than 16 MiB", "keep long lists in a CSV or JSONL file, and read it with `file:`"
-        )
+        raise refused("larger than 16 MiB", LONG_LISTS)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -278,9 +322,8 @@ def _nearby(path: Path) -> str:
         names = [name for name in os.listdir(path.parent) if name.endswith((".yaml", ".yml"))]
     except OSError:
         return "check the path"
-    return did_you_mean(path.name, names) or (
-        f"workflows here: {', '.join(sorted(names)[:5])}" if names else EXAMPLE
-    )
+    here = f"workflows here: {', '.join(sorted(names)[:5])}" if names else EXAMPLE
+    return did_you_mean(path.name, names) or here
 
 
 def _shown(source: Source, misfit: Misfit) -> Problem:
@@ -290,42 +333,3 @@ def _shown(source: Source, misfit: Misfit) -> Problem:
         if isinstance(node, Scalar):
             hint = misfit.written.format(text=node.text)
     return source.problem(misfit.key, misfit.message, hint, at_key=misfit.at_key)
-
-
-def _dotted(key: Key) -> str:
-    parts = [_short(str(part), 70) for part in key]
-    return ".".join(parts if len(parts) <= 12 else [*parts[:4], "…"])
-
-
-def _short(text: str, most: int = 600) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _hangs_below(label: Scalar, node: Node, source: Source) -> bool:
-    """Whether a value is a block below its key, or nothing: the key is then the better place."""
-    if isinstance(node, Scalar):
-        return node.plain and not node.text
-    return not node.flow or source.place(node.start)[0] != source.place(label.start)[0]
-
-
-def _inside(node: Scalar, text: str, offset: int) -> int:
-    """The character of the file that is the `offset`th of a scalar's text.
-
-    Walks both along, since quotes, indents and folded lines are in the file only; an escape in
-    double quotes can put it off by its length.
-    """
-    start = node.start
-    if text[start : start + 1] in "|>" and not node.plain:
-        start = text.find("\n", start, node.end) + 1
-    index = start
-    for wanted in node.text[: offset + 1]:
-        index = start
-        while index < node.end and text[index] != wanted and not (wanted.isspace() and text[index].isspace()):
-            index += 1
-        if index >= node.end:
-            return node.start
-        start = index + 1
-    return index
-
-
-__all__ = ["Document", "Source", "examine", "fit", "load", "load_text", "parse", "read_text"]

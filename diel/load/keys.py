@@ -1,4 +1,8 @@
-"""The key that was meant, where a file has one that no model knows."""
+"""The key or value that was meant, where a file has a word that no model knows.
+
+Schedulers, launchers and other workflow tools name the same things differently; whoever comes from
+one of them is told diel's word. The first word that is a key at the place in question is suggested.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,168 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from diel.errors import did_you_mean
 from diel.load.nodes import Key
-from diel.load.words import KEYS
 from diel.spec.model import Model, WrittenAs
+
+_KEYS: dict[str, str] = {
+    # resources: schedulers, Parsl and MPI launchers
+    "ranks": "ntasks n_tasks num_tasks procs nprocs num_procs processes np n mpiprocs mpi mpi_ranks "
+    "num_ranks n_ranks nranks rank",
+    "memory": "mem ram mem_mb mem_gb mem_per_node memory_mb memory_gb",
+    "walltime": "time time_limit timelimit time_min wall_time wallclock wall_clock max_time runtime duration",
+    "cores_per_rank": "ncpus cpus cpu num_cpus cpus_per_task cpus_per_rank threads nthreads num_threads "
+    "threads_per_rank cores ncores core ompthreads omp_threads depth",
+    "gpus_per_rank": "gpus gpu ngpus num_gpus n_gpus gres gpus_per_task accelerators",
+    "nodes": "nnodes num_nodes n_nodes node node_count select hosts",
+    "ranks_per_node": "ntasks_per_node tasks_per_node procs_per_node ppn processes_per_node npernode",
+    "pool": "queue partition qos executor cluster host_pool",
+    # stages
+    "after": "depends depends_on dependencies dependson needs requires require wait_for upstream runs_after",
+    "command": "cmd run script shell exec executable program bash line commands",
+    "module": "function func task callable operator uses python entry_point app",
+    "params": "parameters args arguments kwargs with config settings options params_",
+    "env": "environment envs variables vars env_vars environ",
+    "over": "foreach for_each matrix sweep axes axis with_items scatter expand each grid loop_over map",
+    "retries": "retry max_retries retry_limit attempts restarts retry_strategy max_attempts tries",
+    "inputs": "input in data consumes takes reads",
+    "outputs": "output out produces artifacts writes results",
+    "when": "if condition only_if run_if unless active_if active conditions depends_on parent",
+    "timeout": "time time_out kill_after deadline timelimit time_limit max_runtime active_deadline_seconds "
+    "max_duration max_time time_budget walltime",
+    "resources": "requirements requests limits directives sbatch cluster_options machine",
+    "on": "on_failure on_error failure_policy failure_policies policies policy",
+    "checkpoint": "checkpointing checkpoints restartable resumable requeue",
+    "grace": "grace_period signal_before signal kill_grace warning_time",
+    "files": "file assets stage_in inodes max_files",
+    "description": "desc doc docs help comment about label title summary",
+    # the whole file
+    "stages": "steps step tasks jobs job rules nodes processes stage pipeline workflow dag",
+    "hyperparameters": "hparams hyperparams hyperparameter hps hp params parameters variables vars config "
+    "inputs",
+    "axes": "axis sweep sweeps matrix foreach grid dimensions space search_space",
+    "name": "title id workflow_name",
+    "diel": "version api_version apiversion format",
+    # axes
+    "values": "value list items choices points options grid_search",
+    "linspace": "linear lin uniform_grid",
+    "logspace": "geomspace log logarithmic",
+    "range": "arange sequence count numbers start",
+    "zip": "zipped together parallel pairs tuples",
+    "file": "csv jsonl path table rows from_file",
+    "sample": "lhs sobol random latin_hypercube design doe sampling samples",
+    "from": "source derived dynamic from_stage input output stage src ref",
+    "search": "optuna optimize optimise tune hpo bayes bayesian",
+    "loop": "iterate iterations iteration while repeat cycle",
+    # search and loop
+    "trials": "n_trials num_trials max_trials num_samples budget iterations evaluations max_evals n_calls "
+    "n_iter num_evaluations samples runs max",
+    "parallel": "concurrency n_jobs workers max_concurrent max_concurrent_trials parallelism jobs "
+    "trial_concurrency parallel_trials num_workers batch_size",
+    "sampler": "algorithm algo method search_algorithm strategy search_alg optimizer suggest tuner type kind",
+    "minimize": "minimise metric metrics objective objectives min goal loss direction directions mode target",
+    "maximize": "maximise score reward",
+    "pruner": "prune pruning scheduler early_stopping early_stop stopper assessor",
+    "watch": "monitor report_metric intermediate pruning_metric monitored",
+    "startup": "n_startup_trials n_initial_points startup_trials warmup n_startup random_trials num_initial "
+    "warmup_steps n_warmup_steps",
+    "population": "population_size pop_size popsize generation_size generation",
+    "core_hours": "cpu_hours core_hour node_hours gpu_hours max_core_hours corehours",
+    "until": "while stop stop_when condition converged break_when stop_if patience tolerance tol threshold "
+    "convergence early_stopping stopping break stop_condition exit_when",
+    "max": "iterations max_iterations maximum rounds limit n times max_iter max_rounds n_iter num_rounds "
+    "n_rounds num_iterations n_iterations cycles generations epochs steps count trials",
+    "seed": "random_state random_seed rng",
+    "points": "n samples num_samples size count n_points n_samples",
+    "method": "sampler type kind strategy algorithm",
+    "parameters": "params space hyperparameters variables names search_space param_space over hparams",
+    # hyperparameters and ranges
+    "low": "min minimum lower lower_bound lb start from",
+    "high": "max maximum upper upper_bound ub stop end to",
+    "default": "value initial init",
+    "log": "log_scale logscale logarithmic log_uniform loguniform scale prior",
+    "choices": "values options enum categories categorical items",
+    "type": "dtype kind",
+    "step": "q stride increment",
+    # inputs, outputs and retries
+    "at": "select pick point index where",
+    "min_success": "min_successes success_fraction tolerate threshold",
+    "initially": "initial init default start first initial_value initial_values begin seed",
+    "path": "file filename name location glob",
+    "value": "type result parameter",
+    "limit": "max count times attempts retries max_retries",
+    "backoff": "delay wait interval back_off pause",
+    # classes of failures, and their policies
+    "app": "application error fail failure failed exit exit_code nonzero",
+    "oom": "out_of_memory oomkill oom_kill oom_killed memory mem",
+    "node": "node_fail node_failure node_failed lost worker host",
+    "preempted": "preempt preemption revoked",
+    "launch": "start spawn not_started boot_fail",
+    "exclude": "exclude_node blacklist avoid drain",
+    "columns": "cols fields parameters names header",
+    # site files: what schedulers, Parsl, Nextflow, Snakemake and others call it
+    "scheduler": "provider system resource_manager batch_system workload_manager lrms type kind",
+    "extends": "extend base inherits inherit parent from include like",
+    "pools": "pool partitions partition queues queue executors executor nodes node_types machines hosts",
+    "account": "project allocation bank charge_account account_name accounting project_name charge",
+    "account_required": "requires_account needs_account",
+    "launcher": "mpi mpirun mpiexec srun launch mpi_launcher mpi_command mpi_cmd",
+    "spread": "node_launcher block_launcher",
+    "setup": "worker_init modules module module_load load prologue init init_script pre preamble env",
+    "options": "scheduler_options sbatch qsub sbatch_options qsub_options directives extra extra_options "
+    "flags submit_options select_options cluster_options native_specification constraint",
+    "address": "interface ip host hostname network",
+    "poll": "interval poll_interval polling_interval status_polling_interval",
+    "silence": "heartbeat heartbeat_threshold heartbeat_period",
+    "filesystems": "filesystem file_systems file_system storage disks mounts",
+    "queue": "partition queue_name partition_name",
+    "cores": "cpus ncpus ntasks procs ppn cpu core processors cpus_per_node cores_per_node tasks_per_node "
+    "ntasks_per_node max_workers",
+    "gpus": "gpu ngpus gres gpus_per_node num_gpus accelerators available_accelerators devices",
+    "gpu_variables": "gpu_variable visible_devices gpu_env device_variable",
+    "blocks": "max_blocks jobs max_jobs num_blocks n_blocks init_blocks allocations",
+    "block_nodes": "nodes_per_block nodes_per_job block_size",
+    "max_walltime": "maxtime max_time_limit longest limit walltime_limit",
+    "idle": "max_idletime idle_time idle_timeout idletime",
+    "home": "where place location mode lives",
+    "quota": "size limit space capacity",
+    "purge": "retention lifetime expires deleted_after",
+    "compute": "access on_nodes compute_nodes writable mode",
+}
+
+_VALUES: dict[str, str] = {
+    "int": "integer long randint",
+    "float": "double real number numeric uniform loguniform log_uniform quniform",
+    "str": "string text",
+    "bool": "boolean",
+    "choice": "categorical enum",
+    "list": "array",
+    "dict": "object mapping",
+    "simulation": "sim md",
+    "training": "train learn",
+    "inference": "infer predict",
+    "analysis": "analyse analyze postprocess",
+    "lhs": "latin_hypercube latin",
+    "uniform": "random",
+    "tpe": "bayesian optuna bayes parzen",
+    "cmaes": "cma cma-es cma_es",
+    "nsga2": "nsga nsga-ii nsga_ii nsgaii genetic",
+    "gp": "gaussian_process gaussian-process bo",
+    "qmc": "sobol halton quasi_random",
+    "grid": "grid_search gridsearch",
+    "random": "random_search",
+    "hyperband": "asha sha successive_halving",
+    "median": "median_stopping",
+    "none": "off no",
+    "job": "batch",
+    "login": "detached",
+    "write": "rw",
+    "read": "ro read-only readonly",
+}
+
+KEYS: dict[str, tuple[str, ...]] = {}
+for _word, _others in _KEYS.items():
+    for _other in _others.split():
+        KEYS[_other] = (*KEYS.get(_other, ()), _word)
+VALUES = {other: word for word, others in _VALUES.items() for other in others.split()}
 
 
 def unknown_hint(key: Key, root: type[Model]) -> str:
@@ -35,11 +199,7 @@ def meant_key(word: str, models: Sequence[type[Model]], near: bool = True) -> st
             return other
     if not near or _home_below(word, models):
         return ""
-    return _quoted(did_you_mean(lower, known))
-
-
-def _quoted(hint: str) -> str:
-    match = re.search(r"'(.*)'", hint)
+    match = re.search(r"'(.*)'", did_you_mean(lower, known))
     return match.group(1) if match else ""
 
 
@@ -55,12 +215,9 @@ def _home_below(word: str, models: Sequence[type[Model]]) -> str:
                 for other in (lower, *(() if named else KEYS.get(lower, ()))):
                     if other in keys:
                         holder = f"{label}.NAME" if named else label
-                        return f"'{other}' goes under `{holder}`: write {label}: {_example(other, named)}"
+                        example = f"{{NAME: {{{other}: …}}}}" if named else f"{{{other}: …}}"
+                        return f"'{other}' goes under `{holder}`: write {label}: {example}"
     return ""
-
-
-def _example(word: str, named: bool) -> str:
-    return f"{{NAME: {{{word}: …}}}}" if named else f"{{{word}: …}}"
 
 
 def _keys(models: Iterable[type[Model]]) -> list[str]:

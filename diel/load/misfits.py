@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from diel.errors import did_you_mean
-from diel.load.keys import description, meant_key, models_at, unknown_hint
+from diel.load.keys import VALUES, description, meant_key, models_at, unknown_hint
 from diel.load.nodes import Key
-from diel.load.words import VALUES
 from diel.spec.model import Flaws, Model, found
 
 M = TypeVar("M", bound=Model)
@@ -37,7 +36,7 @@ _KINDS = {
     "none_required": "nothing",
 }
 _SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
-_FIRST_LINES = {
+_FIRST_LINES: dict[Key, str] = {
     ("Workflow", "diel"): "begin the file with `diel: 1`",
     ("Workflow", "name"): "write `name: NAME`; it names the runs",
     ("Workflow", "stages"): "write `stages: {NAME: {command: [echo, hello]}}`",
@@ -83,15 +82,11 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Misfit]]
         ]
         for misfit in _misfits(errors, data, model):
             key = _as_written(misfit.key, renamed)
-            misfits.setdefault((key, misfit.message), _moved(misfit, key))
+            misfits.setdefault((key, misfit.message), replace(misfit, key=key))
         if not unknown or many:
             break
         data = _repaired(data, unknown, renamed, model)
     return None, list(misfits.values())
-
-
-def _moved(misfit: Misfit, key: Key) -> Misfit:
-    return Misfit(key, misfit.message, misfit.hint, misfit.written, misfit.at_key)
 
 
 def _as_written(key: Key, renamed: dict[Key, Key]) -> Key:
@@ -140,7 +135,7 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[Model]) -> Iterator[Mi
         sayings = [error for error in refusals if error["type"] not in _KINDS]
         if sayings:
             # A branch of a union that had more to say than that the type is another one.
-            yield from _said(key, sayings[0], data, root)
+            yield from _said(key, sayings[0], root)
         elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
             yield _wrong_kind(key, refusals)
 
@@ -161,7 +156,7 @@ def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
     return (*key, *loc[len(loc) - keep :]) if keep else tuple(key)
 
 
-def _said(key: Key, error: Any, data: Any, root: type[Model]) -> Iterator[Misfit]:
+def _said(key: Key, error: Any, root: type[Model]) -> Iterator[Misfit]:
     kind, context = error["type"], error.get("ctx", {})
     at_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
     if kind == "value_error":
@@ -169,32 +164,20 @@ def _said(key: Key, error: Any, data: Any, root: type[Model]) -> Iterator[Misfit
         if isinstance(cause, Flaws):
             for flaw in cause.flaws:
                 whole = (*key, *flaw.key)
-                yield Misfit(whole, flaw.message, flaw.hint, at_key=at_key or _names_key(flaw.key, data, key))
+                named = bool(flaw.key) and whole[-2:-1] in (("axes",), ("outputs",), ("env",))
+                yield Misfit(whole, flaw.message, flaw.hint, at_key=at_key or named)
         else:
             yield Misfit(key, str(cause))
     elif kind == "extra_forbidden":
         yield Misfit(key, "unknown key", unknown_hint(key, root), at_key=True)
     elif kind == "missing":
-        word = str(key[-1])
-        first = _FIRST_LINES.get((root.__name__, word), "") if len(key) == 1 else ""
-        hint = first or description(key, root)
-        yield Misfit(key[:-1], f"the key '{word}' is missing", hint)
+        first = _FIRST_LINES.get((root.__name__, *key))
+        yield Misfit(key[:-1], f"the key '{key[-1]}' is missing", first or description(key, root))
     elif kind == "literal_error":
         yield _wrong_choice(key, error["input"], str(context["expected"]))
     else:
-        message = _bound(kind, context, error["input"])
-        yield Misfit(key, message or "not valid here", _bound_hint(kind, key, error["input"]), at_key=at_key)
-
-
-def _names_key(path: Key, data: Any, key: Key) -> bool:
-    """Whether a flaw is about a name (an axis, an output, a variable) and not about its value."""
-    holder = (*key, *path)
-    return (
-        bool(path)
-        and len(holder) >= 2
-        and holder[-2] in ("axes", "outputs", "env")
-        and path[-1] == holder[-1]
-    )
+        hint = _name_hint(key, error["input"]) if kind == "string_pattern_mismatch" else ""
+        yield Misfit(key, _bound(kind, context, error["input"]), hint, at_key=at_key)
 
 
 def _wrong_kind(key: Key, refusals: Sequence[Any]) -> Misfit:
@@ -241,37 +224,30 @@ def _wrong_choice(key: Key, value: Any, expected: str) -> Misfit:
     return Misfit(key, f"expected one of {', '.join(choices)}; found {found(value)}", hint)
 
 
+_BOUNDS = {
+    "greater_than_equal": "expected at least {ge}, found {found}",
+    "greater_than": "expected more than {gt}, found {found}",
+    "less_than_equal": "expected at most {le}, found {found}",
+    "less_than": "expected less than {lt}, found {found}",
+    "string_too_short": "expected some text, found an empty one",
+    "string_too_long": "expected at most {max_length} characters, found {size}",
+    "string_pattern_mismatch": "{found} is no name",
+    "finite_number": "expected a finite number, found {found}",
+}
+"""The message of a bound that was broken."""
+
+
 def _bound(kind: str, context: dict[str, Any], value: Any) -> str:
-    """The message of a bound that was broken."""
     size = len(value) if isinstance(value, str | list | tuple | dict) else 0
-    match kind:
-        case "greater_than_equal":
-            return f"expected at least {context['ge']}, found {found(value)}"
-        case "greater_than":
-            return f"expected more than {context['gt']}, found {found(value)}"
-        case "less_than_equal":
-            return f"expected at most {context['le']}, found {found(value)}"
-        case "less_than":
-            return f"expected less than {context['lt']}, found {found(value)}"
-        case "string_too_short":
-            return "expected some text, found an empty one"
-        case "string_too_long":
-            return f"expected at most {context['max_length']} characters, found {size}"
-        case "too_short":
-            least = context["min_length"]
-            return f"expected at least {least} {'entry' if least == 1 else 'entries'}, found {size or 'none'}"
-        case "string_pattern_mismatch":
-            return f"{found(value)} is no name"
-        case "finite_number":
-            return f"expected a finite number, found {found(value)}"
-    return ""
+    if kind == "too_short":
+        least = context["min_length"]
+        return f"expected at least {least} {'entry' if least == 1 else 'entries'}, found {size or 'none'}"
+    return _BOUNDS.get(kind, "not valid here").format(**context, found=found(value), size=size)
 
 
-def _bound_hint(kind: str, key: Key, value: Any) -> str:
-    if kind == "string_pattern_mismatch":
-        if key == ("name",):
-            return "letters, digits, `_`, `.` and `-`, and a letter or digit first"
-        meant = re.sub(r"[^A-Za-z0-9_]", "_", str(value))
-        meant = meant if meant[:1].isalpha() else f"x{meant}"
-        return f"letters, digits and `_`, and a letter first; for instance {meant[:64]}"
-    return ""
+def _name_hint(key: Key, value: Any) -> str:
+    if key == ("name",):
+        return "letters, digits, `_`, `.` and `-`, and a letter or digit first"
+    meant = re.sub(r"[^A-Za-z0-9_]", "_", str(value))
+    meant = meant if meant[:1].isalpha() else f"x{meant}"
+    return f"letters, digits and `_`, and a letter first; for instance {meant[:64]}"

@@ -1,4 +1,4 @@
-"""A YAML text as a tree in which every part knows its place.
+"""A YAML text as a tree in which every part knows its place, and problems at these places.
 
 PyYAML reads the text into events; what they mean is decided here, by YAML 1.2's rules and by what
 a workflow may hold: no tags, no merge keys, no keys but text, none of them twice, one document,
@@ -8,18 +8,23 @@ and aliases within bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import yaml
 
+from diel.errors import Problem
 from diel.values import resolve
 
+LONG_LISTS = "keep long lists in a CSV or JSONL file, and read it with `file:`"
 MAX_DEPTH = 64
 MAX_COPIES = 10_000
 """How many scalars, lists and mappings the aliases of a file may add."""
-
 MAX_NODES = 1_500_000
 """How many scalars, lists and mappings a file may hold: what can be read in a few seconds."""
 _MOST = 1000
@@ -127,8 +132,7 @@ class _Composer:
         """Goes on by one event."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            hint = "keep long lists in a CSV or JSONL file, and read it with `file:`"
-            self._stop(event, f"more than {MAX_NODES} values in one file", hint)
+            self._stop(event, f"more than {MAX_NODES} values in one file", LONG_LISTS)
         match event:
             case yaml.ScalarEvent():
                 self._take_scalar(event)
@@ -138,16 +142,12 @@ class _Composer:
                 self._close(event)
             case yaml.AliasEvent():
                 self._alias(event)
-            case yaml.DocumentStartEvent():
-                if self.root is not None:
-                    self._stop(
-                        event, "a second document starts here", "one file holds one: take out this `---`"
-                    )
+            case yaml.DocumentStartEvent() if self.root is not None:
+                self._stop(event, "a second document starts here", "one file holds one: take out this `---`")
 
     def _take_scalar(self, event: Any) -> None:
         self._refuse_tag(event)
-        plain = not event.style
-        node = Scalar(event.start_mark.index, event.end_mark.index, event.value, plain)
+        node = Scalar(event.start_mark.index, event.end_mark.index, event.value, not event.style)
         if event.anchor:
             self._anchors[event.anchor] = (node, 1)
         self._place(node, 1)
@@ -157,13 +157,10 @@ class _Composer:
         if len(self._stack) >= MAX_DEPTH:
             self._stop(event, f"nested more than {MAX_DEPTH} levels deep", "is a bracket repeated here?")
         start, flow = event.start_mark.index, bool(event.flow_style)
-        sequence = isinstance(event, yaml.SequenceStartEvent)
-        node: Sequence | Dictionary = (
-            Sequence(start, start, flow) if sequence else Dictionary(start, start, flow)
-        )
+        kind = Sequence if isinstance(event, yaml.SequenceStartEvent) else Dictionary
         if event.anchor:
             self._anchors.pop(event.anchor, None)
-        self._stack.append(_Open(node, event.anchor))
+        self._stack.append(_Open(kind(start, start, flow), event.anchor))
 
     def _close(self, event: Any) -> None:
         done = self._stack.pop()
@@ -206,11 +203,8 @@ class _Composer:
     def _as_key(self, mapping: Dictionary, node: Node) -> tuple[Scalar, bool]:
         """A node as the key of a mapping, and whether it was refused."""
         if not isinstance(node, Scalar):
-            self._complain(
-                node.start,
-                "a list or a mapping stands where a key belongs",
-                "an expression is written ${{ … }}",
-            )
+            message = "a list or a mapping stands where a key belongs"
+            self._complain(node.start, message, "an expression is written ${{ … }}")
             return Scalar(node.start, node.end, "?", False), True
         if node.plain and node.text == "<<":
             hint = "repeat the keys, or give a whole part an anchor (&name) and repeat it (*name)"
@@ -221,10 +215,8 @@ class _Composer:
             self._complain(node.start, f"a key is a text, found {shown}", f"put it in quotes: '{shown}'")
             return node, True
         if node.text in mapping.entries:
-            first = mapping.entries[node.text][0].start
-            hint = "drop one, or rename it"
-            key = (*self._path(), node.text)
-            self._keep(Complaint(node.start, key, TWICE, hint, first))
+            first, key = mapping.entries[node.text][0].start, (*self._path(), node.text)
+            self._keep(Complaint(node.start, key, TWICE, "drop one, or rename it", first))
             return node, True
         return node, False
 
@@ -242,9 +234,8 @@ class _Composer:
         if event.tag is not None:
             hint = "leave the tag out; a text that starts with ! goes in quotes"
             shown = str(event.tag).replace("tag:yaml.org,2002:", "!!")[:60]
-            self._complain(
-                event.start_mark.index, f"the tag `{shown}` is refused: a file holds data only", hint
-            )
+            message = f"the tag `{shown}` is refused: a file holds data only"
+            self._complain(event.start_mark.index, message, hint)
 
     def _complain(self, index: int, message: str, hint: str) -> None:
         self._keep(Complaint(index, self._path_here(), message, hint))
@@ -259,7 +250,7 @@ class _Composer:
         top = self._stack[-1]
         if isinstance(top.node, Sequence):
             return (*self._path(), len(top.node.items))
-        return self._path() if top.key is None else (*self._path(), top.key.text)
+        return (*self._path(), *([] if top.key is None else [top.key.text]))
 
     def _stop(self, event: Any, message: str, hint: str) -> None:
         raise Unreadable(Complaint(event.start_mark.index, self._path_here(), message, hint))
@@ -323,3 +314,97 @@ def descend(root: Node, key: Key) -> tuple[list[tuple[Scalar | None, Node]], Key
         else:
             return trail, key[place:]
     return trail, ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A YAML text with the place of each of its parts."""
+
+    path: Path
+    text: str
+    root: Node | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return [0, *(match.end() for match in re.finditer(r"\r\n|\n|\r", self.text))]
+
+    def place(self, index: int) -> tuple[int, int]:
+        """Line and column, both from 1, of a character."""
+        line = bisect_right(self._lines, index)
+        return line, index - self._lines[line - 1] + 1
+
+    def at(self, index: int, key: Key, message: str, hint: str = "") -> Problem:
+        """A problem at a character."""
+        line, column = self.place(index)
+        return Problem(str(self.path), line, column, _dotted(key), _short(message), _short(hint))
+
+    def problem(
+        self,
+        key: Iterable[str | int],
+        message: str,
+        hint: str = "",
+        *,
+        offset: int | None = None,
+        at_key: bool = False,
+    ) -> Problem:
+        """A problem at the value of a key, or at the nearest part above it that is there.
+
+        `offset` counts characters into a scalar's text; `at_key` points at the key itself.
+        """
+        whole = tuple(key)
+        if self.root is None:
+            return self.at(0, whole, message, hint)
+        trail, rest = descend(self.root, whole)
+        label, node = trail[-1]
+        if rest and isinstance(node, Scalar):
+            whole, rest = whole[: len(whole) - len(rest)], ()  # a field behind a short form
+        index = node.start
+        if label is not None and (at_key or rest or self._hangs_below(label, node)):
+            index = label.start
+        elif offset is not None and isinstance(node, Scalar):
+            index = _inside(node, self.text, offset)
+        return self.at(index, whole, message, hint)
+
+    def _hangs_below(self, label: Scalar, node: Node) -> bool:
+        """Whether a value is a block below its key, or nothing: the key is then the better place."""
+        if isinstance(node, Scalar):
+            return node.plain and not node.text
+        return not node.flow or self.place(node.start)[0] != self.place(label.start)[0]
+
+    def complained(self, complaints: Iterable[Complaint]) -> list[Problem]:
+        """Complaints about the text as problems."""
+        problems = []
+        for each in complaints:
+            line, column = self.place(each.first or 0)
+            before = "" if each.first is None else f"the first is at line {line}, column {column}; "
+            problems.append(self.at(each.index, each.key, each.message, before + each.hint))
+        return problems
+
+
+def _dotted(key: Key) -> str:
+    parts = [_short(str(part), 70) for part in key]
+    return ".".join(parts if len(parts) <= 12 else [*parts[:4], "…"])
+
+
+def _short(text: str, most: int = 600) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _inside(node: Scalar, text: str, offset: int) -> int:
+    """The character of the file that is the `offset`th of a scalar's text.
+
+    Walks both along, since quotes, indents and folded lines are in the file only; an escape in
+    double quotes can put it off by its length.
+    """
+    start = node.start
+    if text[start : start + 1] in "|>" and not node.plain:
+        start = text.find("\n", start, node.end) + 1
+    index = start
+    for wanted in node.text[: offset + 1]:
+        index = start
+        while index < node.end and text[index] != wanted and not (wanted.isspace() and text[index].isspace()):
+            index += 1
+        if index >= node.end:
+            return node.start
+        start = index + 1
+    return index

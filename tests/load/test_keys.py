@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.load import examine
-from diel.load.words import KEYS
+from diel.load.keys import KEYS
 
 PLACES = {
     "resources": ("stages:\n  a:\n    command: [x]\n    resources: {%s: 1}\n", "stages.a.resources"),
