@@ -13,8 +13,7 @@ from rich.text import Text
 from diel.controller.controller import Controller
 from diel.journal.history import History
 from diel.status.axis_lines import ROWS, axis_lines
-from diel.terminal.meter import Meter, Row
-from diel.terminal.summary import start_line
+from diel.terminal.meter import Meter, Row, blocks_text, start_line
 from diel.values import format_duration
 
 BAR = 24
@@ -35,7 +34,7 @@ class Bars:
 
     def look(self, history: History, meter: Meter, *, last: bool) -> None:
         rows = meter.rows(history)
-        blocks = "" if last else meter.blocks_text(history)
+        blocks = "" if last else blocks_text(meter.plan, history)
         table = Table.grid(padding=(0, 2))
         table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(self._console.width // 3, 12))
         table.add_column(width=BAR if self._console.width >= 72 else 10)
@@ -88,34 +87,25 @@ def _fitting(rows: list[Row], height: int) -> tuple[list[Row], int]:
 
 
 def _cells(row: Row, *, last: bool) -> list[RenderableType]:
-    ended = row.good + row.failed + row.skipped
-    total = float(row.total) if row.total else None if not row.complete else 1.0
-    filled = float(ended) if row.total else 1.0 if row.complete else 0.0
     colour = "red" if row.failed else "yellow" if row.skipped else "green"
-    picture: RenderableType = (
-        Text("")  # nobody knows yet how many tasks there will be
-        if total is None
-        else ProgressBar(total=total, completed=filled, complete_style=colour, finished_style=colour)
-    )
+    picture: RenderableType = Text("")  # where nobody knows yet how many tasks there will be
+    if row.total or row.complete:
+        ended = row.good + row.failed + row.skipped if row.total else 1
+        picture = ProgressBar(row.total or 1, ended, complete_style=colour, finished_style=colour)
     return [Text(row.name), picture, Text(f"{row.good:,}/{row.total_text}"), _notes(row, last=last)]
 
 
 def _notes(row: Row, *, last: bool) -> Text:
     """What there is to say of a stage behind its bar."""
-    notes = Text()
-    for text, style in (
-        (f"{row.running} running", "blue") if row.running and not last else ("", ""),
-        (f"{row.failed:,} failed", "red") if row.failed else ("", ""),
-        (f"{row.skipped:,} skipped", "yellow") if row.skipped else ("", ""),
-        (f"{row.cached:,} cached", "cyan") if row.cached else ("", ""),
-        (_rate(row.rate), "dim") if row.rate and not (row.complete or last) else ("", ""),
-    ):
-        if text:
-            notes.append("  " if notes else "").append(text, style=style)
-    return notes
+    parts = (
+        (row.running and not last, f"{row.running} running", "blue"),
+        (row.failed, f"{row.failed:,} failed", "red"),
+        (row.skipped, f"{row.skipped:,} skipped", "yellow"),
+        (row.cached, f"{row.cached:,} cached", "cyan"),
+        (row.rate and not (row.complete or last), _rate(row.rate or 0.0), "dim"),
+    )
+    return Text("  ").join(Text(text, style=style) for there, text, style in parts if there)
 
 
-def _rate(rate: float | None) -> str:
-    if rate is None:
-        return ""
+def _rate(rate: float) -> str:
     return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 0.5 else f"{rate * 60:.1f}/min"

@@ -1,30 +1,41 @@
-"""How far a controller is: what a live display shows, measured cheaply and not too often."""
+"""How far a controller is, measured cheaply and not too often; and what a run says as it begins and ends."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from diel.controller.controller import Controller
 from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
+from diel.paths import here
 from diel.plan import Plan
 from diel.site import cores_of
-from diel.states import TaskState
-from diel.status import AxisStatus, axes_of
+from diel.states import RunState, TaskState
+from diel.status import AxisStatus, axes_of, task_of
 from diel.status.blocks import is_hopeless, is_live
-from diel.status.columns import one_line
+from diel.status.columns import columns, one_line, paint, paint_state, printable, shorten
+from diel.status.sections import SECTIONS
+from diel.status.tasks import count_text
+from diel.tasks.results import artifact_path
 from diel.values import format_duration
+
+if TYPE_CHECKING:
+    from diel.journal.records import BlockFacts, Made
 
 WINDOW = 15.0
 """Seconds over which a stage's rate is measured."""
 SAMPLE = 0.5
 LOOK = 0.5
-"""Seconds between two looks at what running trials tell, which stands in files."""
+"""Seconds between two looks at the metrics of running trials, which are files."""
+MAX_VALUES = 10
+"""Tasks of a last stage whose values are shown."""
+MAX_WIDTH = 60
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,7 @@ class Meter:
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
+        self.plan = controller.plan
         self._began: float | None = None
         self._before: dict[str, float] = {}
         self._samples: dict[str, deque[tuple[float, int]]] = {}
@@ -67,7 +79,7 @@ class Meter:
         return self._axes[1]
 
     def begin(self, history: History) -> None:
-        """Notes what earlier controllers of the run did: it says nothing of this one's speed."""
+        """Notes what earlier controllers of the run did, which says nothing of this one's speed."""
         if self._began is None:
             self._began = time.monotonic()
             self._before = {name: stage.seconds for name, stage in history.stages.items()}
@@ -77,19 +89,16 @@ class Meter:
         now = time.monotonic()
         running = self._running(history)
         return [
-            self._row(name, history.stage(name), running.get(name, 0), now)
-            for name in self._controller.plan.graph.order
+            self._row(name, history.stage(name), running.get(name, 0), now) for name in self.plan.graph.order
         ]
 
     def _row(self, name: str, stage: StageHistory, running: int, now: float) -> Row:
         run = self._controller.stages.get(name)
-        known = run is not None and run.domain is not None
         count = stage.states.count
-        cached = count(TaskState.CACHED)
-        done = count(TaskState.DONE)
+        cached, done = count(TaskState.CACHED), count(TaskState.DONE)
         return Row(
             name=name,
-            total=stage.expected if known else self._controller.plan.stages[name].tasks,
+            total=self.plan.stages[name].tasks if run is None or run.domain is None else stage.expected,
             good=done + cached,
             cached=cached,
             running=running,
@@ -102,19 +111,17 @@ class Meter:
     def _running(self, history: History) -> dict[str, int]:
         """Tasks that run now: one for each of the oldest bundles that the workers have room for.
 
-        Workers tell their controller what they began only now and then, but they run a bundle's
-        tasks one after the other, and bundles in the order in which they were handed out. What has begun
-        in blocks, of which nobody knows when they begin, only the journal knows.
+        Workers seldom report what they began, but they run a bundle's tasks one after the other, and bundles
+        in the order in which they were handed out. In blocks only the journal knows what has begun.
         """
-        if self._controller.plan.executor == "blocks":
+        if self.plan.executor == "blocks":
             return {n: stage.states.count(TaskState.RUNNING) for n, stage in history.stages.items()}
-        room = self._controller.plan.capacity
+        room = self.plan.capacity
         found: dict[str, int] = {}
         for sent in self._controller.sent.values():
-            cores = self._controller.plan.stages[sent.stage.name].cores
-            if cores > room:
+            room -= self.plan.stages[sent.stage.name].cores
+            if room < 0:
                 break
-            room -= cores
             found[sent.stage.name] = found.get(sent.stage.name, 0) + 1
         return found
 
@@ -130,11 +137,10 @@ class Meter:
     def time_left(self, history: History) -> tuple[float, str] | None:
         """Seconds to the end, and how sure that is; None while nothing was measured.
 
-        Sure (empty) where every stage was measured; `~` where one has yet to begin and is taken to
-        be like the others; `≤` where a loop or search may end before all its points were there; `≥` where it
-        is not even known how many tasks a stage will have. Run times are
-        weighed by cores and scaled by how fast this controller got through those that are done,
-        so that whatever else costs time is in it.
+        Sure (empty) where every stage was measured; `~` where one has yet to begin and is taken to be like
+        the others; `≤` where a loop or search may end before all its points were there; `≥` where the number
+        of a stage's tasks is not known yet. Run times are weighed by cores and scaled by how fast this
+        controller got through those that are done, so that whatever else costs time is in it.
         """
         if self._began is None:
             return None
@@ -143,7 +149,7 @@ class Meter:
         usual = sum(stage.seconds for stage in stages) / timed if timed else 0.0
         done = left = 0.0
         sure = ""
-        for name, plan in self._controller.plan.stages.items():
+        for name, plan in self.plan.stages.items():
             stage = history.stage(name)
             done += (stage.seconds - self._before.get(name, 0.0)) * plan.cores
             open_ = self._open_tasks(name)
@@ -152,21 +158,12 @@ class Meter:
             elif open_:
                 sure = sure or (self._may_end_early(name) and "≤") or ("" if stage.timed else "~")
                 left += open_ * (stage.seconds / stage.timed if stage.timed else usual) * plan.cores
-        if done <= 0:
-            return None
-        return (time.monotonic() - self._began) * left / done, sure
-
-    def blocks_text(self, history: History) -> str:
-        """What blocks there are, in a line: those that run, or what is waited for; empty on one machine."""
-        return blocks_text(self._controller.plan, history)
+        return ((time.monotonic() - self._began) * left / done, sure) if done > 0 else None
 
     def time_left_text(self, history: History) -> str:
         """`2m05s left`, `~ 2m05s left` where that is a guess, nothing where nobody knows."""
         left = self.time_left(history)
-        if left is None:
-            return ""
-        seconds, sure = left
-        return f"{sure} {format_duration(seconds)} left".lstrip()
+        return "" if left is None else f"{left[1]} {format_duration(left[0])} left".lstrip()
 
     def _may_end_early(self, name: str) -> bool:
         """Whether a stage runs over a loop or search of which not all points need come."""
@@ -179,7 +176,7 @@ class Meter:
         if run is not None and run.void:
             return 0
         if run is None or run.domain is None:
-            return self._controller.plan.stages[name].tasks
+            return self.plan.stages[name].tasks
         return max(0, run.size - run.ended)
 
 
@@ -203,7 +200,7 @@ def blocks_text(plan: Plan, history: History) -> str:
     return ", ".join(parts)
 
 
-def _cores(plan: Plan, block: Mapping[str, Any]) -> int:
+def _cores(plan: Plan, block: BlockFacts) -> int:
     """Cores of a block, by its shape; one that only retries have is taken to be as large as its pool's."""
     pool = plan.site.pools.get(block["pool"])
     if pool is None:
@@ -211,3 +208,119 @@ def _cores(plan: Plan, block: Mapping[str, Any]) -> int:
     shapes = {stage.shape.label: stage.shape for stage in plan.stages.values()}
     shape = shapes.get(block["shape"])
     return (shape.block_nodes(pool) if shape is not None else pool.block_nodes) * cores_of(pool)
+
+
+# --- at the beginning and at the end --------------------------------------------------------------
+
+
+def start_line(controller: Controller) -> str:
+    """The run, and how much it is."""
+    plan = controller.plan
+    known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
+    stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
+    number = f"{'up to ' if plan.may_end_early else ''}{counted(sum(known), 'task')}"
+    number += "" if len(known) == len(plan.stages) else " and more"
+    return f"{controller.paths.run_id}: {number} in {stages}, on site {plan.site.name}"
+
+
+def summary(controller: Controller, state: RunState, seconds: float, *, quiet: bool) -> list[str]:
+    """How it ended, the values of the last stages, and what to do next."""
+    history = controller.history
+    stages = history.stages.values()
+    counts = {s: sum(stage.counts()[s.label] for stage in stages) for s in TaskState}
+    tolerated = sum(len(stage.tolerated) for stage in stages)
+    cached = counts[TaskState.CACHED]
+    done = f"{counted(counts[TaskState.DONE] + cached, 'task')} done"
+    parts = [f"{done} ({cached:,} cached)" if cached else done]
+    parts += [
+        count_text(other, counts[other], tolerated)
+        for other in (TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
+        if counts[other]
+    ]
+    run = paint(controller.paths.run_id, bold=True)
+    lines = [f"{run} {paint_state(state)} after {format_duration(seconds)}: {', '.join(parts)}"]
+    if state is not RunState.SUCCEEDED:
+        lines += [f"{name}: no tasks, {stage.void}" for name, stage in history.stages.items() if stage.void]
+    if quiet:
+        return lines
+    lines += [
+        line
+        for section in SECTIONS
+        if section.summary is not None and section.used(history)
+        for line in section.summary(history)
+    ]
+    if state in (RunState.SUCCEEDED, RunState.FAILED):
+        lines += _values(controller)
+    return lines + _next_steps(controller, state)
+
+
+def _next_steps(controller: Controller, state: RunState) -> list[str]:
+    """Commands that lead on, aligned with what they do."""
+    failures = controller.history.failures
+    run, where = controller.paths.run_id, here(controller.paths)
+    steps: list[tuple[str, str]] = []
+    if state is RunState.SUCCEEDED:
+        steps.append((f"results {run} {_example(controller)}", "prints results as a table"))
+    elif state is not RunState.FAILED:
+        steps.append((f"resume {run}", "goes on where it stopped"))
+    elif failures:
+        task = task_of(next(iter(failures.values())))
+        steps.append((f"explain {run} {task}", "tells why it failed"))
+        steps.append((f"logs {run} {task}", "shows what it printed"))
+        steps.append((f"resume {run}", "tries again what failed"))
+    else:  # a search or loop failed whose tasks are done: nothing to try again
+        steps.append((f"explain {run}", "tells why it failed"))
+    return ["", *columns([[f"  diel {step}{where}", paint(why, dim=True)] for step, why in steps])]
+
+
+def _example(controller: Controller) -> str:
+    """An output of a last stage, for a command that the user can type as it is."""
+    for name in reversed(controller.plan.graph.order):
+        stage = controller.stages[name]
+        if stage.size and stage.history.state(0).good:
+            values = controller.results.record(name, 0).get("values")
+            return f"{name}.{next(iter(values))}" if values else name
+    return controller.plan.graph.order[-1]
+
+
+def _values(controller: Controller) -> list[str]:
+    """What the last stages made, where it is little."""
+    feeding = {edge.upstream for edge in controller.plan.graph.edges}
+    lines: list[str] = []
+    for name in controller.plan.graph.order:
+        stage = controller.stages[name]
+        if name in feeding or stage.size > MAX_VALUES:
+            continue
+        good = [index for index in range(stage.size) if stage.history.state(index).good]
+        made = {index: _outputs(controller, controller.results.record(name, index)) for index in good}
+        rows = [{**stage.point(index), **outputs} for index, outputs in made.items() if outputs]
+        lines += ["", paint(name, bold=True), *_value_lines(rows)] if rows else []
+    return lines
+
+
+def _outputs(controller: Controller, record: Made) -> dict[str, object]:
+    found: dict[str, object] = dict(record.get("values") or {})
+    for label, artifact in (record.get("artifacts") or {}).items():
+        if "files" in artifact:
+            found[label] = counted(len(artifact["files"]), "file")
+            continue
+        path = artifact_path(record, artifact["path"], controller.paths.root)
+        found[label] = os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+    return found
+
+
+def _value_lines(rows: list[dict[str, object]]) -> list[str]:
+    """One task as a line a value, several as a table."""
+    if len(rows) == 1:
+        return columns([[f"  {label}", printable(_short(value))] for label, value in rows[0].items()])
+    labels = list(dict.fromkeys(label for row in rows for label in row))
+    table = [[paint(label, dim=True) for label in labels]]
+    table += [[shorten(printable(_short(row.get(label, ""))), MAX_WIDTH) for label in labels] for row in rows]
+    return [f"  {line}" for line in columns(table)]
+
+
+def _short(value: object) -> str:
+    """A value as people read it: six digits of a float, the beginning of something long."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else shorten(repr(value), MAX_WIDTH)

@@ -1,7 +1,7 @@
 """Driving a controller in the foreground, and showing how far it is.
 
-On a terminal a display is drawn anew several times a second (diel/terminal/bars.py); elsewhere a few
-plain lines tell when stages are complete and what failed.
+On a terminal a display is drawn anew several times a second (diel/terminal/bars.py); elsewhere a few plain
+lines say when stages are complete and what failed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import click
 
@@ -30,12 +30,8 @@ from diel.status.axis_lines import axis_lines, end_text
 from diel.status.blocks import WIDE
 from diel.status.columns import one_line, paint, printable
 from diel.status.tasks import failure_lines
-from diel.terminal.meter import Meter, Row
-from diel.terminal.summary import start_line, summary
+from diel.terminal.meter import Meter, Row, blocks_text, start_line, summary
 from diel.values import format_duration
-
-if TYPE_CHECKING:
-    from diel.journal.records import Failed
 
 EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
 PAUSE = 0.12
@@ -45,7 +41,7 @@ SHARE = 20
 MAX_FAILURES = 10
 """Failures that are shown as they come; the rest are counted."""
 MAX_COURSES = 10
-"""Courses of one search or loop whose end is told; the rest show in `status`."""
+"""Courses of one search or loop whose end is shown; `status` has the rest."""
 FIRST_NEWS = 30.0
 MAX_NEWS = 600.0
 """Seconds between plain lines of a long run: doubling from the first to the longest."""
@@ -64,15 +60,14 @@ def drive(controller: Controller, *, quiet: bool) -> int:
 
     SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
     """
-    if controller.plan.executor == "blocks":
-        own()
+    own()
     return drive_on(controller, lambda one: _drive(one, quiet=quiet))
 
 
 def _drive(controller: Controller, *, quiet: bool) -> int:
     began = time.monotonic()
     watch = Watch(controller, _display(controller, quiet=quiet))
-    with _interruptible(watch, controller):
+    with _interruptible(watch):
         try:
             state = controller.drive(watch)
         except KeyboardInterrupt:
@@ -86,10 +81,11 @@ def _drive(controller: Controller, *, quiet: bool) -> int:
         finally:
             watch.last_look(controller.history)
             watch.close()
-    _echo(summary(controller, state, time.monotonic() - began, quiet=quiet))
+    lines = summary(controller, state, time.monotonic() - began, quiet=quiet)
     if controller.left:
         again = f"`diel cancel {controller.paths.run_id}{here(controller.paths)}` ends them"
-        _echo([f"jobs {', '.join(controller.left)} may still be there; {again}"])
+        lines.append(f"jobs {', '.join(controller.left)} may still be there; {again}")
+    _echo(lines)
     return EXIT_CODES[state]
 
 
@@ -104,7 +100,7 @@ def _display(controller: Controller, *, quiet: bool) -> Display:
 
 
 class Watch:
-    """What the controller calls, many times a second: tells what failed, and now and then how far it is.
+    """What the controller calls, many times a second: it says what failed, and now and then how far it is.
 
     It is also where an interrupt takes effect: between two steps of the controller, never within one.
     """
@@ -143,31 +139,24 @@ class Watch:
             self._tell_failures(history)
         if history.trouble != self._known_trouble:
             self._known_trouble = history.trouble
-            self._say(
-                [paint(f"trouble: {one_line(history.trouble)}", fg="yellow")] if history.trouble else []
-            )
-        try:
-            self._display.look(history, self._meter, last=last)
-        except OSError:
-            self._lose_display()
+            if history.trouble:
+                self._say([paint(f"trouble: {one_line(history.trouble)}", fg="yellow")])
+        self._show(lambda display: display.look(history, self._meter, last=last))
 
     def close(self) -> None:
         """Gives the terminal back."""
-        try:
-            self._display.close()
-        except OSError:
-            self._lose_display()
+        self._show(lambda display: display.close())
 
     def _say(self, lines: list[str]) -> None:
-        try:
-            self._display.say(lines)
-        except OSError:
-            self._lose_display()
+        self._show(lambda display: display.say(lines))
 
-    def _lose_display(self) -> None:
-        """The terminal or the reader of the pipe is gone: the run goes on without."""
-        self._display = Quiet()
-        _silence()
+    def _show(self, show: Callable[[Display], None]) -> None:
+        """Where the terminal or the reader of the pipe is gone, the run goes on without."""
+        try:
+            show(self._display)
+        except OSError:
+            self._display = Quiet()
+            _silence()
 
     def _tell_failures(self, history: History) -> None:
         self._known_failures = len(history.failures)
@@ -176,16 +165,14 @@ class Watch:
                 continue
             self._told.add(key)
             if len(self._told) <= MAX_FAILURES:
-                self._say([*failure_lines(record), paint(self._hint(record), dim=True)])
+                hint = f"    diel logs {self._run} {task_of(record)}{self._here}"
+                self._say([*failure_lines(record), paint(hint, dim=True)])
             elif len(self._told) == MAX_FAILURES + 1:
                 self._say([f"more tasks failed; `diel status {self._run} --all{self._here}` shows them"])
 
-    def _hint(self, record: Failed) -> str:
-        return f"    diel logs {self._run} {task_of(record)}{self._here}"
-
 
 @contextmanager
-def _interruptible(watch: Watch, controller: Controller) -> Iterator[None]:
+def _interruptible(watch: Watch) -> Iterator[None]:
     """Makes signals note that the user wants an end; the second one leaves at once.
 
     A signal that is ignored (nohup, a background job of a script) stays so.
@@ -197,7 +184,6 @@ def _interruptible(watch: Watch, controller: Controller) -> Iterator[None]:
     def note(number: int, frame: FrameType | None) -> None:
         if watch.interrupted:
             watch.close()
-            controller.abandon()
             os._exit(130)
         watch.interrupted = True
 
@@ -228,7 +214,7 @@ class Quiet:
         pass
 
 
-class Plain:
+class Plain(Quiet):
     """A line where the run begins, one for each stage that is complete, and one now and then."""
 
     def __init__(self, controller: Controller) -> None:
@@ -237,7 +223,7 @@ class Plain:
         self._next = self._began + FIRST_NEWS
         self._complete: set[str] = set()
         self._over: set[tuple[str, int]] = set()
-        _echo([start_line(controller)])
+        self.say([start_line(controller)])
 
     def look(self, history: History, meter: Meter, *, last: bool) -> None:
         now = time.monotonic()
@@ -247,15 +233,14 @@ class Plain:
         for row in rows:
             if row.complete and row.name not in self._complete:
                 self._complete.add(row.name)
-                _echo([f"{format_duration(now - self._began):>6}  {row.name}: {told(row)}"])
+                self._tell(now, f"{row.name}: {stage_text(row)}")
         if now >= self._next and not last:
             self._next = now + self._news
             self._news = min(2 * self._news, MAX_NEWS)
-            under_way = [f"{r.name} {r.good:,}/{r.total_text}" for r in rows if not r.complete and r.good]
-            left = meter.time_left_text(history)
-            told_ = ", ".join(filter(None, [*under_way, meter.blocks_text(history)])) or "running"
-            _echo([f"{format_duration(now - self._began):>6}  {told_}{left and f', {left}'}"])
-            _echo([f"        {line}" for line in axis_lines(axes, WIDE, 1)])
+            news = [f"{r.name} {r.good:,}/{r.total_text}" for r in rows if not r.complete and r.good]
+            news = list(filter(None, [*news, blocks_text(meter.plan, history)])) or ["running"]
+            self._tell(now, ", ".join(filter(None, [*news, meter.time_left_text(history)])))
+            self.say([f"        {line}" for line in axis_lines(axes, WIDE, 1)])
 
     def _tell_ends(self, axes: Sequence[AxisStatus], now: float) -> None:
         """How searches and loops ended; of an axis that runs many times, the first ones alone."""
@@ -263,22 +248,18 @@ class Plain:
             for place, course in enumerate(axis.courses[:MAX_COURSES]):
                 if course.state in ("over", "failed") and (axis.label, place) not in self._over:
                     self._over.add((axis.label, place))
-                    _echo([f"{format_duration(now - self._began):>6}  {printable(end_text(axis, course))}"])
+                    self._tell(now, printable(end_text(axis, course)))
 
-    def say(self, lines: list[str]) -> None:
-        _echo(lines)
-
-    def close(self) -> None:
-        pass
+    def _tell(self, now: float, text: str) -> None:
+        self.say([f"{format_duration(now - self._began):>6}  {text}"])
 
 
-def told(row: Row) -> str:
+def stage_text(row: Row) -> str:
     """A stage's tasks in words: `96 of 96 done (12 cached), 2 failed`."""
-    text = f"{row.good:,} of {row.total_text} done"
-    if row.cached:
-        text += f" ({row.cached:,} cached)"
-    text += f", {row.failed:,} failed" if row.failed else ""
-    return text + (f", {row.skipped:,} skipped" if row.skipped else "")
+    cached = f" ({row.cached:,} cached)" if row.cached else ""
+    failed = f", {row.failed:,} failed" if row.failed else ""
+    skipped = f", {row.skipped:,} skipped" if row.skipped else ""
+    return f"{row.good:,} of {row.total_text} done{cached}{failed}{skipped}"
 
 
 def _echo(lines: list[str]) -> None:
