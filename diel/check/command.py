@@ -12,12 +12,11 @@ from diel.check.flaws import Check
 from diel.errors import Problem
 from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.program import SHELLS, begin, evaluated, executed, printed
-from diel.expressions.shell import Place, Unquotable, places
-from diel.expressions.words import VALUE, Word, commands
+from diel.expressions.shell import VALUE, Quotes, Unquotable, Word, commands, places
 from diel.graph import Key
 from diel.load import Document
 from diel.site import Site
-from diel.spec.shell import reads_quotes
+from diel.spec.stage import reads_quotes
 
 _LONGEST = 300
 """The longest command that is shown rewritten, in characters."""
@@ -156,7 +155,9 @@ def _with_arguments(words: Sequence[Word], place: int) -> str | None:
     for number, (spot, literal) in enumerate(zip(where, literals[1:], strict=True)):
         name = "@" if len(where) == 1 and first == 1 else f"{first + number}"
         variable = f"${name}" if not re.match(r"\w", literal) or name == "@" else f"${{{name}}}"
-        text += {Place.BARE: f'"{variable}"', Place.DOUBLE: variable, Place.SINGLE: f"'\"{variable}\"'"}[spot]
+        text += {Quotes.BARE: f'"{variable}"', Quotes.DOUBLE: variable, Quotes.SINGLE: f"'\"{variable}\"'"}[
+            spot
+        ]
         text += literal
     return re.sub(r"''(\"\$[@\w]+\")''", r"\1", text)
 

@@ -12,7 +12,7 @@ from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse, parse_expression
 from diel.files import flaw_of
 from diel.spec import Stage
-from diel.spec.forms.points import Points
+from diel.spec.forms.axis import Points
 from diel.spec.model import found as shown
 
 _LOOKED_AT = 100_000

@@ -12,7 +12,7 @@ from diel.graph import Key, StageGraph
 from diel.load import Document
 from diel.modules.catalogue import Module
 from diel.spec import MAX_POINTS, Axis, Workflow
-from diel.spec.forms.points import Points
+from diel.spec.forms.axis import Points
 
 _SEARCHED = 100_000
 """Points that are compared with a picked one here; longer axes are searched when they run."""

@@ -17,7 +17,6 @@ from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
 from diel.controller.stages import Stages
 from diel.controller.stillborn import Stillborn
 from diel.journal.stage_history import Attempt
-from diel.spec import rule_of
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
@@ -250,7 +249,7 @@ class Intake:
         if kind is FailureClass.INTERRUPTED:
             self._continue(stage, index, record)
             return
-        rule = rule_of(stage.spec, kind)
+        rule = stage.spec.rule(kind)
         if rule.exclude and node:
             self.excluded.add(node)
         count = stage.count_failure(index, SHARED if rule.shared else kind)

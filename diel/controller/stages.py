@@ -18,7 +18,7 @@ from diel.search.decider import Decider, Deciding
 from diel.search.loop import Looping
 from diel.search.search import Searching
 from diel.services import REPLICA
-from diel.spec.forms.points import Listed
+from diel.spec.forms.axis import Listed
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
 from diel.tasks.choosing import link_of

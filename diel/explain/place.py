@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from diel.project.submission import awaited
 from diel.results import Recorded
 from diel.site import Shape, Site, lacks, shape_of
-from diel.spec import resources_with
 from diel.states import FailureClass, RunState
 from diel.status.blocks import is_hopeless, is_live, reason_of
 
@@ -144,5 +143,5 @@ def _shape(run: Recorded, site: Site, stage: str, index: int | None) -> Shape | 
     changed = {} if index is None else run.history.stage(stage).resources.get(index, {})
     for name, pool in site.pools.items():
         if spec.resources.pool in (None, name) and not lacks(pool, spec.resources, scheduled=True):
-            return shape_of(name, resources_with(spec, changed))
+            return shape_of(name, spec.resources.changed(changed))
     return None

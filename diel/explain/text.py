@@ -11,7 +11,7 @@ from diel.errors import counted
 from diel.explain.attempts import attempt_text, place_line, staging_line
 from diel.explain.place import job_of, place_text, says
 from diel.explain.wait import SHOWN
-from diel.spec.shell import SHELLS
+from diel.spec.stage import SHELLS
 from diel.table import shown
 from diel.values import format_duration
 

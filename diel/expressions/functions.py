@@ -1,17 +1,59 @@
-"""The operators and functions of expressions. Each ends soon and makes little, whatever it is given."""
+"""The operators and functions of expressions, and values as text. Each ends soon and makes little."""
 
 from __future__ import annotations
 
 import ast
+import json
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from simpleeval import safe_add
 
 from diel.errors import counted
-from diel.expressions.text import SCALARS, is_list, written
+
+SCALARS = (str, int, float, type(None))
+
+
+def written(value: Any) -> str:
+    """A value as text: true/false, nothing for null, shortest decimals, JSON for the rest.
+
+    Raises TypeError for what is neither JSON nor a path.
+    """
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return float.__repr__(value)
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, PurePath):
+        return str(value)
+    return json.dumps(plain(value), ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """A value of a scope as plain JSON: paths become texts, other mappings and lists dict and list."""
+    if isinstance(value, SCALARS):
+        return value
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if is_list(value):
+        return [plain(item) for item in value]
+    return value
+
+
+def is_list(value: Any) -> bool:
+    """Whether a value is a sequence of items: a list, or one that a scope reads as it is asked."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
 
 MAX_ITEMS = 10_000
 """Longest text or list that a repetition or a range may make."""
@@ -19,7 +61,7 @@ MAX_BITS = 4096
 """Largest whole number that a power or a product may make, in bits."""
 
 
-class Refused(Exception):
+class Undefined(Exception):
     """A computation that is not done, with the reason."""
 
     def __init__(self, message: str, hint: str = "") -> None:
@@ -50,28 +92,28 @@ def _multiply(left: Any, right: Any) -> Any:
     for many, times in ((left, right), (right, left)):
         if isinstance(many, str) or is_list(many):
             if not isinstance(times, int):
-                raise Refused(f"cannot multiply {noun(left)} by {noun(right)}")
+                raise Undefined(f"cannot multiply {noun(left)} by {noun(right)}")
             nested = not isinstance(many, str) and any(not isinstance(item, SCALARS) for item in many)
             if nested or times * len(many) > MAX_ITEMS:
-                raise Refused("the repetition would be too large", "make it in a module")
+                raise Undefined("the repetition would be too large", "make it in a module")
             return (many if isinstance(many, str) else list(many)) * times
     if _bits(left) + _bits(right) > MAX_BITS:
-        raise Refused("the result is too large")
+        raise Undefined("the result is too large")
     return left * right
 
 
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(base, int) and isinstance(exponent, int) and _bits(base) * abs(exponent) > MAX_BITS:
-        raise Refused("the result is too large")
+        raise Undefined("the result is too large")
     result = base**exponent
     if isinstance(result, complex):
-        raise Refused("a fractional power of a negative number is not a real number")
+        raise Undefined("a fractional power of a negative number is not a real number")
     return result
 
 
 def _modulo(left: Any, right: Any) -> Any:
     if isinstance(left, str):  # formatting could make a text of any length
-        raise Refused("cannot take the remainder of a text", "put several ${{ }} into the text")
+        raise Undefined("cannot take the remainder of a text", "put several ${{ }} into the text")
     return left % right
 
 
@@ -100,28 +142,28 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 def _mean(values: Any) -> float:
     items = list(values)
     if not items:
-        raise Refused("an empty list has no mean")
+        raise Undefined("an empty list has no mean")
     return math.fsum(items) / len(items)
 
 
 def _range(*bounds: int) -> list[int]:
     numbers = range(*bounds)
     if len(numbers) > MAX_ITEMS:
-        raise Refused(f"a range in an expression has at most {MAX_ITEMS:,} numbers", "use an axis")
+        raise Undefined(f"a range in an expression has at most {MAX_ITEMS:,} numbers", "use an axis")
     return list(numbers)
 
 
 def _round(value: float, digits: int | None = None) -> Any:
     if digits is not None and abs(digits) > 400:  # beyond any float; Python would build 10**digits
-        raise Refused("cannot round to so many digits")
+        raise Undefined("cannot round to so many digits")
     return round(value, digits)
 
 
 def _where(values: Any, conditions: Any) -> list[Any]:
     if not (is_list(values) and is_list(conditions)):
-        raise Refused(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
+        raise Undefined(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
     if len(values) != len(conditions):
-        raise Refused(
+        raise Undefined(
             f"where: one list has {counted(len(values), 'item')}, the other one {len(conditions)}",
             "gather both alike",
         )

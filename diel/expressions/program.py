@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from diel.expressions.words import PIPE, VALUE, Command, Word
+from diel.expressions.shell import PIPE, VALUE, Command, Word
 
 SHELLS = frozenset(
     {*("sh", "bash", "rbash", "dash", "ash", "ksh", "ksh93", "mksh", "yash", "zsh"), *("fish", "csh", "tcsh")}

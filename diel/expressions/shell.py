@@ -1,32 +1,30 @@
-"""Where in a shell command a value may be put, and how it is quoted there.
-
-A value is only safe where the shell reads it as one word or a part of one. This file follows the
-quotes of a command around each place of a value, so that `"T=${{ t }}"` works as well as
-`T=${{ t }}`, and finds the places where no quoting is safe: comments, here-documents, backticks,
-arithmetic. It follows what POSIX sh defines, and is stricter than a shell where in doubt.
-"""
+"""Where in a shell command a value may be put, how it is quoted there, and which words it is in."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 
-class Place(Enum):
-    """What surrounds a value in a command."""
+class Quotes(Enum):
+    """The quotes around a value in a command."""
 
     BARE = ""
     SINGLE = "'"
     DOUBLE = '"'
 
-    def quote(self, word: str) -> str:
-        """The word, so written that the shell reads it byte for byte at this place.
+    def quote(self, words: Sequence[str]) -> str:
+        """The words, written so that the shell reads them byte for byte here: inside quotes as one.
 
-        Inside quotes they are closed before the word and opened again after it.
+        Quotes are closed before it and opened again after it.
         """
-        return f"{self.value}{shlex.quote(word)}{self.value}"
+        if self is Quotes.BARE:
+            return shlex.join(words)
+        return f"{self.value}{shlex.quote(' '.join(words))}{self.value}"
 
 
 class Unquotable(Exception):
@@ -53,26 +51,24 @@ _CASE = "after a `case` inside $(...); put it into a script instead"
 _WORD = re.compile(r"\w+")
 
 
-def places(literals: Iterable[str]) -> list[Place]:
-    """The place of each value in a command, given the texts before, between and after the values.
+def places(literals: Sequence[str]) -> list[Quotes]:
+    """The quotes around each value in a command, given the texts before, between and after the values.
 
     Raises Unquotable where a value stands where no quoting is safe.
     """
-    reader = Reader()
-    found: list[Place] = []
-    texts = list(literals)
-    for index, text in enumerate(texts):
+    reader = _Follower()
+    found: list[Quotes] = []
+    for index, text in enumerate(literals[:-1]):
         reader.read(text)
-        if index < len(texts) - 1:
-            reason = reader.obstacle()
-            if reason:
-                raise Unquotable(index, f"a value cannot stand {reason}")
-            found.append(reader.place())
-            reader.fresh = False
+        reason = reader.obstacle()
+        if reason:
+            raise Unquotable(index, f"a value cannot stand {reason}")
+        found.append({_SINGLE: Quotes.SINGLE, _DOUBLE: Quotes.DOUBLE}.get(reader.top, Quotes.BARE))
+        reader.fresh = False
     return found
 
 
-class Reader:
+class _Follower:
     """Follows quotes and brackets through a command."""
 
     def __init__(self) -> None:
@@ -84,9 +80,6 @@ class Reader:
     @property
     def top(self) -> str:
         return self.open[-1] if self.open else ""
-
-    def place(self) -> Place:
-        return {_SINGLE: Place.SINGLE, _DOUBLE: Place.DOUBLE}.get(self.top, Place.BARE)
 
     def obstacle(self) -> str:
         """Why no value can stand here; empty where one can."""
@@ -170,3 +163,188 @@ class Reader:
         else:
             self.open.append(char)
         self.fresh = char == "`"
+
+
+VALUE = "\0"
+"""Stands for a value in the text of a word."""
+PIPE = "/dev/stdin"
+"""Stands for a <(...)."""
+_BEGIN, _END = frozenset({"{", "for", "while", "until", "if"}), frozenset({"}", "done", "fi"})
+"""What begins and ends a group of commands."""
+_LAST = 100
+"""How many commands of a group are looked at, the last ones: many groups may stand in one another."""
+
+
+@dataclass
+class Word:
+    """One word, without its quotes; `start` and `end` count characters of the texts joined by VALUE."""
+
+    text: str = ""
+    start: int = 0
+    end: int = 0
+    values: list[int] = field(default_factory=list)
+    """The values in it, counted from 0."""
+    expands: bool = False
+    """Whether the shell itself puts something in: a variable, or what another command prints."""
+
+
+@dataclass
+class Command:
+    """A simple command. `reads` is what it may find at its input: commands in front of a pipe, those of
+    a <(...), and the word of a here-string, as the command `<<<`.
+    """
+
+    words: list[Word]
+    reads: list[Command]
+
+
+def commands(literals: Sequence[str]) -> list[Command]:
+    """The simple commands of a text, those inside brackets and $(...) included.
+
+    `literals` are the texts before, between and after the values. Reserved words count as words.
+    """
+    reader = _Commands()
+    for number, text in enumerate(literals):
+        if number:
+            reader.value(number - 1)
+        reader.read(text)
+    return reader.end()
+
+
+class _Frame(NamedTuple):
+    """What goes on behind a bracket."""
+
+    words: list[Word]
+    word: Word | None
+    reads: list[Command]
+    begun: int
+    """Commands found before it."""
+    opened: str
+    """What stood in front of it."""
+
+
+class _Commands(_Follower):
+    """Follows a command, and splits it into words on the way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Command] = []
+        self.frames: list[_Frame] = []
+        self.words: list[Word] = []
+        self.word: Word | None = None
+        self.reads: list[Command] = []
+        self.ended: list[Command] = []
+        """What ended last: a command, or all of a group."""
+        self.groups: list[int] = []
+        """Where in `found` those begin that are open."""
+        self.here = False
+        """Whether the next word is a here-string's."""
+        self.index = 0
+        self.last = ""
+
+    def read(self, text: str) -> None:
+        index = 0
+        while index < len(text):
+            top, escaped, depth = self.top, self.escaped, len(self.open)
+            length = self.step(text, index)
+            self._take(text[index : index + length], top, escaped, len(self.open) - depth)
+            self.index += length
+            index += length
+
+    def value(self, number: int) -> None:
+        """A value stands here."""
+        word = self._current()
+        word.text += VALUE
+        word.values.append(number)
+        self.fresh = False
+        self.last = VALUE
+        self.index += 1
+        word.end = self.index
+
+    def end(self) -> list[Command]:
+        """The text has ended; so has what is still open."""
+        while self.frames:
+            self.leave()
+        self._end_command()
+        return self.found
+
+    def leave(self) -> None:
+        """Ends what a bracket has opened."""
+        self._end_command()
+        frame = self.frames.pop()
+        group = self.found[max(frame.begun, len(self.found) - _LAST) :]
+        self.words, self.word, self.reads, self.ended = frame.words, frame.word, frame.reads, group
+        if frame.opened == "<":
+            self.reads = [*self.reads, *group]
+            self.words.append(Word(PIPE, self.index, self.index + 1))
+
+    def _take(self, piece: str, top: str, escaped: bool, opened: int) -> None:
+        """What was read just now: a part of a word, the end of one, or a bracket."""
+        if top == "#" or (opened > 0 and self.top == "#"):
+            self._end_command()
+        elif opened > 0 and self.top == "(":
+            if piece == "(" and self.last not in ("<", ">"):
+                self._end_command()
+            elif piece != "(":
+                self._add("", expands=True)
+            self.frames.append(_Frame(self.words, self.word, self.reads, len(self.found), self.last))
+            self.words, self.word, self.reads = [], None, []
+        elif opened < 0 and top == "(":
+            self.leave()
+            if self.word is not None:
+                self.word.end = self.index + 1
+        elif opened and {piece, top if opened < 0 else self.top} <= {"'", '"'}:
+            self._add("")  # a quote begins or ends
+        elif escaped:
+            self._add("" if piece == "\n" else piece)
+        elif piece == "\\" and top != "'":
+            self._add("")
+        elif top in ("", "(") and not opened:
+            self._bare_piece(piece)
+        else:
+            self._add(piece, expands=top != "'" and piece[0] in "$`{")
+        self.last = piece
+
+    def _bare_piece(self, piece: str) -> None:
+        if piece in " \t" or piece[0] in "<>" or (piece == "&" and self.last[:1] in ("<", ">")):
+            self._end_word()
+            self.here = self.here or piece == "<<<"
+        elif piece in ("\n", ";", "&", "|", ")"):
+            self._end_command()
+            if piece == "|":
+                self.reads = [] if self.last == "|" else self.ended
+        else:
+            self._add(piece, expands=piece == "$")
+
+    def _add(self, text: str, *, expands: bool = False) -> None:
+        word = self._current()
+        word.text += text
+        word.expands = word.expands or expands
+        word.end = self.index + max(1, len(text))
+
+    def _current(self) -> Word:
+        if self.word is None:
+            self.word = Word(start=self.index)
+        return self.word
+
+    def _end_word(self) -> None:
+        if self.word is None:
+            return
+        if self.here:
+            self.reads = [*self.reads, Command([Word("<<<"), self.word], [])]
+        else:
+            self.words.append(self.word)
+        self.word, self.here = None, False
+
+    def _end_command(self) -> None:
+        self._end_word()
+        if not self.words:
+            return
+        command = Command(self.words, self.reads)
+        self.found.append(command)
+        begun = len(self.found) - 1
+        if self.words[0].text in _BEGIN:
+            self.groups.append(begun)
+        elif self.words[0].text in _END and self.groups:
+            begun = self.groups.pop()
+        self.ended, self.words, self.reads = self.found[max(begun, len(self.found) - _LAST) :], [], []

@@ -1,26 +1,27 @@
-"""A text with `${{ }}` expressions in it: parsed once, evaluated for every task."""
+"""Texts and JSON values with `${{ }}` expressions in them: parsed once, evaluated for every task."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from simpleeval import InvalidExpression
-
-from diel.errors import DielError
-from diel.expressions import syntax
-from diel.expressions.evaluator import Scope, evaluate, missing, readable
-from diel.expressions.functions import Refused
-from diel.expressions.shell import Place, Unquotable, places
-from diel.expressions.syntax import LITERALS, WORDS, Chain, ExpressionError
-from diel.expressions.text import is_list, written
+from diel.expressions.expression import (
+    Chain,
+    Expression,
+    ExpressionError,
+    Scope,
+    parse_one,
+    without_nul,
+)
+from diel.expressions.functions import plain
+from diel.expressions.shell import Quotes, Unquotable, places
 
 _OPENING = re.compile(r"\$?\$\{\{")
-_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*", re.ASCII)
+
+Json = Any
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Template:
     @property
     def constant(self) -> bool:
         """Whether there is no `${{ }}` in the text."""
-        return self.whole is None and not any(isinstance(part, Expression) for part in self.parts)
+        return self.whole is None and not self.expressions
 
     @property
     def expressions(self) -> list[Expression]:
@@ -73,7 +74,7 @@ class Template:
         """The words of a command that this element of a list gives: several for a whole list."""
         if self.whole is not None:
             return self.whole.words(scope)
-        return [_without_nul(self.text_value(scope), 0)]
+        return [without_nul(self.text_value(scope), 0)]
 
     def shell(self, scope: Scope) -> str:
         """The text as a shell command, every value quoted so that it arrives byte for byte.
@@ -83,7 +84,7 @@ class Template:
         """
         where = iter(self._places)
         return "".join(
-            part if isinstance(part, str) else _quoted(part, next(where), scope) for part in self.parts
+            part if isinstance(part, str) else next(where).quote(part.words(scope)) for part in self.parts
         )
 
     def check_shell(self) -> None:
@@ -91,88 +92,21 @@ class Template:
         _ = self._places
 
     @cached_property
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[Quotes]:
         try:
             return places(self.literals)
         except Unquotable as error:
             raise ExpressionError(error.message, self.expressions[error.index].offset) from None
 
 
-@dataclass(frozen=True)
-class Expression:
-    """What stands between `${{` and `}}`, parsed."""
-
-    source: str
-    offset: int
-    """Characters of the whole text before the source."""
-    chain: Chain = field(default=(), compare=False, repr=False)
-    """The names of a plain dotted name, which needs no evaluator."""
-    tree: ast.expr | None = field(default=None, compare=False, repr=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _expression, (self.source, self.offset)
-
-    def value(self, scope: Scope) -> Any:
-        """The value, with its type. Raises ExpressionError."""
-        if self.tree is not None:
-            return self._computed(self.tree, scope)
-        value: Any = scope
-        try:  # as _read does, without a call: this runs for each parameter of each task
-            for name in self.chain:
-                value = value[name]
-        except (LookupError, TypeError):
-            raise self._failed(*missing(self.chain, scope)) from None
-        return value
-
-    def text_value(self, scope: Scope) -> str:
-        """The value, written as text. Raises ExpressionError."""
-        return self._written(self.value(scope))
-
-    def words(self, scope: Scope) -> list[str]:
-        """The words of a command that the value gives: one an item where it is a list."""
-        value = self.value(scope)
-        items = value if is_list(value) else [value]
-        return [_without_nul(self._written(item), self.offset) for item in items]
-
-    def references(self) -> Iterator[Chain]:
-        """The dotted names that are read."""
-        if self.tree is None:
-            yield self.chain
-        else:
-            yield from syntax.chains(self.tree)
-
-    def _computed(self, tree: ast.expr, scope: Scope) -> Any:
-        try:
-            return evaluate(tree, scope)
-        except Refused as error:
-            raise self._failed(error.message, error.hint) from None
-        except DielError:
-            raise
-        except RecursionError:
-            raise self._failed("the expression refers to itself") from None
-        except InvalidExpression as error:
-            raise self._failed(str(error)) from None
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise self._failed(readable(error)) from None
-
-    def _written(self, value: Any) -> str:
-        try:
-            return written(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._failed(f"the value cannot be written as text: {error}") from None
-
-    def _failed(self, message: str, hint: str = "") -> ExpressionError:
-        source = self.source if len(self.source) <= 80 else self.source[:77] + "..."
-        return ExpressionError(f"{message}, in ${{{{ {source} }}}}", self.offset, hint)
-
-
 def parse(text: str) -> Template:
     """Parses a text. Raises ExpressionError, with the offset, for the first thing wrong in it."""
     parts = tuple(_parts(text))
     first, *rest = parts  # a block of YAML ends with a line break that nobody means
-    if isinstance(first, Expression) and all(isinstance(one, str) and not one.strip("\n") for one in rest):
-        return Template(text, parts, first)
-    return Template(text, parts, None)
+    whole = isinstance(first, Expression) and all(
+        isinstance(one, str) and not one.strip("\n") for one in rest
+    )
+    return Template(text, parts, first if whole and isinstance(first, Expression) else None)
 
 
 def parse_expression(text: str) -> Template:
@@ -181,7 +115,7 @@ def parse_expression(text: str) -> Template:
     Raises ExpressionError where it cannot be read, and where there is more than one.
     """
     if "${{" not in text:
-        whole = _expression(text, 0)
+        whole = parse_one(text, 0)
         return Template(text, (whole,), whole)
     start = len(text) - len(text.lstrip())
     try:
@@ -192,21 +126,16 @@ def parse_expression(text: str) -> Template:
         raise ExpressionError(
             "expected one expression and nothing around it", 0, "write it without ${{ }}: loss < 0.1"
         )
-    whole = _expression(parts[0].source, parts[0].offset + start)
+    whole = parse_one(parts[0].source, parts[0].offset + start)
     return Template(text, (whole,), whole)
 
 
-def _without_nul(word: str, offset: int) -> str:
-    if "\0" in word:
-        raise ExpressionError("a word of a command cannot hold a NUL character", offset)
-    return word
-
-
-def _quoted(part: Expression, place: Place, scope: Scope) -> str:
-    words = part.words(scope)
-    if place is Place.BARE:
-        return " ".join(place.quote(word) for word in words)
-    return place.quote(" ".join(words))
+def names_in(condition: object) -> list[Chain] | None:
+    """The dotted names that a `when:` or `until:` reads, sorted; None where it cannot be parsed."""
+    try:
+        return sorted(parse_expression(condition).references) if isinstance(condition, str) else []
+    except ExpressionError:
+        return None
 
 
 def _parts(text: str) -> Iterator[str | Expression]:
@@ -223,7 +152,7 @@ def _parts(text: str) -> Iterator[str | Expression]:
             yield literal
             literal = ""
         closing = _closing(text, opening.end(), opening.start())
-        yield _expression(text[opening.end() : closing], opening.end())
+        yield parse_one(text[opening.end() : closing], opening.end())
         position = closing + 2
     literal += text[position:]
     if literal or not text:
@@ -252,10 +181,74 @@ def _closing(text: str, position: int, opening: int) -> int:
     raise ExpressionError("the expression that starts here does not end", opening, hint)
 
 
-def _expression(source: str, offset: int) -> Expression:
-    """Parses what stands inside `${{ }}`. Raises ExpressionError."""
-    text = source.strip()
-    offset += len(source) - len(source.lstrip())
-    if _PLAIN_NAME.fullmatch(text) and text not in WORDS and text not in LITERALS:
-        return Expression(text, offset, chain=tuple(text.split(".")))
-    return Expression(text, offset, tree=syntax.read(text, offset))
+# --- JSON values ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A JSON value whose texts may hold expressions, parsed, as the `params` of a stage."""
+
+    source: Json
+    content: Template | dict[str, Tree] | list[Tree] | None = field(compare=False, repr=False)
+    """What depends on the scope; None for a constant, which `source` then holds."""
+
+    @property
+    def constant(self) -> bool:
+        """Whether the value is the same in every scope."""
+        return self.content is None
+
+    @cached_property
+    def references(self) -> frozenset[Chain]:
+        """The dotted names that are read."""
+        if isinstance(self.content, Template):
+            return self.content.references
+        inner = self.content.values() if isinstance(self.content, dict) else self.content or ()
+        return frozenset().union(*(tree.references for tree in inner))
+
+    def value(self, scope: Scope) -> Json:
+        """The value as plain JSON; constant parts are shared, not copied. Raises ExpressionError."""
+        content = self.content
+        if content is None:
+            return self.source
+        if isinstance(content, Template):
+            return plain(content.value(scope))
+        if isinstance(content, dict):
+            return {key: tree.value(scope) for key, tree in content.items()}
+        return [tree.value(scope) for tree in content]
+
+
+def parse_tree(value: Json) -> Tree:
+    """Parses all texts of a JSON value. Raises ExpressionError for the first that is wrong."""
+    if isinstance(value, str):
+        template = parse(value)
+        return Tree(template.text_value({}), None) if template.constant else Tree(value, template)
+    if isinstance(value, Mapping):
+        branches = {key: parse_tree(item) for key, item in value.items()}
+        constant = all(tree.constant for tree in branches.values())
+        source = {key: tree.source for key, tree in branches.items()}
+        return Tree(source, None if constant else branches)
+    if isinstance(value, list | tuple):
+        items = [parse_tree(item) for item in value]
+        return Tree([tree.source for tree in items], None if all(tree.constant for tree in items) else items)
+    return Tree(value, None)
+
+
+def walk(value: Json) -> Iterator[tuple[tuple[str | int, ...], Template | ExpressionError]]:
+    """Every text of a JSON value that holds an expression: its path, and what it parses to."""
+    if isinstance(value, str):
+        try:
+            template = parse(value)
+        except ExpressionError as error:
+            yield (), error
+        else:
+            if not template.constant:
+                yield (), template
+        return
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    for key, item in items:
+        for path, found in walk(item):
+            yield (key, *path), found

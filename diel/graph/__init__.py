@@ -1,15 +1,14 @@
 """The stage graph: how stages depend on each other, before anything is known of their tasks."""
 
 from diel.graph.build import build
-from diel.graph.edge import Edge, Flaw, Key, Published
 from diel.graph.gang import Gang, gangs
-from diel.graph.stage_graph import StageGraph
+from diel.graph.stage_graph import Edge, Published, StageGraph
 from diel.graph.stream import stream_inputs
 from diel.graph.uses import hyperparameter_reads
+from diel.spec.model import Key
 
 __all__ = [
     "Edge",
-    "Flaw",
     "Gang",
     "Key",
     "Published",

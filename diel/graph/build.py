@@ -1,40 +1,45 @@
-"""Builds the stage graph of a workflow, and tells all that is wrong with it."""
+"""Builds the stage graph of a workflow, and finds all that is wrong with it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from graphlib import CycleError
 from itertools import islice
+from typing import Any
 
 from diel.errors import MAX_PROBLEMS, did_you_mean
-from diel.graph.adaptive import check_adaptive, check_waits
-from diel.graph.edge import Edge, Flaw
 from diel.graph.gang import check_beside, check_gangs
+from diel.graph.judge import check_adaptive, check_waits
 from diel.graph.publishing import check_publishers, published_uses
-from diel.graph.rules import check_at, check_axes, check_cycles, choice_of
 from diel.graph.service import check_service, check_services, is_renewed, nearest_service
-from diel.graph.stage_graph import StageGraph
+from diel.graph.stage_graph import Edge, StageGraph
 from diel.graph.stream import check_stream
-from diel.graph.uses import Use, uses
-from diel.spec import Workflow
+from diel.graph.uses import uses
+from diel.spec import Axis, Flaw, Loop, Search, Stage, Workflow
+from diel.spec.model import Key
 
 
 def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
     """The graph of a workflow, and all that is wrong with it, or more than is shown."""
     flaws: list[Flaw] = []
     edges: list[Edge] = []
-    for name, stage in workflow.stages.items():
-        flaws += islice(check_axes(workflow, name, stage), MAX_PROBLEMS + 1)
-        for use in uses(workflow, name, stage, flaws):
-            edge, wrong = edge_of(workflow, name, use)
-            flaws += wrong
+
+    def add(uses: Iterator[Edge]) -> None:
+        for use in uses:
+            edge = _resolved(workflow, use, flaws)
             if edge is not None:
                 edges.append(edge)
             if len(flaws) > MAX_PROBLEMS:
-                break
+                return
+
+    for name, stage in workflow.stages.items():
+        flaws += islice(_axis_flaws(workflow, name, stage), MAX_PROBLEMS + 1)
+        add(uses(workflow, name, flaws))
         if len(flaws) > MAX_PROBLEMS:
             return StageGraph(workflow, tuple(edges)), flaws
     graph = StageGraph(workflow, tuple(edges))
-    cycles = check_cycles(graph)
+    cycles = _cycle_flaws(graph)
     flaws += cycles
     if workflow.adaptive:
         flaws += islice(check_adaptive(workflow), MAX_PROBLEMS + 1)
@@ -44,11 +49,7 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
         return graph, flaws
     if workflow.any_stage(lambda stage: stage.publishes):
         flaws += islice(check_publishers(graph), MAX_PROBLEMS + 1)
-        for name, use in published_uses(graph, flaws):
-            edge, wrong = edge_of(workflow, name, use)
-            flaws += wrong
-            if edge is not None:
-                edges.append(edge)
+        add(published_uses(graph, flaws))
         graph = StageGraph(workflow, tuple(edges))
     return graph, [*flaws, *_whole_flaws(graph)]
 
@@ -64,56 +65,107 @@ def _whole_flaws(graph: StageGraph) -> Iterator[Flaw]:
         yield from check_services(graph)
 
 
-def edge_of(workflow: Workflow, name: str, use: Use) -> tuple[Edge | None, list[Flaw]]:
-    if use.stage not in workflow.stages:
-        hint = did_you_mean(use.stage, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
-        if use.service:
-            hint = nearest_service(workflow, use.stage)
-        return None, [Flaw(use.key, f"no stage '{use.stage}'", hint)]
-    if use.stage == name and "previous" not in use.at.values():
+def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
+    """The edge of a mention, with the axes along which data moves; None where there can be none."""
+    name, other = use.downstream, use.upstream
+    if other not in workflow.stages:
+        hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
+        hint = nearest_service(workflow, other) if use.service else hint
+        flaws.append(Flaw(f"no stage '{other}'", hint, use.key))
+        return None
+    if other == name and "previous" not in use.picked.values():
         hint = "in a loop, `at: {AXIS: previous}` reads the round before"
-        if use.service:
-            hint = "a service is asked by other stages"
-        return None, [Flaw(use.key, f"the stage depends on itself: {name} -> {name}", hint)]
-    source, reader = workflow.stages[use.stage], workflow.stages[name]
-    upstream, downstream = source.over, reader.over
-    flaws = check_at(workflow, use, name)
+        hint = "a service is asked by other stages" if use.service else hint
+        flaws.append(Flaw(f"the stage depends on itself: {name} -> {name}", hint, use.key))
+        return None
+    source, reader = workflow.stages[other], workflow.stages[name]
+    flaws += _at_flaws(workflow, use)
     stream = (made := source.outputs.get(use.output or "")) is not None and made.stream is not None
     if stream or use.share:
         flaws += check_stream(use, stream=stream)
-    if source.service is not None or use.service or use.begins:
-        flaws += check_service(workflow, name, use)
-    chosen = {
-        label: choice for label, point in use.at.items() if (choice := choice_of(workflow, label, point))
-    }
-    several = [label for label, choice in chosen.items() if choice.several]
-    matched = tuple(a for a in upstream if a in downstream and a not in use.at)
-    gathered = tuple(a for a in upstream if (a not in downstream and a not in use.at) or a in several)
-    if use.min_success < 1 and not gathered:
-        message = f"nothing is gathered here: '{use.stage}' gives one result a task"
-        flaws.append(Flaw((*use.key, "min_success"), message))
-    edge = Edge(
-        key=use.key,
-        upstream=use.stage,
-        downstream=name,
-        output=use.output,
-        name=use.name,
-        axis=use.axis,
-        picked={label: point for label, point in use.at.items() if label not in chosen},
-        matched=matched,
-        gathered=gathered,
-        min_success=use.min_success,
+    if source.service is not None or use.service or use.begun:
+        flaws += check_service(workflow, use)
+    at, axes = use.picked, workflow.axes
+    chosen = {a: choice for a in at if a in axes and (choice := axes[a].choice(at[a])) is not None}
+    left = [a for a in source.over if a not in at]
+    several = [a for a, choice in chosen.items() if choice.several]
+    edge = replace(
+        use,
+        picked={a: point for a, point in at.items() if a not in chosen},
+        matched=tuple(a for a in left if a in reader.over),
+        gathered=tuple(a for a in source.over if (a in left and a not in reader.over) or a in several),
         chosen=chosen,
-        initially=use.initially,
-        hyperparameter=use.hyperparameter,
-        published=use.published,
         stream=stream and use.name is not None,
-        share=use.share,
-        service=use.service,
-        optional=use.optional,
         renewed=reader.service is not None and is_renewed(reader, use),
-        begun=use.begins,
     )
-    if use.stage == name and not edge.follows:
-        return None, flaws  # `previous` of no loop: nothing can wait for itself
-    return edge, flaws
+    if use.min_success < 1 and not edge.gathered:
+        message = f"nothing is gathered here: '{other}' gives one result a task"
+        flaws.append(Flaw(message, "", (*use.key, "min_success")))
+    # `previous` of no loop: nothing can wait for itself
+    return None if other == name and not edge.follows else edge
+
+
+def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Flaw]:
+    """What `at` picks is there."""
+    upstream, downstream = workflow.stages[use.upstream].over, workflow.stages[use.downstream].over
+    for label, point in use.picked.items():
+        key = (*use.key, "at", label)
+        axis = workflow.axes.get(label)
+        if label not in upstream:
+            hint = did_you_mean(label, upstream) or f"its axes: {', '.join(upstream) or 'none'}"
+            yield Flaw(f"'{use.upstream}' does not run over an axis '{label}'", hint, key)
+        elif axis is not None:
+            for message, hint in _pick_flaws(label, axis, point, label in downstream):
+                yield Flaw(message, hint, key)
+            if point == "previous" and point in axis.picks and not use.begun:
+                reference = f"{use.upstream}.{use.output}"
+                hint = f"for instance {{from: {reference}, at: {{{label}: previous}}, initially: 0}}"
+                yield Flaw("`previous` needs `initially:`, the value in the first round", hint, use.key)
+
+
+def _pick_flaws(label: str, axis: Axis, point: Any, inside: bool) -> Iterator[tuple[str, str]]:
+    """What is wrong with a pick: message and hint. `inside` tells whether the reader runs over the axis."""
+    top = isinstance(point, dict) and "top" in point and "top" not in (axis.gives or ())
+    word = "top" if top else point
+    kind: type[Axis] | None = next((kind for kind in (Search, Loop) if word in kind.picks), None)
+    if kind is None or word in axis.picks:
+        yield from axis.pick_flaws(label, point, inside)
+    elif axis.source is None or kind.in_turn:
+        yield (
+            f"`{word}` picks a {kind.point} of a {kind.word}, and '{label}' is no {kind.word}",
+            axis.pick_hint,
+        )
+
+
+def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
+    owners: dict[str, str] = {}
+    for number, label in enumerate(stage.over):
+        key: Key = ("stages", name, "over", number)
+        if label not in workflow.axes:
+            hint = did_you_mean(label, workflow.axes) or f"axes: {', '.join(workflow.axes) or 'none'}"
+            yield Flaw(f"no axis '{label}'", hint, key)
+            continue
+        for parameter in workflow.axes[label].parameters_of(label) or (label,):
+            if parameter in owners and owners[parameter] != label:
+                message = f"axes '{owners[parameter]}' and '{label}' both give the parameter '{parameter}'"
+                yield Flaw(message, "rename one of them", key)
+            owners.setdefault(parameter, label)
+
+
+def _cycle_flaws(graph: StageGraph) -> list[Flaw]:
+    """Names the stages that wait for each other."""
+    try:
+        _ = graph.order
+    except CycleError:
+        return [_cycle_flaw(graph, names) for names in islice(graph.cycles(), MAX_PROBLEMS + 1)]
+    return []
+
+
+def _cycle_flaw(graph: StageGraph, names: list[str]) -> Flaw:
+    last, first = names[-1], names[0]
+    guilty = next(e for e in graph.into(first) if e.upstream == last and not e.follows)
+    return Flaw(
+        f"the stages wait for each other: {' -> '.join([*names, first])}",
+        "take one of these edges out, or make it a loop axis with `at: {AXIS: previous}`",
+        guilty.key,
+    )

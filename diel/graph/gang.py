@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from diel.errors import did_you_mean
-from diel.graph.edge import Edge, Flaw, Key
-from diel.graph.stage_graph import StageGraph
-from diel.spec import Workflow
+from diel.graph.stage_graph import Edge, StageGraph
+from diel.spec import Flaw, Workflow
+from diel.spec.model import Key
 
 
 @dataclass(frozen=True)
@@ -67,10 +67,10 @@ def check_beside(workflow: Workflow) -> Iterator[Flaw]:
             key: Key = ("stages", name, "beside", number)
             if other == name:
                 hint = "make a stage of each part, and name the other one"
-                yield Flaw(key, "a stage cannot be beside itself", hint)
+                yield Flaw("a stage cannot be beside itself", hint, key)
             elif other not in workflow.stages:
                 hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
-                yield Flaw(key, f"no stage '{other}'", hint)
+                yield Flaw(f"no stage '{other}'", hint, key)
 
 
 def check_gangs(graph: StageGraph) -> list[Flaw]:
@@ -92,9 +92,9 @@ def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
             if other is not None:
                 way = "" if edge.upstream == other else f", by way of '{edge.upstream}'"
                 yield Flaw(
-                    edge.key,
                     f"'{name}' runs at the same time as '{other}', and waits for its end{way}",
                     "hand this on through the stream as well, or drop the stream or `beside`",
+                    edge.key,
                 )
                 break
 
@@ -128,10 +128,10 @@ def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
                 continue
             other = next(other for other in gang.stages if label not in workflow.stages[other].over)
             yield Flaw(
-                ("stages", name, "over", number),
                 f"'{name}' runs at the same time as '{other}', which has no axis '{label}': "
                 "its points come one after the other, and are never all there",
                 f"run '{other}' over '{label}' as well",
+                ("stages", name, "over", number),
             )
 
 
@@ -144,9 +144,9 @@ def _split(graph: StageGraph) -> Iterator[Flaw]:
             if edge.matched != other.matched:
                 shared = ", ".join(other.matched) or "no axis"
                 yield Flaw(
-                    edge.key,
                     f"'{other.downstream}' reads this stream along {shared}, '{edge.downstream}' does not",
                     "give each an output of its own",
+                    edge.key,
                 )
 
 
@@ -156,4 +156,4 @@ def _unread(graph: StageGraph) -> Iterator[Flaw]:
         for label, output in stage.outputs.items():
             if output.stream is not None and (name, label) not in read:
                 hint = f"add inputs: {{{label}: {name}.{label}}} to the stage that reads it"
-                yield Flaw(("stages", name, "outputs", label, "stream"), "no stage reads this stream", hint)
+                yield Flaw("no stage reads this stream", hint, ("stages", name, "outputs", label, "stream"))

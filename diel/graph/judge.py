@@ -1,18 +1,16 @@
-"""Which stages judge a search or loop, and for what it runs once each.
-
-A search or loop runs once for each combination of the other axes of the stages that its metric or its
-`until` names: its context.
-"""
+"""Which stages judge a search or loop, and what may be wrong with that."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from diel.expressions import ExpressionError, parse_expression
-from diel.graph.edge import Key
-from diel.spec import Axis, Workflow
+from diel.errors import did_you_mean
+from diel.expressions import names_in
+from diel.graph.stage_graph import Edge, StageGraph
+from diel.spec import Axis, Flaw, Workflow
+from diel.spec.model import Key
 
 _OTHERS = ("hp", "run")
 """Names in `until` that are no stages."""
@@ -34,8 +32,8 @@ def judge_of(workflow: Workflow, label: str) -> Judge:
     Nobody judges a loop without `until`: all its rounds are there at once.
     """
     references = references_of(label, workflow.axes[label])
-    told = dict.fromkeys(name[0] for key, name in references if "watch" not in key)
-    names = tuple(name for name in told if name in workflow.stages and label in workflow.stages[name].over)
+    named = dict.fromkeys(name[0] for key, name in references if "watch" not in key)
+    names = tuple(name for name in named if name in workflow.stages and label in workflow.stages[name].over)
     over = workflow.stages[names[0]].over if names else ()
     return Judge(names, tuple(axis for axis in over if axis != label))
 
@@ -45,17 +43,150 @@ def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]
     here: Key = ("axes", label, axis.word)
     for key, reference in axis.judged_by():
         yield (*here, *key), tuple(reference.split("."))
-    if axis.condition is not None:
-        try:
-            references = parse_expression(axis.condition).references
-        except ExpressionError:
-            return
-        for name in sorted(references):
-            if name[0] not in (*_OTHERS, label):
-                yield (*here, "until"), name
+    for name in names_in(axis.condition) or ():
+        if name[0] not in (*_OTHERS, label):
+            yield (*here, "until"), name
 
 
 def place_of_name(text: str, name: str) -> int | None:
     """Where a dotted name stands in the text of an expression; None where it is written in another way."""
     match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
     return None if match is None else match.start()
+
+
+def check_adaptive(workflow: Workflow) -> Iterator[Flaw]:
+    """All that is wrong with the judges of searches and loops."""
+    for label, axis in workflow.axes.items():
+        if not axis.adaptive:
+            continue
+        wrong = [
+            flaw for key, name in references_of(label, axis) for flaw in _check(workflow, label, key, name)
+        ]
+        wrong = wrong or list(_check_judges(workflow, label, axis))
+        yield from wrong or _check_contexts(workflow, label)
+    yield from _check_nesting(workflow)
+
+
+def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> Iterator[Flaw]:
+    stage = workflow.stages.get(name[0])
+    written = ".".join(name)
+    offset = _offset(workflow.axes[label], written) if key[-1] == "until" else None
+    if len(name) != 2 or not all(part.isidentifier() for part in name):
+        yield Flaw(f"expected STAGE.VALUE, found {written!r}", _meant(workflow, label, written), key, offset)
+    elif stage is None:
+        hint = did_you_mean(name[0], workflow.stages) or f"stages: {', '.join(workflow.stages)}"
+        yield Flaw(f"no stage '{name[0]}'", hint, key, offset)
+    elif label not in stage.over:
+        hint = f"add {label} to its `over`, or name a stage that runs over it"
+        yield Flaw(f"'{name[0]}' does not run over '{label}', so it cannot judge it", hint, key, offset)
+
+
+def _offset(axis: Axis, written: str) -> int | None:
+    """Where a name stands in an `until`."""
+    return None if axis.condition is None else place_of_name(axis.condition, written)
+
+
+def _meant(workflow: Workflow, label: str, written: str) -> str:
+    """What to write in place of something that is no STAGE.VALUE."""
+    bare = written.removeprefix("${{").removesuffix("}}").strip()
+    stage, _, value = bare.partition(".")
+    if bare != written and stage.isidentifier() and value.isidentifier():
+        return f"write {bare}, without `${{{{ }}}}`"
+    makers = [name for name, made in workflow.stages.items() if bare in made.outputs and label in made.over]
+    if makers:
+        return f"did you mean '{makers[0]}.{bare}'?"
+    if bare in workflow.hyperparameters:
+        return f"did you mean 'hp.{bare}'?"
+    if bare in workflow.stages:
+        example = next(iter(workflow.stages[bare].outputs), "VALUE")
+        return f"say which value: {bare}.{example}"
+    return "for instance `validate.loss`"
+
+
+def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
+    """Stages that judge together run over the same axes; an `until` reads something of the round."""
+    named = list(references_of(label, axis))
+    for key, name in named[1:]:
+        first, other = named[0][1][0], name[0]
+        if set(workflow.stages[other].over) == set(workflow.stages[first].over):
+            continue
+        if key[-1] == "watch":
+            message = f"'{other}' is watched, and runs over other axes than '{first}', which judges '{label}'"
+            hint = "the pruner looks at one task of each trial: watch a stage over the same axes"
+        else:
+            message = f"'{first}' and '{other}' judge '{label}' together and run over different axes"
+            hint = "let a stage over the axes of one of them bring their values together"
+        yield Flaw(message, hint, key, _offset(axis, ".".join(name)) if key[-1] == "until" else None)
+    if not any(key[-1] == "until" for key, _ in named):
+        yield from _check_empty_until(label, axis)
+
+
+def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
+    """An `until` that reads no value of a point says nothing about it."""
+    read = names_in(axis.condition)
+    if axis.condition is None or read is None:  # the checker of expressions says what is wrong with it
+        return
+    message = f"`until` reads no value of a {axis.point}: it is always or never true"
+    hint = "name a STAGE.VALUE, as in `validate.error < 0.1`"
+    if any(name[0] == label for name in read):
+        message = f"`until` reads nothing of a {axis.point} but its number"
+        hint = f"`{axis.bound}` says how many there are; {hint}"
+    yield Flaw(message, hint, ("axes", label, axis.word, "until"))
+
+
+def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
+    judge = judge_of(workflow, label)
+    judges = " and ".join(f"'{name}'" for name in judge.stages)
+    for name, other in workflow.stages.items():
+        missing = ", ".join(axis for axis in judge.context if axis not in other.over)
+        if missing and label in other.over:
+            where = f"once for each {missing} (the axes of {judges})"
+            yield Flaw(
+                f"'{label}' runs {where}, and '{name}' lacks {missing}",
+                "add the axis, or judge by a stage without it",
+                ("stages", name, "over"),
+            )
+
+
+def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
+    """No two axes each run once for each point of the other."""
+    contexts: Mapping[str, tuple[str, ...]] = {
+        label: judge_of(workflow, label).context for label, axis in workflow.axes.items() if axis.adaptive
+    }
+    for label, context in contexts.items():
+        for other in context:
+            if label in contexts.get(other, ()) and list(contexts).index(other) > list(contexts).index(label):
+                yield Flaw(
+                    f"'{label}' would run once for each '{other}', and '{other}' once for each '{label}'",
+                    "let a stage over one of them alone judge that one, with `at:` on the other",
+                    ("axes", other, workflow.axes[other].word),
+                )
+
+
+def check_waits(graph: StageGraph) -> Iterator[Flaw]:
+    """No stage waits for all points of a search or loop whose points wait for that stage."""
+    for edge in graph.edges:
+        for label in _awaited(graph.workflow, edge):
+            judges = judge_of(graph.workflow, label).stages
+            reached = graph.after(edge.downstream, label)
+            guilty = next((name for name in (edge.upstream, *judges) if name in reached), None)
+            if guilty is not None:
+                points = f"every {graph.workflow.axes[label].point} of '{label}'"
+                hint = "run it over the axis too"
+                if edge.axis is not None:
+                    hint = "give the stage a fixed axis, and let it take its item: `${{ STAGE.LIST[AXIS] }}`"
+                yield Flaw(
+                    f"'{edge.downstream}' waits for {points}, and '{guilty}', which is in each, "
+                    f"waits for '{edge.downstream}'",
+                    hint,
+                    edge.key,
+                )
+                break
+
+
+def _awaited(workflow: Workflow, edge: Edge) -> list[str]:
+    """The searches and loops that must be over before a task reads along an edge."""
+    upstream = workflow.stages[edge.upstream].over
+    inside = () if edge.axis is not None else workflow.stages[edge.downstream].over
+    outside = () if edge.renewed else (label for label in upstream if label not in inside)
+    return [label for label in outside if label in workflow.axes and workflow.axes[label].adaptive]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diel.errors import did_you_mean
-from diel.graph.edge import Flaw, Key, Published
-from diel.graph.stage_graph import StageGraph
-from diel.graph.uses import Use, hyperparameter_reads
-from diel.spec import Workflow
+from diel.graph.stage_graph import Edge, Published, StageGraph
+from diel.graph.uses import hyperparameter_reads
+from diel.spec import Flaw, Workflow
+from diel.spec.model import Key
 
 
 def check_publishers(graph: StageGraph) -> Iterator[Flaw]:
@@ -25,7 +25,7 @@ def check_publishers(graph: StageGraph) -> Iterator[Flaw]:
             if published not in workflow.hyperparameters:
                 known = ", ".join(workflow.hyperparameters) or "none"
                 hint = did_you_mean(published, workflow.hyperparameters) or f"hyperparameters: {known}"
-                yield Flaw(key, f"no hyperparameter '{published}'", hint)
+                yield Flaw(f"no hyperparameter '{published}'", hint, key)
                 continue
             for label in _searches(workflow, name, published):
                 hint = (
@@ -33,7 +33,7 @@ def check_publishers(graph: StageGraph) -> Iterator[Flaw]:
                     f"{{from: hp.{published}, at: {{{label}: best}}}}"
                 )
                 message = f"'{name}' runs over '{label}', a search that sets '{published}' itself"
-                yield Flaw(key, message, hint)
+                yield Flaw(message, hint, key)
     yield from _check_order(graph)
 
 
@@ -51,11 +51,11 @@ def _check_order(graph: StageGraph) -> Iterator[Flaw]:
     for published, names in _publishers(graph).items():
         for place, name in enumerate(names):
             for other in names[:place]:
-                if name not in dependents(graph, other):
+                if name not in graph.after(other):
                     yield Flaw(
-                        ("stages", name, "publishes", published),
                         f"'{other}' publishes '{published}' too, and neither depends on the other",
                         f"say which one is later, for instance by `after: [{other}]`, or drop one",
+                        ("stages", name, "publishes", published),
                     )
 
 
@@ -69,25 +69,13 @@ def _publishers(graph: StageGraph) -> dict[str, list[str]]:
     return found
 
 
-def dependents(graph: StageGraph, start: str) -> set[str]:
-    """The stages that wait for a stage within a round, itself left out."""
-    found: set[str] = set()
-    line = [start]
-    while line:
-        for edge in graph.out_of(line.pop()):
-            if edge.downstream not in found and not edge.follows:
-                found.add(edge.downstream)
-                line.append(edge.downstream)
-    return found
-
-
-def published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[tuple[str, Use]]:
-    """Each stage that reads a published value, with that use of the stage that publishes it."""
+def published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
+    """The edge from the stage that publishes a value to each stage that reads it."""
     workflow = graph.workflow
     publishers = _publishers(graph)
     if not publishers:
         return
-    after = {name: dependents(graph, name) for names in publishers.values() for name in names}
+    after = {name: graph.after(name) - {name} for names in publishers.values() for name in names}
     for name, stage in workflow.stages.items():
         for read, key in hyperparameter_reads(name, stage, picked=False).items():
             makers = [maker for maker in publishers.get(read, ()) if name in after[maker]]
@@ -99,11 +87,11 @@ def published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[tuple[str, 
                 axes = ", ".join(several)
                 message = f"'{maker}' publishes '{read}' once for each {axes}, and '{name}' lacks {axes}"
                 hint = "add the axis, or let a stage without it publish one value"
-                flaws.append(Flaw(key, message, hint))
+                flaws.append(Flaw(message, hint, key))
                 continue
             output = workflow.stages[maker].publishes[read]
             given = Published(read, workflow.hyperparameters[read])
-            yield name, Use(key, maker, output, at=_rounds(workflow, maker), published=given)
+            yield Edge(key, maker, name, output, picked=_rounds(workflow, maker), published=given)
 
 
 def _rounds(workflow: Workflow, maker: str) -> dict[str, str]:

@@ -5,51 +5,49 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diel.errors import did_you_mean
-from diel.graph.edge import Flaw, Key
-from diel.graph.stage_graph import StageGraph
-from diel.graph.uses import Use
+from diel.graph.stage_graph import Edge, StageGraph
 from diel.services import REPLICA
 from diel.services.endpoint import variable_of
-from diel.spec import Stage, Workflow
+from diel.spec import Flaw, Stage, Workflow
+from diel.spec.model import Key
 
 
-def check_service(workflow: Workflow, name: str, use: Use) -> list[Flaw]:
+def check_service(workflow: Workflow, use: Edge) -> list[Flaw]:
     """A service is asked, not read; who asks it runs over all of its axes."""
-    upstream = workflow.stages[use.stage]
+    upstream, reader = workflow.stages[use.upstream], workflow.stages[use.downstream]
     if use.service and upstream.service is None:
-        hint = (
-            f"add `service: true` to '{use.stage}', or read what it makes by `inputs`, wait for it by `after`"
-        )
-        return [Flaw(use.key, f"'{use.stage}' is no service", hint)]
+        other = use.upstream
+        hint = f"add `service: true` to '{other}', or read what it makes by `inputs`, wait for it by `after`"
+        return [Flaw(f"'{other}' is no service", hint, use.key)]
     if not use.service:
-        return _read_flaws(workflow, name, use, upstream)
-    lacking = [label for label in upstream.over if label not in workflow.stages[name].over]
+        return _read_flaws(use, upstream, reader)
+    lacking = [label for label in upstream.over if label not in reader.over]
     if lacking:
         hint = f"add {', '.join(lacking)} to the stage's `over`, or take it out of the service's"
         each = " × ".join(lacking)
-        message = f"'{use.stage}' has a service for each {each}, and '{name}' does not say which it asks"
-        return [Flaw(use.key, message, hint)]
+        unsaid = f"and '{use.downstream}' does not say which it asks"
+        return [Flaw(f"'{use.upstream}' has a service for each {each}, {unsaid}", hint, use.key)]
     return []
 
 
-def _read_flaws(workflow: Workflow, name: str, use: Use, upstream: Stage) -> list[Flaw]:
+def _read_flaws(use: Edge, upstream: Stage, reader: Stage) -> list[Flaw]:
     if upstream.service is not None:
-        hint = f"ask it while it runs: services: [{use.stage}]"
+        hint = f"ask it while it runs: services: [{use.upstream}]"
         what = "nothing to read" if use.output is not None else "no end to wait for"
-        return [Flaw(use.key, f"'{use.stage}' is a service, and has {what}", hint)]
-    begins = use.begins and "previous" not in use.at.values()
-    if begins and not is_renewed(workflow.stages[name], use):
+        return [Flaw(f"'{use.upstream}' is a service, and has {what}", hint, use.key)]
+    begins = use.begun and "previous" not in use.picked.values()
+    if begins and not is_renewed(reader, use):
         hint = "write `previous`, or drop `initially`; a service with `reload: true` may have both"
         return [
-            Flaw((*use.key, "initially"), "`initially` is the value before the first round of a loop", hint)
+            Flaw("`initially` is the value before the first round of a loop", hint, (*use.key, "initially"))
         ]
     return []
 
 
-def is_renewed(reader: Stage, use: Use) -> bool:
+def is_renewed(reader: Stage, use: Edge) -> bool:
     """Whether an input of a running service is replaced as a loop makes newer ones."""
     reloads = reader.service is not None and reader.service.reload is not None
-    return reloads and use.name is not None and "last" in use.at.values()
+    return reloads and use.name is not None and "last" in use.picked.values()
 
 
 def check_services(graph: StageGraph) -> Iterator[Flaw]:
@@ -59,16 +57,16 @@ def check_services(graph: StageGraph) -> Iterator[Flaw]:
     for name, stage in workflow.stages.items():
         if stage.service is not None and name not in asked:
             hint = f"add services: [{name}] to the stages that ask it"
-            yield Flaw(("stages", name, "service"), f"no stage asks the service '{name}'", hint)
+            yield Flaw(f"no stage asks the service '{name}'", hint, ("stages", name, "service"))
         if stage.service is not None and REPLICA in stage.over:
             key: Key = ("stages", name, "over", stage.over.index(REPLICA))
-            yield Flaw(key, f"a service has an axis '{REPLICA}' of its own", "rename the axis")
+            yield Flaw(f"a service has an axis '{REPLICA}' of its own", "rename the axis", key)
         known: dict[str, str] = {}
         for number, other in enumerate(stage.services):
             before = known.setdefault(variable_of(other), other)
             if before != other:
                 message = f"'{before}' and '{other}' have one variable, {variable_of(other)}_URL"
-                yield Flaw(("stages", name, "services", number), message, "rename one of them")
+                yield Flaw(message, "rename one of them", ("stages", name, "services", number))
     yield from _unknown_reloads(graph)
 
 
@@ -77,7 +75,7 @@ def _unknown_reloads(graph: StageGraph) -> Iterator[Flaw]:
         reloads = stage.service is not None and stage.service.reload is not None
         if reloads and not any(edge.renewed for edge in graph.into(name)):
             hint = "read one from a loop: inputs: {model: {from: train.model, at: {round: last}}}; or drop it"
-            yield Flaw(("stages", name, "service", "reload"), "nothing makes newer inputs for it", hint)
+            yield Flaw("nothing makes newer inputs for it", hint, ("stages", name, "service", "reload"))
 
 
 def nearest_service(workflow: Workflow, name: str) -> str:

@@ -1,23 +1,84 @@
-"""The stage graph: one node a stage, one edge a use of another stage's result.
-
-Nothing here knows how many points an axis has, so ten points and ten million cost the same.
-"""
+"""The stage graph: one node for each stage, one edge for each use of another stage's result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
+from typing import Any
 
-from diel.graph.edge import Edge
-from diel.spec import Workflow
+from diel.spec import Choice, Hyperparameter, Workflow
+from diel.spec.model import Key
+
+_SHORT = 1e-9
+"""Seconds of a stage of which nothing is known: so that a chain of such stages still counts."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A hyperparameter that is read as another stage has published it."""
+
+    name: str
+    given: Hyperparameter
+    """Its type and bounds, which the value must fit."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A stage's use of another stage: along which axes data moves.
+
+    With A the upstream axes and B the downstream ones: axes in both are matched, axes only in A
+    and not picked by `at` are gathered, axes only in B are broadcast over.
+    """
+
+    key: Key
+    upstream: str
+    downstream: str
+    output: str | None = None
+    """The output that is read; None for an order without data."""
+    name: str | None = None
+    """The input's name; None for `after`, expressions, derived axes and published values."""
+    axis: str | None = None
+    """The derived axis that the edge makes known."""
+    picked: Mapping[str, Any] = field(default_factory=dict)
+    """Points that `at` names, by axis."""
+    matched: tuple[str, ...] = ()
+    gathered: tuple[str, ...] = ()
+    min_success: float = 1.0
+    chosen: Mapping[str, Choice] = field(default_factory=dict)
+    """What picks points of searches and loops while the run goes on, by axis."""
+    initially: Any = None
+    """The value where there is no round before; templates in it are not evaluated yet."""
+    hyperparameter: str | None = None
+    """The hyperparameter that is read instead of an output, as a search has set it."""
+    published: Published | None = None
+    """The hyperparameter whose value the output is."""
+    stream: bool = False
+    """Whether the output is read while its task runs."""
+    share: bool = False
+    """Whether the items of a stream are shared out among the downstream tasks."""
+    service: bool = False
+    """Whether the downstream tasks ask the upstream ones while these stay up."""
+    optional: bool = False
+    """Whether the downstream tasks go on without the service, where it fails."""
+    renewed: bool = False
+    """Whether the downstream service gets newer rounds' outputs while it runs."""
+    begun: bool = False
+    """Whether it has something to begin with, before the first round."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether the edge reads the round before, or the latest, and so closes no cycle."""
+        return (self.renewed and self.begun) or any(
+            choice.word == "previous" for choice in self.chosen.values()
+        )
 
 
 @dataclass(frozen=True)
 class StageGraph:
-    """Stages and their edges, in the order in which they can run."""
+    """Stages and their edges. It knows no points: ten of an axis and ten million cost the same."""
 
     workflow: Workflow
     edges: tuple[Edge, ...]
@@ -30,20 +91,39 @@ class StageGraph:
         """
         names = list(self.workflow.stages)
         places = {name: place for place, name in enumerate(names)}
-        sorter: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(range(len(names)), ()))
-        for edge in self.edges:
-            if not edge.follows:
-                sorter.add(places[edge.downstream], places[edge.upstream])
+        sorter = self._sorter()
         sorter.prepare()
         ready: list[int] = []
         order = []
         while sorter.is_active():
-            for place in sorter.get_ready():
-                heappush(ready, place)
-            first = heappop(ready)
-            order.append(names[first])
-            sorter.done(first)
+            for name in sorter.get_ready():
+                heappush(ready, places[name])
+            order.append(names[heappop(ready)])
+            sorter.done(order[-1])
         return tuple(order)
+
+    def cycles(self) -> Iterator[list[str]]:
+        """Stages that wait for each other, from the file's first of them on; no stage comes twice."""
+        seen: set[str] = set()
+        place = {name: place for place, name in enumerate(self.workflow.stages)}.__getitem__
+        while True:
+            try:
+                self._sorter(seen).prepare()
+            except CycleError as error:
+                names = error.args[1][1:]
+                seen.update(names)
+                turn = names.index(min(names, key=place))
+                yield names[turn:] + names[:turn]
+            else:
+                return
+
+    def _sorter(self, without: Collection[str] = ()) -> TopologicalSorter[str]:
+        kept = (name for name in self.workflow.stages if name not in without)
+        sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(kept, ()))
+        for edge in self.edges:
+            if not (edge.follows or edge.upstream in without or edge.downstream in without):
+                sorter.add(edge.downstream, edge.upstream)
+        return sorter
 
     @cached_property
     def depth(self) -> dict[str, int]:
@@ -76,14 +156,27 @@ class StageGraph:
         """The edges that wait for a stage."""
         return self._out_of[stage]
 
-    def after(self, stage: str) -> frozenset[str]:
-        """A stage and all that depends on it."""
-        from diel.graph.digraph import descendants  # slow to import: see there
-
-        return descendants(self.workflow, self.edges, stage) | {stage}
+    def after(self, stage: str, loop: str = "") -> frozenset[str]:
+        """A stage and all that depends on it within a round; of one loop, through earlier rounds too."""
+        found = {stage}
+        line = [stage]
+        while line:
+            for edge in self.out_of(line.pop()):
+                again = loop in edge.chosen and edge.chosen[loop].word == "previous"
+                if edge.downstream not in found and (again or not edge.follows):
+                    found.add(edge.downstream)
+                    line.append(edge.downstream)
+        return frozenset(found)
 
     def critical_path(self, seconds: Mapping[str, float]) -> tuple[str, ...]:
         """The longest chain of stages, given how long one task of each takes, in seconds."""
-        from diel.graph.digraph import longest_path  # slow to import: see there
-
-        return longest_path(self.workflow, self.edges, seconds)
+        length: dict[str, float] = {}
+        before: dict[str, str | None] = {}
+        for stage in self.order:
+            upstream = (edge.upstream for edge in self.into(stage) if not edge.follows)
+            longest = before[stage] = max(upstream, key=length.__getitem__, default=None)
+            length[stage] = max(seconds[stage], _SHORT) + (0.0 if longest is None else length[longest])
+        path = [max(length, key=length.__getitem__)]
+        while (upper := before[path[-1]]) is not None:
+            path.append(upper)
+        return tuple(reversed(path))

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from diel.graph.edge import Flaw
-from diel.graph.uses import Use
-from diel.spec import Workflow
+from diel.graph.stage_graph import Edge
+from diel.spec import Flaw, Workflow
 
 
-def check_stream(use: Use, *, stream: bool) -> list[Flaw]:
+def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
     """Streams are read by inputs, from their beginning; what is no stream is not shared out."""
-    source = f"{use.stage}.{use.output}"
+    source = f"{use.upstream}.{use.output}"
     if not stream:
         hint = f"drop it, or make {source} a stream: outputs: {{{use.output}: {{stream: true}}}}"
-        return [Flaw((*use.key, "share"), f"`share` is for streams, and {source} is none", hint)]
+        return [Flaw(f"`share` is for streams, and {source} is none", hint, (*use.key, "share"))]
     if use.name is None:
-        what = "an axis" if use.axis is not None else "a value"
+        what = "axis" if use.axis is not None else "value"
         hint = f"read it as an input, inputs: {{{use.output}: {source}}}, and its items with context.stream"
-        return [Flaw(use.key, f"{source} is a stream, and no {what.split()[1]}", hint)]
-    flaws = []
-    if use.at:
+        return [Flaw(f"{source} is a stream, and no {what}", hint, use.key)]
+    if use.picked:
         hint = "drop `at`: a stream comes from all tasks while they run; axes in both stages are matched"
-        flaws.append(Flaw((*use.key, "at"), f"{source} is a stream, of which nothing can be picked", hint))
-    return flaws
+        return [Flaw(f"{source} is a stream, of which nothing can be picked", hint, (*use.key, "at"))]
+    return []
 
 
 def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:

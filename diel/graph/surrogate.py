@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diel.graph.edge import Edge
-from diel.graph.stage_graph import StageGraph
+from diel.graph.stage_graph import Edge, StageGraph
 from diel.modules.signature import Signature
 from diel.spec import Stage
 

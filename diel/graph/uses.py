@@ -2,127 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 from diel.errors import MAX_PROBLEMS, did_you_mean
 from diel.expressions import ExpressionError, Template, parse_expression, walk
-from diel.graph.edge import Flaw, Key, Published
 from diel.graph.judge import judge_of
-from diel.spec import Input, Stage, Workflow
+from diel.graph.stage_graph import Edge
+from diel.spec import Flaw, Stage, Workflow
+from diel.spec.model import Key
 
 
-@dataclass(frozen=True)
-class Use:
-    """One mention of another stage, before it is known to be right."""
-
-    key: Key
-    stage: str
-    output: str | None
-    name: str | None = None
-    axis: str | None = None
-    at: Mapping[str, Any] = field(default_factory=dict)
-    min_success: float = 1.0
-    initially: Any = None
-    begins: bool = False
-    """Whether `initially` is given; its value may be null."""
-    hyperparameter: str | None = None
-    published: Published | None = None
-    share: bool = False
-    service: bool = False
-    optional: bool = False
-    """Whether the stage goes on without the service, as tasks do that ask before they run."""
-
-
-def uses(workflow: Workflow, name: str, stage: Stage, flaws: list[Flaw]) -> Iterator[Use]:
-    """Every mention of another stage: inputs, after, derived axes, expressions."""
+def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
+    """Every mention of another stage, as an edge of which it is not known yet whether it is right."""
+    stage = workflow.stages[name]
     here: Key = ("stages", name)
-    for label, given in stage.inputs.items():
-        if len(flaws) > MAX_PROBLEMS:
-            return
-        key: Key = (*here, "inputs", label)
-        if given.source.startswith("hp."):
-            yield from _hyperparameter_use(key, label, given, workflow, flaws)
-        elif (use := _input_use(key, label, given, flaws)) is not None:
-            yield use
+    yield from _inputs(workflow, name, flaws)
     for number, other in enumerate(stage.after):
-        yield Use((*here, "after", number), other, None)
+        yield Edge((*here, "after", number), other, name)
     for number, other in enumerate(stage.services):
-        yield Use((*here, "services", number), other, None, service=True)
+        yield Edge((*here, "services", number), other, name, service=True)
     for other in stage.asks[len(stage.services) :]:
-        yield Use((*here, "surrogate", "service"), other, None, service=True, optional=True)
+        yield Edge((*here, "surrogate", "service"), other, name, service=True, optional=True)
     for label in stage.over:
         axis = workflow.axes.get(label)
         if axis is not None and axis.source is not None:
-            source = _split(axis.source)
-            if source is None:
-                flaws.append(_not_a_reference(("axes", label, "from"), axis.source))
-            else:
-                yield Use(("axes", label, "from"), *source, axis=label)
-    yield from _expression_uses(workflow, here, stage)
+            key: Key = ("axes", label, "from")
+            if (source := _split(key, axis.source, flaws)) is not None:
+                yield Edge(key, source[0], name, source[1], axis=label)
+    seen: set[tuple[str, ...]] = set()
+    for key, reference in expression_references(here, stage):
+        if reference[0] in workflow.stages and len(reference) > 1 and reference[:2] not in seen:
+            seen.add(reference[:2])
+            yield Edge(key, reference[0], name, reference[1])
 
 
-def _input_use(key: Key, label: str, given: Input, flaws: list[Flaw]) -> Use | None:
-    source = _split(given.source)
-    if source is None:
-        flaws.append(_not_a_reference(key, given.source))
-        return None
-    return Use(
-        key,
-        *source,
-        name=label,
-        at=given.at,
-        min_success=given.min_success,
-        initially=given.initially,
-        begins="initially" in given.model_fields_set,
-        share=given.share,
-    )
-
-
-def _hyperparameter_use(
-    key: Key, label: str, given: Input, workflow: Workflow, flaws: list[Flaw]
-) -> Iterator[Use]:
-    """A hyperparameter as an input: of a trial, where `at` picks one, which its judge decides."""
-    name = given.source.removeprefix("hp.")
-    if name not in workflow.hyperparameters:
-        hint = did_you_mean(name, workflow.hyperparameters)
-        flaws.append(Flaw(key, f"no hyperparameter '{name}'", hint))
-        return
-    searches = [axis for axis in given.at if axis in workflow.axes and name in workflow.axes[axis].sets]
-    if given.at and not searches:
-        hint = "`at` picks a trial of a search that has it among its `parameters`"
-        flaws.append(Flaw((*key, "at"), f"no search here sets '{name}'", hint))
-        return
-    for axis in searches[:1]:
-        for judge in judge_of(workflow, axis).stages[:1]:
-            yield Use(
+def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
+    for label, given in workflow.stages[name].inputs.items():
+        if len(flaws) > MAX_PROBLEMS:
+            return
+        key: Key = ("stages", name, "inputs", label)
+        if given.source.startswith("hp."):
+            yield from _hyperparameter_use(workflow, name, label, flaws)
+        elif (source := _split(key, given.source, flaws)) is not None:
+            yield Edge(
                 key,
-                judge,
-                None,
+                source[0],
+                name,
+                source[1],
                 name=label,
-                at=given.at,
+                picked=given.at,
                 min_success=given.min_success,
-                hyperparameter=name,
+                initially=given.initially,
+                begun="initially" in given.model_fields_set,
+                share=given.share,
             )
 
 
-def _split(reference: str) -> tuple[str, str] | None:
+def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[Flaw]) -> Iterator[Edge]:
+    """A hyperparameter as an input: of a trial, where `at` picks one, which its judge decides."""
+    key: Key = ("stages", name, "inputs", label)
+    given = workflow.stages[name].inputs[label]
+    read = given.source.removeprefix("hp.")
+    if read not in workflow.hyperparameters:
+        hint = did_you_mean(read, workflow.hyperparameters)
+        flaws.append(Flaw(f"no hyperparameter '{read}'", hint, key))
+        return
+    searches = [axis for axis in given.at if axis in workflow.axes and read in workflow.axes[axis].sets]
+    if given.at and not searches:
+        hint = "`at` picks a trial of a search that has it among its `parameters`"
+        flaws.append(Flaw(f"no search here sets '{read}'", hint, (*key, "at")))
+        return
+    for axis in searches[:1]:
+        for judge in judge_of(workflow, axis).stages[:1]:
+            share = given.min_success
+            yield Edge(key, judge, name, name=label, picked=given.at, min_success=share, hyperparameter=read)
+
+
+def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | None:
+    """The stage and the output of a reference; None, with a flaw, where it is none."""
     stage, dot, output = reference.partition(".")
-    good = dot and stage.isidentifier() and output.isidentifier()
-    return (stage, output) if good else None
-
-
-def _not_a_reference(key: Key, found: str) -> Flaw:
-    return Flaw(key, f"expected STAGE.OUTPUT, found {found!r}", "for instance `simulate.energy`")
-
-
-def _expression_uses(workflow: Workflow, here: Key, stage: Stage) -> Iterator[Use]:
-    seen: set[tuple[str, str]] = set()
-    for key, reference in expression_references(here, stage):
-        if reference[0] in workflow.stages and len(reference) > 1 and reference[:2] not in seen:
-            seen.add((reference[0], reference[1]))
-            yield Use(key, reference[0], reference[1])
+    if dot and stage.isidentifier() and output.isidentifier():
+        return stage, output
+    flaws.append(Flaw(f"expected STAGE.OUTPUT, found {reference!r}", "for instance `simulate.energy`", key))
+    return None
 
 
 def hyperparameter_reads(name: str, stage: Stage, *, picked: bool = True) -> dict[str, Key]:
@@ -168,14 +131,10 @@ def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | Express
 def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
     """The parts of a stage that may hold expressions, with their keys; `when` is one as a whole."""
     for place in ("command", "params", "env"):
-        yield (place,), _plain(getattr(stage, place))
+        yield (place,), getattr(stage, place)
     for label, given in stage.inputs.items():
-        yield ("inputs", label, "initially"), _plain(given.initially)
+        yield ("inputs", label, "initially"), given.initially
     for label, path in stage.files.items():
         yield ("files", label), path
     for label, output in stage.outputs.items():
         yield ("outputs", label), output.path if output.glob is None else output.glob
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -27,7 +27,7 @@ from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.services import REPLICA
 from diel.spec import Workflow
-from diel.spec.forms.points import Counted, Points, kept
+from diel.spec.forms.axis import Counted, Points, kept
 from diel.spec.forms.rows import read_points
 from diel.states import RunState
 from diel.status import standing

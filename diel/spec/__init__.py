@@ -1,13 +1,11 @@
 """The models of a workflow file: the only list of its keys."""
 
+from diel.spec.data import Input, Output
 from diel.spec.forms import SAMPLERS, Axis, AxisForm, Choice, Loop, Search
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.input import Input
 from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
-from diel.spec.output import Output
 from diel.spec.policy import Policies, Policy, Rule
 from diel.spec.resources import Resources
-from diel.spec.rule import changed_resources, resources_with, rule_of
 from diel.spec.service import Ready, Service
 from diel.spec.stage import Kind, Retries, Stage
 from diel.spec.surrogate import Surrogate
@@ -38,7 +36,4 @@ __all__ = [
     "Stage",
     "Surrogate",
     "Workflow",
-    "changed_resources",
-    "resources_with",
-    "rule_of",
 ]

@@ -4,14 +4,27 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from diel.errors import did_you_mean
-from diel.spec.condition import Condition
-from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, found, refuse
+from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, Text, found, refuse
 from diel.values import as_float
+
+
+def _expression(value: Any) -> Any:
+    if isinstance(value, bool | int | float):
+        hint = "write a comparison, such as `validate.error < 0.01`; what never changes decides nothing"
+        raise refuse(f"expected an expression, found {found(value)}", hint)
+    if isinstance(value, str) and not value.strip():
+        raise refuse("expected an expression, found an empty text", "leave the key out, or write one")
+    return value
+
+
+Condition = Annotated[Text, Field(min_length=1), BeforeValidator(_expression)]
+"""The text of an expression, with or without `${{ }}` around it."""
+
 
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}

@@ -2,10 +2,9 @@
 
 import keyword
 import math
-from dataclasses import dataclass
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +27,9 @@ RESERVED_NAMES = frozenset({"hp", "params", "inputs", "outputs", "files", "task"
 )
 MAX_POINTS = 10**9
 """The most points that one axis may have."""
+
+Key = tuple[str | int, ...]
+"""Where something stands in a file: the keys and places that lead to it."""
 
 
 class Model(BaseModel):
@@ -65,13 +67,14 @@ class WrittenAs:
         return no_info_after_validator_function(self._kept, handler.generate_schema(self.model))
 
 
-@dataclass(frozen=True)
-class Flaw:
-    """Something that fields together get wrong: the key's path below the model, the message, a hint."""
+class Flaw(NamedTuple):
+    """Something that a workflow gets wrong: the message, a hint, the path of its key."""
 
     message: str
     hint: str = ""
-    key: tuple[str | int, ...] = ()
+    key: Key = ()
+    offset: int | None = None
+    """Characters into the text of the key's value, where the trouble begins further on."""
 
 
 class Flaws(ValueError):

@@ -1,6 +1,7 @@
 """What one task of a stage asks for."""
 
-from typing import Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -8,6 +9,7 @@ from diel.errors import counted
 from diel.spec.model import Limit, Model, Name, Size, refuse
 
 _MANY = 10_000_000
+_CHANGING = ("memory", "walltime")
 
 
 class Resources(Model):
@@ -45,6 +47,15 @@ class Resources(Model):
     def gpus(self) -> int:
         """GPUs of a whole task, on all its nodes."""
         return self.processes * self.gpus_per_rank
+
+    def changes(self, since: "Resources") -> dict[str, Any]:
+        """What a later attempt asks for beyond these: `memory` in bytes, `walltime` in seconds."""
+        return {name: mine for name in _CHANGING if (mine := getattr(self, name)) != getattr(since, name)}
+
+    def changed(self, changes: Mapping[str, Any]) -> "Resources":
+        """What an attempt asked for, from what the journal has of it."""
+        known = {name: changes[name] for name in _CHANGING if name in changes}
+        return self.model_copy(update=known) if known else self
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

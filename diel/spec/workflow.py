@@ -8,8 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import Flaw, Flaws, Label, Model, WrittenAs, found, refuse
-from diel.spec.shell import Shell
-from diel.spec.stage import Stage
+from diel.spec.stage import Shell, Stage
 
 
 def _version(value: Any) -> Any:

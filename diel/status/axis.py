@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from diel.axes.adaptive import front, ranked
 from diel.axes.domain import Domain, Factor
-from diel.axes.trials import front, ranked
 from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial, TrialState
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory

@@ -11,7 +11,7 @@ from diel.axes.domain import Origins
 from diel.errors import UsageError
 from diel.paths import RunPaths
 from diel.spec import Axis, Workflow
-from diel.spec.forms.points import Points, Rows, keep, kept
+from diel.spec.forms.axis import Points, Rows, keep, kept
 from diel.spec.forms.rows import read_points, rows_to_points
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.stage_run import StageRun

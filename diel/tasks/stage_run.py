@@ -12,8 +12,8 @@ from typing import Any
 from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import Domain
 from diel.journal.stage_history import StageHistory
-from diel.spec import Resources, Stage, resources_with
-from diel.spec.forms.points import Points
+from diel.spec import Resources, Stage
+from diel.spec.forms.axis import Points
 from diel.states import TaskState
 
 
@@ -76,7 +76,7 @@ class StageRun:
         if granted is not None:
             return granted
         changed = self.history.resources.get(index)
-        return self.spec.resources if changed is None else resources_with(self.spec, changed)
+        return self.spec.resources if changed is None else self.spec.resources.changed(changed)
 
     @property
     def escalated(self) -> bool:

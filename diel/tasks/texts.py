@@ -9,7 +9,7 @@ from typing import Any
 from diel.errors import ModuleError
 from diel.expressions import Template, Tree, parse, parse_expression, parse_tree
 from diel.spec import Stage
-from diel.spec.output import path_flaw
+from diel.spec.data import path_flaw
 
 Scope = Mapping[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.spec import Resources, Stage, changed_resources, resources_with, rule_of
+from diel.spec import Resources, Stage
 from diel.states import FailureClass
 
 BIG = {"memory": "1GiB", "walltime": "1h"}
@@ -39,13 +39,13 @@ def stage(**keys: Any) -> Stage:
 def test_a_class_has_its_defaults_where_the_stage_says_nothing(
     keys: dict[str, Any], kind: str, retries: int, memory: float, walltime: float
 ) -> None:
-    rule = rule_of(stage(**keys), FailureClass(kind))
+    rule = stage(**keys).rule(FailureClass(kind))
     assert (rule.retries, rule.memory, rule.walltime) == (retries, memory, walltime)
 
 
 def test_only_what_the_stages_retries_are_for_is_counted_together() -> None:
     made = stage(retries=2, timeout="1s", on={"timeout": {"retries": 1}})
-    shared = {kind for kind in FailureClass if rule_of(made, kind).shared}
+    shared = {kind for kind in FailureClass if made.rule(kind).shared}
     assert {"app", "launch", "oom"} <= shared
     assert not shared & {"timeout", "walltime", "node", "preempted"}
 
@@ -53,9 +53,9 @@ def test_only_what_the_stages_retries_are_for_is_counted_together() -> None:
 def test_what_an_attempt_asked_for_comes_back_from_the_journal() -> None:
     made = stage(resources={**BIG, "ranks": 2})
     asked = made.resources.model_copy(update={"memory": 3 * 2**30})
-    changed = changed_resources(made, asked)
+    changed = asked.changes(made.resources)
     assert changed == {"memory": 3 * 2**30}
-    assert resources_with(made, changed) == asked
-    assert changed_resources(made, made.resources) == {}
-    assert resources_with(made, {}) is made.resources
-    assert isinstance(resources_with(made, {"walltime": 7200.0}), Resources)
+    assert made.resources.changed(changed) == asked
+    assert made.resources.changes(made.resources) == {}
+    assert made.resources.changed({}) is made.resources
+    assert isinstance(made.resources.changed({"walltime": 7200.0}), Resources)

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from diel.spec import Workflow
-from diel.spec.shell import reads_quotes
+from diel.spec.stage import reads_quotes
 
 
 def interpreter(shell: object = None, whole: object = None) -> tuple[str, ...]:

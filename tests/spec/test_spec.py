@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from diel.spec import AxisForm, Flaws, Hyperparameter, Resources, Workflow
-from diel.spec.output import path_flaw
+from diel.spec.data import path_flaw
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from diel.errors import UsageError
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.spec import AxisForm, Workflow
-from diel.spec.forms.points import Listed, Points
+from diel.spec.forms.axis import Listed, Points
 from diel.states import TaskState
 from diel.tasks.axes import Axes
 from diel.tasks.results import Results

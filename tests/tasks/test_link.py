@@ -13,7 +13,7 @@ from diel.axes.domain import make_domain
 from diel.graph import Edge
 from diel.journal.stage_history import StageHistory
 from diel.spec import Stage
-from diel.spec.forms.points import Listed
+from diel.spec.forms.axis import Listed
 from diel.states import TaskState
 from diel.tasks.link import Link, Verdict
 from diel.tasks.stage_run import StageRun

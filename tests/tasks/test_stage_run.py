@@ -5,7 +5,7 @@ from __future__ import annotations
 from diel.axes.domain import Origins, make_domain
 from diel.journal.stage_history import StageHistory
 from diel.spec import Stage
-from diel.spec.forms.points import Listed, Points
+from diel.spec.forms.axis import Listed, Points
 from diel.states import TaskState
 from diel.tasks.stage_run import StageRun
 

@@ -1,9 +1,8 @@
 """The forms of an axis, each with what others ask of it."""
 
 from diel.spec.forms.axis import Axis, Choice
-from diel.spec.forms.listed import StaticForm
 from diel.spec.forms.loop import Loop
 from diel.spec.forms.search import SAMPLERS, Search
-from diel.spec.forms.written import AxisForm
+from diel.spec.forms.written import AxisForm, StaticForm
 
 __all__ = ["SAMPLERS", "Axis", "AxisForm", "Choice", "Loop", "Search", "StaticForm"]

@@ -1,14 +1,75 @@
-"""A loop: an axis whose points follow one another."""
+"""A loop, and what it has in common with a search: points that are judged, and come as the run goes on."""
 
-from collections.abc import Iterator
-from typing import ClassVar
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from diel.errors import counted
-from diel.spec.condition import Condition
-from diel.spec.forms.judged import Judged
-from diel.spec.model import MAX_POINTS, Model
+from diel.errors import counted, did_you_mean
+from diel.spec.forms.axis import Axis, Choice, Counted, Known, Points
+from diel.spec.hyperparameter import Condition
+from diel.spec.model import MAX_POINTS, Model, found
+
+_MEANT = {
+    "first": "0",
+    "initial": "0",
+    "prev": "previous",
+    "before": "previous",
+    "final": "last",
+    "latest": "last",
+    "optimal": "best",
+    "optimum": "best",
+    "min": "best",
+    "max": "best",
+    "front": "pareto",
+}
+"""Other words for picks."""
+
+
+class Judged(Axis):
+    """Points that are numbers, counted from 0."""
+
+    adaptive = True
+    end_hint: ClassVar[str]
+    """Which word picks the point that is most often meant."""
+
+    @property
+    @abstractmethod
+    def most(self) -> int | None:
+        """The most points, where the file says so."""
+
+    def size(self, known: Known) -> int | None:
+        return self.most
+
+    def points_of(self, label: str, known: Known, folder: Path) -> Points:
+        return Counted(label, self.size(known) or 0)
+
+    def choice(self, point: object) -> Choice | None:
+        if isinstance(point, Mapping):
+            count: Any = point.get("top")
+            return Choice("top", count) if is_count(count) and len(point) == 1 else None
+        word: Any = point
+        return Choice(word) if point in self.picks and point != "top" else None
+
+    def pick_flaws(self, label: str, point: object, inside: bool) -> Iterator[tuple[str, str]]:
+        """A point is picked by its number, or by one of the words."""
+        if isinstance(point, dict) and set(point) == {label}:
+            point = point[label]
+        words = tuple("{top: N}" if word == "top" else word for word in self.picks)
+        if not isinstance(point, int) or isinstance(point, bool):
+            hint = did_you_mean(point, words) if isinstance(point, str) else ""
+            meant = _MEANT.get(str(point).lower())
+            hint = f"write {meant}" if meant in (*words, "0") else hint
+            yield f"expected {', '.join(words)} or the number of a {self.point}, found {found(point)}", hint
+        elif point < 0 or (self.most is not None and point >= self.most):
+            last = " or above" if self.most is None else f" to {self.most - 1}"
+            yield f"expected the number of a {self.point}, 0{last}; found {point}", self.end_hint
+
+
+def is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 class Loop(Model, Judged):

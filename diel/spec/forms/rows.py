@@ -1,17 +1,19 @@
-"""Points in rows: of a CSV or JSONL file, or of a list that a stage has made; one row a point."""
-
-from __future__ import annotations
+"""Axes whose points are rows: of a CSV or JSONL file, or of a list that a stage has made."""
 
 import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import AfterValidator, Field
 
 from diel.errors import UsageError, counted
 from diel.files import read_file, reason
-from diel.spec.forms.points import Rows
+from diel.spec.forms.axis import Axis, Points, Rows
+from diel.spec.model import Items, Label, Model, Text, no_repeats
 from diel.values import scalar
 
 MAX_BYTES = 2**31
@@ -111,3 +113,42 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
             )
         rows.append(tuple(item[name] for name in names))
     return Rows(names, rows)
+
+
+Columns = Annotated[Items[Label], Field(min_length=1), AfterValidator(no_repeats)]
+
+
+class FileForm(Model, Axis):
+    """Points read from a CSV or JSONL file: one point a row."""
+
+    word: ClassVar[str] = "file"
+    kept: ClassVar[bool] = True
+
+    path: Text = Field(min_length=1, description="The file, relative to the workflow file.")
+    columns: Columns | None = Field(default=None, description="Columns to use; all where absent.")
+
+    @property
+    def gives(self) -> tuple[str, ...] | None:
+        return self.columns
+
+    def listed(self, label: str, folder: Path) -> Points:
+        return read_points(folder / self.path, label, self.columns)
+
+
+@dataclass(frozen=True)
+class Derived(Axis):
+    """The points that a STAGE.OUTPUT holds."""
+
+    word: ClassVar[str] = "from"
+    kept: ClassVar[bool] = True
+
+    output: str
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def gives(self) -> tuple[str, ...] | None:
+        return self.columns
+
+    @property
+    def source(self) -> str:
+        return self.output

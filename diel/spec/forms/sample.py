@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from diel.errors import DielError
-from diel.spec.forms.axis import Axis, Known
-from diel.spec.forms.points import Rows
+from diel.spec.forms.axis import Axis, Known, Rows
 from diel.spec.hyperparameter import undrawable
 from diel.spec.model import Flaw, Items, Label, Model, Number, found, no_repeats, refuse
 from diel.values import as_float

@@ -16,10 +16,9 @@ from pydantic_core import CoreSchema, PydanticKnownError
 
 from diel.errors import counted
 from diel.extensions import SEARCHERS, names_in
-from diel.spec.condition import Condition
 from diel.spec.forms.axis import Known
-from diel.spec.forms.judged import Judged, is_count
-from diel.spec.hyperparameter import Hyperparameter, undrawable
+from diel.spec.forms.loop import Judged, is_count
+from diel.spec.hyperparameter import Condition, Hyperparameter, undrawable
 from diel.spec.model import (
     MAX_POINTS,
     Flaw,

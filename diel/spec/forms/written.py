@@ -1,17 +1,236 @@
-"""An axis as a workflow file writes it: all the keys that it may have, of which one is its form."""
+"""An axis as a workflow file writes it: its values, or one of the other forms."""
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
-from diel.spec.forms.axis import Axis
-from diel.spec.forms.derived import Derived
-from diel.spec.forms.file import Columns, FileForm
-from diel.spec.forms.listed import Column, Inline, StaticForm, sequence_of
+from diel.errors import counted
+from diel.spec.forms.axis import Axis, Known, Listed
 from diel.spec.forms.loop import Loop
+from diel.spec.forms.rows import Columns, Derived, FileForm
 from diel.spec.forms.sample import Sample
 from diel.spec.forms.search import Search
-from diel.spec.model import Label, found, refuse
+from diel.spec.model import MAX_POINTS, Flaw, Flaws, Items, Json, Label, Model, Number, found, refuse
+
+
+@dataclass(frozen=True)
+class Inline(Axis):
+    """Values by parameter, the axis's own name where there is no other."""
+
+    columns: tuple[Sequence[Any], ...]
+    names: tuple[str, ...] = ()
+
+    @property
+    def gives(self) -> tuple[str, ...]:
+        return self.names
+
+    def size(self, known: Known) -> int:
+        return len(self.columns[0])
+
+    def listed(self, label: str, folder: Path) -> Listed:
+        return Listed(self.names or (label,), self.columns)
+
+
+@dataclass(frozen=True)
+class Spaced(Sequence[float]):
+    """Evenly spaced numbers, both ends included, or ten to their power."""
+
+    first: float
+    last: float
+    size: int
+    powers: bool = False
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self.size:
+            raise IndexError(index)  # what ends an iteration over a sequence
+        if index == self.size - 1 and self.size > 1:
+            value = self.last
+        else:
+            gaps = max(self.size - 1, 1)
+            step = (self.last - self.first) / gaps
+            if math.isinf(step):  # the ends are too far apart for their distance to be a double
+                step = self.last / gaps - self.first / gaps
+            value = self.first + index * step
+        return 10.0**value if self.powers else float(value)
+
+
+def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
+        raise refuse("an axis without points: its stages would have no tasks", "list at least one value")
+    return values
+
+
+def _spaced(value: Any) -> Any:
+    """Checks [first, last, count] as one: each entry at its own place, with what it means."""
+    if not isinstance(value, list | tuple):
+        raise refuse(f"expected [first, last, count], found {found(value)}")
+    if len(value) != 3:
+        raise refuse(f"expected [first, last, count], found {counted(len(value), 'value')}")
+    flaws = []
+    for place, word in enumerate(("first", "last")):
+        end = value[place]
+        if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
+            flaws.append(Flaw(f"{word}: expected a number, found {found(end)}", "", (place,)))
+    count = value[2]
+    if isinstance(count, bool) or not isinstance(count, int):
+        hint = "the third entry is how many points there are, not the distance between them"
+        flaws.append(Flaw(f"count: expected a whole number, found {found(count)}", hint, (2,)))
+    elif not 1 <= count <= MAX_POINTS:
+        flaws.append(Flaw(f"count: expected 1 to {MAX_POINTS} points, found {count}", "", (2,)))
+    if flaws:
+        raise Flaws(*flaws)
+    if count > 1 and value[0] == value[1]:
+        raise refuse(f"{count} points, and all of them the same", f"write values: [{value[0]}]")
+    return value
+
+
+def _exponents(value: tuple[float, float, int]) -> tuple[float, float, int]:
+    """Refuses what overflows, and ends that look like values where exponents are meant."""
+    first, last, count = value
+    flaws = [
+        Flaw(
+            f"10 to the power {end} is beyond a double",
+            "logspace takes exponents of ten, -308 to 308",
+            (place,),
+        )
+        for place, end in enumerate((first, last))
+        if abs(end) > 308
+    ]
+    if flaws:
+        raise Flaws(*flaws)
+    if count > 1 and 10 ** abs(last - first) < 2:
+        meant = (
+            f"; write [{math.log10(first):g}, {math.log10(last):g}, {count}]"
+            if first > 0 and last > 0
+            else ""
+        )
+        raise refuse(
+            f"logspace takes exponents of ten, as NumPy's does; [{first}, {last}, {count}] would run from "
+            f"{10**first:.6g} to {10**last:.6g}{meant}",
+            "where such a narrow span is meant, linspace says it better",
+        )
+    return value
+
+
+def _python_range(value: Any) -> Any:
+    """Checks a count, or the bounds of Python's range."""
+    bounds = list(value) if isinstance(value, list | tuple) else [value]
+    if isinstance(value, dict | str) or not 1 <= len(bounds) <= 3:
+        raise refuse(f"expected 4, [0, 4] or [0, 10, 2], found {_entries(value)}")
+    flaws = []
+    for place, bound in enumerate(bounds):
+        if isinstance(bound, bool) or not isinstance(bound, int):
+            hint = "range takes whole numbers only; linspace: [first, last, count] takes any"
+            key = (place,) if isinstance(value, list | tuple) else ()
+            flaws.append(Flaw(f"expected a whole number, found {found(bound)}", hint, key))
+    if flaws:
+        raise Flaws(*flaws)
+    if bounds[2:] == [0]:
+        raise refuse("a step of 0 never arrives", "write a step such as 1", 2)
+    count = len_of_range(bounds)
+    if count < 1:
+        hint = "the last bound is left out, as in Python's range; counting down needs a step such as -1"
+        raise refuse(f"{_entries(value)} holds no number: the axis would have no points", hint)
+    if count > MAX_POINTS:
+        raise refuse(f"{count} points are too many; an axis has at most {MAX_POINTS}")
+    return value
+
+
+def len_of_range(bounds: list[int]) -> int:
+    """How many numbers Python's range holds; `len(range(...))` overflows beyond 2**63."""
+    start, stop = (0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
+    step = bounds[2] if len(bounds) == 3 else 1
+    return max(0, -((start - stop) // step))
+
+
+def _entries(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        text = ", ".join(found(bound) for bound in value[:4])
+        return f"[{text}]" if len(value) <= 4 else f"{len(value)} entries"
+    return found(value)
+
+
+Values = Annotated[Items[Json], AfterValidator(_some)]
+Space = Annotated[tuple[Number, Number, int], Strict(False), BeforeValidator(_spaced)]
+Exponents = Annotated[Space, AfterValidator(_exponents)]
+Bounds = Annotated[int | Items[int], BeforeValidator(_python_range)]
+
+
+class StaticForm(Model):
+    """One of the forms that list the values of a single parameter."""
+
+    values: Values | None = Field(default=None, description="The values themselves.")
+    linspace: Space | None = Field(
+        default=None, description="[first, last, count]: evenly spaced, both ends included."
+    )
+    logspace: Exponents | None = Field(
+        default=None,
+        description="[first, last, count]: evenly spaced powers of ten, first and last being "
+        "exponents: [-3, 0, 4] gives 0.001, 0.01, 0.1, 1.",
+    )
+    range: Bounds | None = Field(
+        default=None, description="Whole numbers as Python's range: 4, [0, 4] or [0, 10, 2]."
+    )
+
+    @property
+    def sequence(self) -> Sequence[Any]:
+        """The values, computed when they are asked for."""
+        if self.values is not None:
+            return self.values
+        if self.linspace is not None:
+            return Spaced(*self.linspace)
+        if self.logspace is not None:
+            return Spaced(*self.logspace, powers=True)
+        return _whole(self.range) if self.range is not None else ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mapping(cls, value: Any) -> Any:
+        if isinstance(value, dict | cls):
+            return value
+        if isinstance(value, list):
+            raise refuse(
+                "expected one of the forms of an axis, found a list", f"write {{values: {_entries(value)}}}"
+            )
+        raise refuse(f"expected one of the forms of an axis, found {found(value)}", cls._hint())
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        given = [form for form, field in self.forms().items() if getattr(self, field) is not None]
+        if len(given) > 1:
+            raise refuse(f"expected one form, found {' and '.join(given)}", "drop all but one", given[1])
+        if not given:
+            raise refuse("found none of the forms of an axis", self._hint())
+        return self
+
+    @classmethod
+    def forms(cls) -> dict[str, str]:
+        """The keys of the forms, and the field of each."""
+        fields = cls.model_fields.items()
+        return {info.alias or name: name for name, info in fields if name not in ("columns", "description")}
+
+    @classmethod
+    def _hint(cls) -> str:
+        return f"give one of {', '.join(cls.forms())}; for instance values: [1, 2, 3]"
+
+
+def _whole(bounds: int | tuple[int, ...]) -> Sequence[int]:
+    return range(bounds) if isinstance(bounds, int) else range(*bounds)
+
+
+Column = Values | StaticForm
+
+
+def sequence_of(column: tuple[Any, ...] | StaticForm) -> Sequence[Any]:
+    """The values of one of several lists side by side."""
+    return column.sequence if isinstance(column, StaticForm) else column
 
 
 def _path_to_file(value: Any) -> Any:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diel.errors import DielError, UsageError
 from diel.spec import AxisForm, Workflow
-from diel.spec.forms.points import Points, keep, kept
+from diel.spec.forms.axis import Points, keep, kept
 from diel.spec.forms.rows import read_points, rows_to_points
 
 HERE = Path()

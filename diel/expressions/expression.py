@@ -1,0 +1,396 @@
+"""One expression: which of Python's constructs may stand in it, and its value over a scope."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from simpleeval import EvalWithCompoundTypes, InvalidExpression
+
+from diel.errors import DielError, did_you_mean
+from diel.expressions.functions import FUNCTIONS, OPERATORS, SCALARS, Undefined, is_list, noun, written
+
+MAX_EXPRESSION = 10_000
+"""Longest expression, in characters."""
+MAX_NESTING = 100
+"""Deepest nesting of an expression; the evaluator recurses."""
+
+Chain = tuple[str, ...]
+"""A dotted name: ("train", "loss")."""
+Scope = Mapping[str, Any]
+
+_LITERALS = {"true": True, "false": False, "null": None}
+"""YAML's words for what Python calls True, False and None; both work."""
+_WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "for", "lambda", "True", "False", "None"})
+_PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*", re.ASCII)
+_QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+
+
+class ExpressionError(DielError):
+    """An expression that cannot be read or evaluated.
+
+    `offset` counts the characters of the text before the place of the error.
+    """
+
+    def __init__(self, message: str, offset: int = 0, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
+        self.offset = offset
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.message, self.offset, self.hint)
+
+
+@dataclass(frozen=True)
+class Expression:
+    """What stands between `${{` and `}}`, parsed."""
+
+    source: str
+    offset: int
+    """Characters of the whole text before the source."""
+    chain: Chain = field(default=(), compare=False, repr=False)
+    """The names of a plain dotted name, which needs no evaluator."""
+    tree: ast.expr | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_one, (self.source, self.offset)
+
+    def value(self, scope: Scope) -> Any:
+        """The value, with its type. Raises ExpressionError."""
+        if self.tree is not None:
+            return self._computed(self.tree, scope)
+        value: Any = scope
+        try:  # as _read does, without a call: this runs for each parameter of each task
+            for name in self.chain:
+                value = value[name]
+        except (LookupError, TypeError):
+            raise self._failed(*_missing(self.chain, scope)) from None
+        return value
+
+    def words(self, scope: Scope) -> list[str]:
+        """The words of a command that the value gives: one for each item of a list."""
+        value = self.value(scope)
+        items = value if is_list(value) else [value]
+        return [without_nul(self._written(item), self.offset) for item in items]
+
+    def text_value(self, scope: Scope) -> str:
+        """The value, written as text. Raises ExpressionError."""
+        return self._written(self.value(scope))
+
+    def references(self) -> Iterator[Chain]:
+        """The dotted names that are read; `x["a"]` counts as `x.a`."""
+        waiting: list[ast.AST] = [] if self.tree is None else [self.tree]
+        if self.tree is None:
+            yield self.chain
+        while waiting:
+            node = waiting.pop()
+            chain = _chain_of(node)
+            if chain is None:
+                waiting += _operands(node)
+            elif chain[0] not in _LITERALS:
+                yield chain
+
+    def _computed(self, tree: ast.expr, scope: Scope) -> Any:
+        try:
+            return _evaluators.evaluator.run(tree, scope)
+        except Undefined as error:
+            raise self._failed(error.message, error.hint) from None
+        except DielError:
+            raise
+        except RecursionError:
+            raise self._failed("the expression refers to itself") from None
+        except InvalidExpression as error:
+            raise self._failed(str(error)) from None
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise self._failed(_readable(error)) from None
+
+    def _written(self, value: Any) -> str:
+        try:
+            return written(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._failed(f"the value cannot be written as text: {error}") from None
+
+    def _failed(self, message: str, hint: str = "") -> ExpressionError:
+        source = self.source if len(self.source) <= 80 else self.source[:77] + "..."
+        return ExpressionError(f"{message}, in ${{{{ {source} }}}}", self.offset, hint)
+
+
+def parse_one(source: str, offset: int) -> Expression:
+    """Parses what stands inside `${{ }}`. Raises ExpressionError.
+
+    `offset` counts the characters before it in the text that holds it.
+    """
+    text = source.strip()
+    offset += len(source) - len(source.lstrip())
+    if _PLAIN_NAME.fullmatch(text) and text not in _WORDS and text not in _LITERALS:
+        return Expression(text, offset, chain=tuple(text.split(".")))
+    if len(text) > MAX_EXPRESSION:
+        message = f"the expression is longer than {MAX_EXPRESSION:,} characters"
+        raise ExpressionError(message, offset, "compute it in a module")
+    tree = _syntax_tree(text, offset)
+    _check(tree, text, offset)
+    return Expression(text, offset, tree=tree)
+
+
+def without_nul(word: str, offset: int) -> str:
+    """A word of a command. Raises ExpressionError where no program can get it."""
+    if "\0" in word:
+        raise ExpressionError("a word of a command cannot hold a NUL character", offset)
+    return word
+
+
+# --- syntax ---------------------------------------------------------------------------------------
+
+
+def _syntax_tree(text: str, offset: int) -> ast.expr:
+    if not text:
+        raise ExpressionError("the expression is empty", offset)
+    flat = re.sub(r"[\r\n\t\f]", " ", text)  # an expression may go over several lines
+    if "#" in _QUOTED.sub("", flat):
+        raise ExpressionError("an expression cannot hold a comment", offset + text.index("#"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python warns of what it would not like in a program
+            return ast.parse(flat, mode="eval").body
+    except SyntaxError as error:
+        # Python gives no column, or one on a further line, where the text ends too soon
+        column = min(error.offset - 1, len(text)) if error.offset and error.lineno == 1 else len(text)
+        raise ExpressionError("the expression cannot be read", offset + column, _advice(text)) from None
+    except (RecursionError, MemoryError):
+        raise ExpressionError("the expression is nested too deeply", offset) from None
+    except ValueError:
+        raise ExpressionError("the expression holds a character that cannot stand there", offset) from None
+
+
+_ADVICE = (
+    (r"![^=]", "write `not` for !"),
+    (r"(?<![=!<>])=(?!=)", "write == to compare"),
+    (r"&&", "write `and` for &&"),
+    (r"\|\|", "write `or` for ||"),
+    (r"\?", "write `a if condition else b` for a choice"),
+    (r"\|", "write `or` for |; there are no filters"),
+)
+
+
+def _advice(text: str) -> str:
+    """What to write instead, for the usual mistakes."""
+    for mark, hint in _ADVICE:
+        if re.search(mark, text):
+            return hint
+    for word in re.findall(r"[A-Za-z_]\w*", text):
+        if keyword.iskeyword(word) and word not in _WORDS:
+            return f"`{word}` is a word of Python: such a name works alone, but not in a computation"
+    return "expected names, numbers, quoted texts and operators, such as ${{ 2 * temperature }}"
+
+
+_NODES: tuple[type[ast.AST], ...] = (
+    *(ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.List, ast.Tuple, ast.Dict),
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.keyword),
+)
+_ALLOWED = (*_NODES, *OPERATORS, ast.And, ast.Or)
+_COMPREHENSION = "comprehensions are not allowed; compute it in a module"
+_REFUSED: dict[type[ast.AST], str] = {
+    ast.JoinedStr: "f-strings are not allowed; put several ${{ }} into the text",
+    ast.Lambda: "functions cannot be made in an expression",
+    **dict.fromkeys((ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp), _COMPREHENSION),
+    ast.Is: "`is` is not allowed; write ==",
+    ast.IsNot: "`is not` is not allowed; write !=",
+    ast.BitAnd: "`&` is not allowed; write `and`",
+    ast.BitOr: "`|` is not allowed; write `or`",
+    ast.BitXor: "`^` is not allowed; write ** for a power",
+    ast.Starred: "`*` before a list is not allowed",
+    ast.NamedExpr: "`:=` is not allowed",
+}
+
+
+def _check(tree: ast.expr, text: str, offset: int) -> None:
+    """Refuses what is not on the list of allowed constructs."""
+    waiting: list[tuple[ast.AST, int, int]] = [(tree, 0, 0)]
+    while waiting:
+        node, depth, column = waiting.pop()
+        place: int | None = getattr(node, "col_offset", None)
+        if place is not None:  # Python counts bytes
+            column = len(text.encode()[:place].decode(errors="ignore"))
+        if depth > MAX_NESTING:
+            raise ExpressionError("the expression is nested too deeply", offset + column)
+        message, _, hint = _objection(node).partition("; ")
+        if message:
+            raise ExpressionError(message, offset + column, hint)
+        waiting += ((child, depth + 1, column) for child in _operands(node))
+
+
+def _operands(node: ast.AST) -> list[ast.AST]:
+    """What a node is computed from."""
+    called = node.func if isinstance(node, ast.Call) else None
+    children = ast.iter_child_nodes(node)
+    return [one for one in children if one is not called and not isinstance(one, ast.expr_context)]
+
+
+def _objection(node: ast.AST) -> str:
+    """Why a node is not allowed; empty where it is."""
+    if isinstance(node, ast.Call):
+        return _call_objection(node)
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        return f"a name cannot start with an underscore: {name}" if name.startswith("_") else ""
+    if isinstance(node, ast.Constant) and not isinstance(node.value, str | int | float | None):
+        return f"{type(node.value).__name__} values are not allowed"
+    if isinstance(node, ast.Dict) and None in node.keys:
+        return "`**` before a mapping is not allowed"
+    if isinstance(node, _ALLOWED):
+        return ""
+    return _REFUSED.get(type(node), f"{type(node).__name__} is not allowed in an expression")
+
+
+def _call_objection(node: ast.Call) -> str:
+    known = ", ".join(sorted(FUNCTIONS))
+    if not isinstance(node.func, ast.Name):
+        return f"methods cannot be called; the functions are {known}"
+    if node.func.id not in FUNCTIONS:
+        hint = did_you_mean(node.func.id, FUNCTIONS) or f"the functions are {known}"
+        return f"unknown function '{node.func.id}'; {hint}"
+    if any(argument.arg is None for argument in node.keywords):
+        return "`**` before a mapping is not allowed"
+    return ""
+
+
+def _chain_of(node: ast.AST) -> Chain | None:
+    """The dotted name that a node is."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+        elif isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            names.append(node.slice.value)
+        else:
+            return None
+        node = node.value
+    return (node.id, *reversed(names)) if isinstance(node, ast.Name) else None
+
+
+# --- evaluation -----------------------------------------------------------------------------------
+
+
+class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
+    """simpleeval's evaluator, reduced to what _NODES lists, reading names from a scope."""
+
+    nodes: dict[type[ast.AST], Any]
+    functions: dict[str, Any]
+    names: Any
+
+    def __init__(self) -> None:
+        super().__init__(operators=OPERATORS, functions={})
+        allowed = {node: handler for node, handler in self.nodes.items() if node in _NODES}
+        self.nodes = allowed | {
+            ast.Name: self._name,
+            ast.Attribute: self._attribute,
+            ast.Subscript: self._subscript,
+            ast.Tuple: self._eval_list,
+        }
+        self.functions = FUNCTIONS
+
+    def run(self, tree: ast.expr, scope: Scope) -> Any:
+        """The value of a tree. A scope may itself evaluate while it is read, so state is put back."""
+        outer = self.names
+        self.names = scope
+        try:
+            return self.eval("", previously_parsed=tree)
+        finally:
+            self.names = outer
+
+    def _check_disallowed_items(self, item: Any) -> None:
+        """Nothing to check: no function or module can be a value, for names read only the scope's
+        data. simpleeval would walk a list of a million items at each step."""
+
+    def _name(self, node: ast.Name) -> Any:
+        return _LITERALS[node.id] if node.id in _LITERALS else _read((node.id,), self.names)
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        chain = _chain_of(node)
+        return _key(self._eval(node.value), node.attr) if chain is None else _read(chain, self.names)
+
+    def _subscript(self, node: ast.Subscript) -> Any:
+        chain = _chain_of(node)
+        if chain is not None:
+            return _read(chain, self.names)
+        container, key = self._eval(node.value), self._eval(node.slice)
+        if isinstance(key, str):
+            return _key(container, key)
+        try:
+            return container[key]
+        except IndexError:
+            raise Undefined(f"there is no item {key} in a list of {len(container)}") from None
+        except LookupError:
+            raise Undefined(f"there is no key {key!r}") from None
+        except TypeError:
+            raise Undefined(f"cannot take item {key!r} of {noun(container)}") from None
+
+
+class _Evaluators(threading.local):
+    """One evaluator for each thread: it holds the scope while it works."""
+
+    def __init__(self) -> None:
+        self.evaluator = _Evaluator()
+
+
+_evaluators = _Evaluators()
+
+
+def _read(chain: Chain, scope: Any) -> Any:
+    """What a dotted name means in a scope. Raises Undefined."""
+    value = scope
+    try:
+        for name in chain:
+            value = value[name]
+    except (LookupError, TypeError):
+        raise Undefined(*_missing(chain, scope)) from None
+    return value
+
+
+def _key(value: Any, key: str) -> Any:
+    """A key of a mapping; never an attribute of an object."""
+    if isinstance(value, SCALARS) or is_list(value):
+        raise Undefined(f"{noun(value)} has no '{key}'")
+    try:
+        return value[key]
+    except (LookupError, TypeError):
+        raise Undefined(f"there is no '{key}'", did_you_mean(key, _names(value))) from None
+
+
+def _missing(chain: Chain, scope: Any) -> tuple[str, str]:
+    """What to say of a dotted name that a scope lacks, and a hint."""
+    value = scope
+    for index, name in enumerate(chain):
+        before = ".".join(chain[:index])
+        try:
+            value = value[name]
+        except LookupError:
+            message = f"'{before}' has no '{name}'" if before else f"unknown name '{name}'"
+            return message, did_you_mean(name, _names(value))
+        except TypeError:
+            return f"'{before}' is {noun(value)} and has no '{name}'", ""
+    return f"'{'.'.join(chain)}' cannot be read", ""
+
+
+def _names(value: Any) -> list[str]:
+    """The keys of a mapping; none where it cannot list them."""
+    if not hasattr(type(value), "__iter__") or isinstance(value, str | list | tuple):
+        return []
+    return [key for key in value if isinstance(key, str)]
+
+
+def _readable(error: Exception) -> str:
+    if isinstance(error, ZeroDivisionError):
+        return "division by zero"
+    if isinstance(error, OverflowError):
+        return "the result is too large"
+    if isinstance(error, ValueError) and "domain" in str(error):
+        return "the argument is outside the function's domain"
+    return str(error) or type(error).__name__
