@@ -14,8 +14,7 @@ from diel.errors import ModuleError
 
 if TYPE_CHECKING:
     from diel.services.client import Service
-    from diel.staging.local import Local
-    from diel.staging.shard import Shard
+    from diel.staging.item import Local, Shard
     from diel.streams.space import Space
 
 T = TypeVar("T")
@@ -97,15 +96,13 @@ class Context:
         numbers of rows. Over all ranks (or tasks) each item comes once an epoch; the order is another
         in each, and the same wherever it is drawn. Raises ModuleError for an input without `shard`.
         """
-        # Only here: a module that shares nothing out need not load it.
-        from diel.staging.drawing import draw
-        from diel.staging.local import Local
+        from diel.staging.shard import draw  # only here: most modules share nothing out
 
         if name not in self.shards:
             known = ", ".join(self.shards) or "none"
             raise ModuleError(f"input '{name}' has no `shard` in the workflow; inputs that have: {known}")
-        shard, local = self.shards[name], self.local or Local()
-        return draw(name, self.inputs[name], shard, self.rank, self.ranks, epoch, local, os.environ)
+        shard, ranks = self.shards[name], (self.rank, self.ranks)
+        return draw(name, self.inputs[name], shard, *ranks, epoch, self.local, os.environ)
 
     @property
     def member(self) -> str:

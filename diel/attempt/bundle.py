@@ -11,9 +11,7 @@ from diel.modules.catalogue import Module
 if TYPE_CHECKING:  # what workers and plans without these need not load
     from diel.journal.records import Record
     from diel.spec import Output, Resources, Service, Surrogate
-    from diel.staging.item import Item
-    from diel.staging.local import Local
-    from diel.staging.shard import Shard
+    from diel.staging.item import Item, Local, Shard
 
 
 @dataclass(frozen=True, slots=True)

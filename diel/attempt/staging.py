@@ -13,11 +13,10 @@ from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Job, Request, Staged, Staging
 from diel.attempt.command import spawn
 from diel.attempt.watchdog import Watchdog, Watched
-from diel.staging.bring import Brought
-from diel.staging.disk import StagingError
-from diel.staging.drawing import fetch, read_notes, take_notes, write_shards
+from diel.staging.bring import Brought, fetch, read_notes, take_notes
+from diel.staging.disk import StagingError, own_disk
 from diel.staging.item import placed
-from diel.staging.local import own_disk
+from diel.staging.shard import write_shards
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -79,7 +78,7 @@ def _on_each_node(
     assert isinstance(request.staged, Staged)
     plan = Path(task_dir, PLAN_FILE)
     plan.write_bytes(pickle.dumps((request.staged.items, staging.local, task_dir)))
-    words = (*with_hosts(staging.each_node), sys.executable, "-m", "diel.staging", str(plan))
+    words = (*with_hosts(staging.each_node), sys.executable, "-m", "diel.staging.bring", str(plan))
     try:
         spawn(words, env, dog, watched)
     except Failure as failure:

@@ -14,8 +14,7 @@ from diel.doctor.folder import existing, file_system
 from diel.doctor.probe import version_of
 from diel.errors import counted
 from diel.site import Site, cores_of, missing
-from diel.staging.disk import StagingError
-from diel.staging.local import Local, local_folder
+from diel.staging.disk import StagingError, local_folder
 from diel.values import format_size
 
 CORE = ("parsl", "pydantic", "pyyaml", "click", "rich", "simpleeval", "psutil")
@@ -75,7 +74,7 @@ def check_machine() -> Finding:
 def check_local(site: Site, runs: Path) -> Finding:
     """The directory can be used, and whether it is another disk than that of the runs."""
     try:
-        folder, named = local_folder(Local(site.local.dir or "", site.local.size), os.environ)
+        folder, named = local_folder(site.local.dir or "", os.environ)
     except StagingError as error:
         fix = "set `local: {dir: …}` in the site file, or DIEL_LOCAL_DIR, to a directory of this machine"
         return Finding("local disk", False, f"{error}; inputs are not staged", fix, required=False)

@@ -1,31 +1,40 @@
-"""Bringing artifacts to the node's disk: whole files at a time, large ones in parts, several at once.
+"""Brings artifacts to the node's disk: whole files at a time, large ones in parts, several at once.
+
+`python -m diel.staging.bring PLAN` does so on each node of a task that has nodes of its own.
 
 Measured with 512 MiB on two busy cores, from a disk to the same disk and to memory (/dev/shm): 1, 2, 4
 and 8 parts at once all copy 0.8 to 1.9 GB/s, which is no difference beside the noise. Several are open at
-once for network file systems, where a stream takes the time of its requests, not for what is measured here.
+once for network file systems, where each copy waits for its requests, not for what is measured here.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
+import pickle
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
 
-from diel.staging.disk import Disk, StagingError
-from diel.staging.item import Item
+from diel.files import put
+from diel.staging.disk import Disk, StagingError, own_disk
+from diel.staging.item import Item, Local
 
-STREAMS = 8
+AT_ONCE = 8
 """Files, or parts of one, that one process copies at the same time."""
 PART = 64 * 1024 * 1024
 """Bytes of a part; a file with more is copied in several at once."""
 STEP = 8 * 1024 * 1024
-"""Bytes of one call: between two it is seen whether the task was stopped."""
+"""Bytes of one call; between two calls it looks whether the task was stopped."""
 _NOT_HERE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
+
+NOTES = ".staging-"
+"""What the files begin with in which processes of a task tell its worker what they copied."""
 
 Check = Callable[[], None]
 """Called between two pieces of work; raises where that must end."""
@@ -38,16 +47,12 @@ class Brought:
     copied: int = 0
     """Artifacts that this process copied."""
     bytes: int = 0
-    """What they have in bytes."""
     found: int = 0
     """Artifacts that were there, or that another process copied meanwhile."""
     seconds: float = 0.0
     folder: str = ""
     warning: str = ""
     """Why the shared file system is read instead; empty where all is there."""
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def no_check() -> None:
@@ -68,7 +73,7 @@ def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str =
         missing = disk.hold(items, tag)
         if not missing:
             return Brought(found=len(items), folder=disk.root)
-        with ThreadPoolExecutor(min(STREAMS, len(missing))) as pool:
+        with ThreadPoolExecutor(min(AT_ONCE, len(missing))) as pool:
             sizes = list(pool.map(lambda item: size_of(item.source), missing))
             disk.make_room({item.key: size for item, size in zip(missing, sizes, strict=True)}, tag)
             wide = {item.key for item, size in zip(missing, sizes, strict=True) if _is_wide(item, size)}
@@ -85,7 +90,7 @@ def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str =
 
 
 def _is_wide(item: Item, size: int) -> bool:
-    """Whether one artifact alone gives all streams something to do."""
+    """Whether one artifact alone keeps all threads busy."""
     return size >= 2 * PART or os.path.isdir(item.source)
 
 
@@ -154,17 +159,18 @@ def copy_file(
     source: str, target: str, check: Check, pool: ThreadPoolExecutor | None = None, *, shared: bool = True
 ) -> int:
     """Copies a file and returns its bytes; nobody may write one that all tasks of a node share."""
-    told = os.stat(source)
-    parts = [(start, min(PART, told.st_size - start)) for start in range(0, told.st_size, PART)]
+    status = os.stat(source)
+    size, mode = status.st_size, status.st_mode
+    parts = [(start, min(PART, size - start)) for start in range(0, size, PART)]
     with open(target, "wb") as file:
-        os.truncate(file.fileno(), told.st_size)
+        os.truncate(file.fileno(), size)
     if pool is None or len(parts) < 2:
-        copy_part(source, target, 0, told.st_size, check)
+        copy_part(source, target, 0, size, check)
     else:
         for part in [pool.submit(copy_part, source, target, *part, check) for part in parts]:
             part.result()
-    os.chmod(target, told.st_mode & 0o555 | 0o400 if shared else told.st_mode & 0o777)
-    return told.st_size
+    os.chmod(target, mode & 0o555 | 0o400 if shared else mode & 0o777)
+    return size
 
 
 def copy_part(source: str, target: str, start: int, length: int, check: Check) -> None:
@@ -207,3 +213,76 @@ def _by_sendfile(read: int, write: int, start: int, count: int) -> int:
 
 def _by_hand(read: int, write: int, start: int, count: int) -> int:
     return os.pwrite(write, os.pread(read, count, start), start)
+
+
+# --- what a task brings, and what its worker learns of it --------------------------------------------
+
+
+def fetch(
+    items: Sequence[Item], local: Local, environ: Mapping[str, str], check: Check = no_check, tag: str = ""
+) -> tuple[Brought, str]:
+    """Brings artifacts to this node's disk; the directory of the copies, or an empty text.
+
+    Empty with a warning where that cannot be, and without one where there is nothing to gain: the
+    artifacts lie on the disk that would be taken, and nobody has named it.
+    """
+    try:
+        disk = own_disk(local, environ)
+        if not disk.named and _same_disk(items, disk.root):
+            return Brought(found=len(items)), ""
+        return bring(disk, items, check, tag), disk.entries
+    except StagingError as error:
+        return Brought(warning=str(error)), ""
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return Brought(warning=f"{where}{error.strerror}"), ""
+
+
+def _same_disk(items: Sequence[Item], root: str) -> bool:
+    device = os.stat(root).st_dev
+    return all(os.stat(item.source).st_dev == device for item in items)
+
+
+_notes: list[Brought] = []
+
+
+def note(brought: Brought) -> None:
+    """Keeps what was brought for the end of the task."""
+    _notes.append(brought)
+
+
+def take_notes() -> list[Brought]:
+    """What was brought since the last call because a part was drawn."""
+    taken = list(_notes)
+    _notes.clear()
+    return taken
+
+
+def leave_notes(task_dir: str) -> None:
+    """Tells the worker of the task what this process copied."""
+    _leave(task_dir, (brought for brought in take_notes() if brought.copied or brought.warning))
+
+
+def _leave(task_dir: str, notes: Iterable[Brought]) -> None:
+    for number, brought in enumerate(notes):
+        place = f"{task_dir}/{NOTES}{os.uname().nodename}-{os.getpid()}-{number}.json"
+        put(place, json.dumps(asdict(brought)))
+
+
+def read_notes(task_dir: str) -> list[Brought]:
+    """What processes of a task left, which then is gone."""
+    found = []
+    for path in sorted(Path(task_dir).glob(f"{NOTES}*.json")):
+        found.append(Brought(**json.loads(path.read_text(encoding="utf-8"))))
+        path.unlink()
+    return found
+
+
+def main() -> None:
+    """Reads the plan that the task's worker left, and tells it what became of that."""
+    items, local, task_dir = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301 - from the worker
+    _leave(task_dir, [fetch(items, local, os.environ)[0]])
+
+
+if __name__ == "__main__":
+    main()

@@ -20,18 +20,18 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from diel.errors import DielError
 from diel.files import put
-from diel.staging.item import Item
+from diel.staging.item import Item, Local
 from diel.values import format_size
 
 FOLDERS = ("entries", "pins", "parts", "locks", "drains")
@@ -40,16 +40,15 @@ SPARE = 0.1
 WAIT = 0.02
 """Seconds between two looks at a copy that another process makes."""
 
+VARIABLES = ("DIEL_LOCAL_DIR", "SLURM_TMPDIR", "TMPDIR")
+"""Where the directory is looked for if the site names none, the first that is set wins."""
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
+"""Paths that no shell takes apart: they stand in commands that were quoted before the node was known."""
+
 
 class StagingError(DielError):
     """A node's disk cannot be used, or has no room: the task reads the shared file system instead."""
-
-
-@dataclass(frozen=True)
-class _Entry:
-    key: str
-    size: int
-    used: float
 
 
 class Disk:
@@ -69,14 +68,10 @@ class Disk:
         """
         disk = cls(f"{folder.rstrip('/')}/diel-{os.getuid()}", size, named=named)
         try:
-            try:
-                told = os.lstat(disk.root)
-            except FileNotFoundError:
-                os.makedirs(folder, exist_ok=True)
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(disk.root, 0o700)
-                told = os.lstat(disk.root)
-            if not stat.S_ISDIR(told.st_mode) or told.st_uid != os.getuid() or told.st_mode & 0o077:
+            with contextlib.suppress(FileExistsError):
+                os.makedirs(disk.root, 0o700)
+            status = os.lstat(disk.root)
+            if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
                 raise StagingError(f"{disk.root} is not a directory of this user alone")
             if not os.path.isdir(f"{disk.root}/{FOLDERS[-1]}"):
                 for name in FOLDERS:
@@ -101,16 +96,18 @@ class Disk:
 
     def path(self, item: Item) -> str:
         """Where the copy of an artifact is, once it is there."""
-        return f"{self.entries}/{item.key}/d/{item.name}"
+        return item.below(self.entries)
 
     def has(self, item: Item) -> bool:
-        """Whether a copy is there, and whole as far as that can be told at once.
+        """Whether a copy is there, and whole as far as one look shows.
 
         What tidies up a directory such as /tmp takes old files and leaves the directories around them.
         """
         try:
-            told = os.stat(self.path(item))
-            return stat.S_ISDIR(told.st_mode) or told.st_size == int(_text(f"{self.entries}/{item.key}/size"))
+            status = os.stat(self.path(item))
+            return stat.S_ISDIR(status.st_mode) or status.st_size == int(
+                _text(f"{self.entries}/{item.key}/size")
+            )
         except (OSError, ValueError):
             return False
 
@@ -159,24 +156,26 @@ class Disk:
             before = os.fstat(pins).st_size
             self._clear()
             self._pin(sizes, tag)
-            entries = list(self._entries())
+            there = {
+                entry.name: (entry.stat().st_mtime, int(_text(f"{entry.path}/size") or 0))
+                for entry in os.scandir(self.entries)
+            }
             pinned = self._pinned()
-            there = {entry.key for entry in entries}
             coming = sum(size for key, size in pinned.items() if key not in there)
-            used = sum(entry.size for entry in entries) + coming
+            used = sum(size for _, size in there.values())
             found = os.statvfs(self.root)
             free = found.f_bavail * found.f_frsize
-            excess = max(coming - free, 0 if self.size is None else used - self.size)
-            idle = sorted((e for e in entries if e.key not in pinned), key=lambda entry: entry.used)
-            if excess > sum(entry.size for entry in idle):
+            excess = max(coming - free, 0 if self.size is None else used + coming - self.size)
+            idle = sorted((*facts, key) for key, facts in there.items() if key not in pinned)
+            if excess > sum(size for _, size, _ in idle):
                 os.ftruncate(pins, before)
-                raise StagingError(self._no_room(sizes, used - coming, free))
+                raise StagingError(self._no_room(sizes, used, free))
             excess = max(excess, int(spare * found.f_blocks * found.f_frsize) - free)
-            for entry in idle:
+            for _, size, key in idle:
                 if excess <= 0:
                     break
-                self._drop(entry.key)
-                excess -= entry.size
+                self._drop(key)
+                excess -= size
 
     def _clear(self) -> None:
         """Deletes what killed processes left half done."""
@@ -201,8 +200,8 @@ class Disk:
 
     def _pin(self, sizes: Mapping[str, int], tag: str) -> None:
         mark = f" {tag}" if tag else ""
-        told = "".join(f"{key} {size}{mark}\n" for key, size in sizes.items()).encode()
-        if os.write(_own_pins(self.root), told) < len(told):
+        lines = "".join(f"{key} {size}{mark}\n" for key, size in sizes.items()).encode()
+        if os.write(_own_pins(self.root), lines) < len(lines):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.root)
 
     def _pinned(self) -> dict[str, int]:
@@ -270,11 +269,6 @@ class Disk:
                 os.unlink(place)
             os.close(lock)
 
-    def _entries(self) -> Iterator[_Entry]:
-        for entry in os.scandir(self.entries):
-            text = _text(f"{entry.path}/size")
-            yield _Entry(entry.name, int(text or 0), entry.stat().st_mtime)
-
     def _drop(self, key: str) -> None:
         gone = f"{self.root}/parts/gone-{key}"
         shutil.rmtree(gone, ignore_errors=True)
@@ -289,6 +283,30 @@ class Disk:
             yield
         finally:
             os.close(file)
+
+
+def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
+    """The directory on this node that is wanted (empty for any), and whether somebody named it for diel.
+
+    Raises StagingError where a variable in it is not set here, or it can be no directory.
+    """
+    named = wanted or environ.get("DIEL_LOCAL_DIR", "")
+    given = named or next((environ[name] for name in VARIABLES if environ.get(name)), "/tmp")
+    lacking = [a or b for a, b in _VARIABLE.findall(given) if not environ.get(a or b)]
+    if lacking:
+        raise StagingError(f"{given}: ${lacking[0]} is not set on this node")
+    folder = _VARIABLE.sub(lambda match: environ[match[1] or match[2]], given)
+    if not os.path.isabs(folder):
+        raise StagingError(f"{folder} is no absolute path, so it is not the same directory for all tasks")
+    if not _PLAIN.fullmatch(folder):
+        raise StagingError(f"{folder!r} has characters that a shell would take apart")
+    return folder, bool(named)
+
+
+def own_disk(local: Local, environ: Mapping[str, str]) -> Disk:
+    """This node's disk, ready for use. Raises StagingError where there is none."""
+    folder, named = local_folder(local.folder, environ)
+    return Disk.open(folder, local.size, named=named)
 
 
 # --- files of locks and pins --------------------------------------------------------------------------
@@ -332,15 +350,12 @@ def _own_pins(root: str) -> int:
 
 def _is_free(path: str) -> bool:
     """Whether nobody holds a file's lock."""
-    file = os.open(path, os.O_RDWR)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
+    with open(path, "rb+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
         return True
-    finally:
-        os.close(file)
 
 
 def _lock_now(path: str) -> int | None:

@@ -1,4 +1,4 @@
-"""One artifact that is to be on a node's disk, and the path that stands for it until a node is known.
+"""What a task's job says of its nodes' disks: items to bring, shards of inputs, the site's directory.
 
 A controller makes a task's texts (inputs, parameters, command line) long before it is known which node runs
 the task. A staged artifact stands in them as `/.diel-node/KEY/d/NAME`; the worker puts its own directory in
@@ -9,12 +9,44 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-AT_NODE = "/.diel-node/"
-"""What the path of a staged artifact begins with until a node is known."""
+AT_NODE = "/.diel-node"
+"""The directory that stands for the node's own until a node is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """A site's word on its nodes' disks."""
+
+    folder: str = ""
+    """May name variables, which each node fills in; empty where the site names no directory."""
+    size: int | None = None
+    """Bytes that diel may keep there; None for all that is free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """How an input is shared out."""
+
+    by: Literal["rank", "task"]
+    seed: int = 0
+    part: int = 0
+    """By task: which of the parts this task gets."""
+    parts: int = 1
+    digests: tuple[str, ...] = ()
+    """Of the artifacts that the input is; an empty text for what is a value."""
+    stage: bool = False
+    """Whether a part is brought to the node's disk once it is asked for."""
+
+
+def flat(value: Sequence[Any]) -> list[Any]:
+    """The items of a list, or of the lists that are in it: gathered lists of files are one."""
+    if value and all(isinstance(item, list | tuple) for item in value):
+        return [item for inner in value for item in inner]
+    return list(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +62,24 @@ class Item:
     def name(self) -> str:
         return os.path.basename(self.source)
 
+    def below(self, entries: str) -> str:
+        """The path of the copy in a node's directory of copies, or in what stands for that (`AT_NODE`)."""
+        return f"{entries}/{self.key}/d/{self.name}"
+
 
 def item_of(source: str, digest: str) -> Item:
     """An artifact by its path and the digest that its record has; the content is not read."""
     source = source.rstrip("/")
-    told = f"{digest}\0{os.path.basename(source)}"
-    return Item(hashlib.blake2b(told.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest(), source)
-
-
-def at_node(item: Item) -> str:
-    """The path that stands for the copy until a node is known."""
-    return f"{AT_NODE}{item.key}/d/{item.name}"
+    text = f"{digest}\0{os.path.basename(source)}"
+    return Item(hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest(), source)
 
 
 def placed(value: Any, entries: str) -> Any:
     """A JSON value with the copies below `entries` in the place of what stands for them."""
     if isinstance(value, str):
-        if AT_NODE not in value:
+        if f"{AT_NODE}/" not in value:
             return value
-        text = value.replace(AT_NODE, entries + "/")
+        text = value.replace(f"{AT_NODE}/", f"{entries}/")
         digest = getattr(value, "digest", None)  # of an artifact, which stays one
         kind: Any = type(value)
         return text if digest is None else kind(text, digest)

@@ -10,33 +10,21 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import os
 import random
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from diel.errors import ModuleError
+from diel.staging.bring import fetch, note
+from diel.staging.item import Local, Shard, flat, item_of
 
 T = TypeVar("T")
 _NPY = b"\x93NUMPY"
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """How an input is shared out."""
-
-    by: Literal["rank", "task"]
-    seed: int = 0
-    part: int = 0
-    """By task: which of the parts this task gets."""
-    parts: int = 1
-    digests: tuple[str, ...] = ()
-    """Of the artifacts that the input is; an empty text for what is a value."""
-    stage: bool = False
-    """Whether a part is brought to the node's disk once it is asked for."""
 
 
 def order(count: int, seed: int, epoch: int) -> list[int]:
@@ -78,13 +66,6 @@ def items_of(name: str, value: Any) -> Sequence[Any]:
     )
 
 
-def flat(value: Sequence[Any]) -> list[Any]:
-    """The items of a list, or of the lists that are in it: gathered lists of files are one."""
-    if value and all(isinstance(item, list | tuple) for item in value):
-        return [item for inner in value for item in inner]
-    return list(value)
-
-
 def files_below(path: str) -> list[str]:
     """The files of a directory and those below it, sorted by their path; hidden ones are left out."""
     return sorted(
@@ -110,3 +91,80 @@ def _rows(name: str, path: str) -> int:
     except (OSError, ValueError, KeyError, TypeError, struct.error, SyntaxError) as error:
         raise ModuleError(f"input '{name}': {path} is no array file: {error}") from error
     raise ModuleError(f"input '{name}': {path} is no array with rows")
+
+
+# --- parts on the node's disk ---------------------------------------------------------------------
+
+
+def draw(
+    name: str,
+    value: Any,
+    shard: Shard,
+    rank: int,
+    ranks: int,
+    epoch: int,
+    local: Local | None,
+    environ: Mapping[str, str],
+) -> list[Any]:
+    """One part of an input in an epoch: paths, values, or numbers of rows.
+
+    Where the input is staged, what is missing on the node's disk is brought there first; where that
+    fails, the paths are those of the shared file system. Raises ModuleError for a part or an epoch
+    that does not exist, and for what cannot be shared out.
+    """
+    part, parts = (rank, ranks) if shard.by == "rank" else (shard.part, shard.parts)
+    items = items_of(name, value)
+    numbers = part_of(range(len(items)), part, parts, shard.seed, epoch)
+    if isinstance(items, range):
+        return numbers
+    chosen, is_list = [items[number] for number in numbers], isinstance(value, list | tuple)
+    if not shard.digests:
+        digests = [""] * len(chosen)
+    elif is_list:
+        digests = [shard.digests[number] for number in numbers]
+    else:  # a directory: its own digest stands for those of its files, by their path in it
+        digests = [f"{shard.digests[0]}/{os.path.relpath(path, value)}" for path in chosen]
+    found = chosen
+    if shard.stage:
+        found = _staged(chosen, digests, local or Local(), environ, f"{name}/{part}/{epoch}")
+    return [
+        Path(item) if digest or not is_list else item for item, digest in zip(found, digests, strict=True)
+    ]
+
+
+def _staged(
+    chosen: list[Any], digests: list[str], local: Local, environ: Mapping[str, str], tag: str
+) -> list[Any]:
+    """What was chosen, with copies in the place of artifacts."""
+    pairs = zip(chosen, digests, strict=True)
+    wanted = [item_of(str(path), digest) if digest else None for path, digest in pairs]
+    items = [item for item in wanted if item is not None]
+    if not items:
+        return chosen
+    brought, entries = fetch(items, local, environ, tag=tag)
+    note(brought)
+    copies = (None if item is None or not entries else item.below(entries) for item in wanted)
+    return [copy or path for copy, path in zip(copies, chosen, strict=True)]
+
+
+def read_shards(environ: Mapping[str, str]) -> tuple[dict[str, Shard], dict[str, Any], Local]:
+    """The shards, inputs and disk of the task that a program runs in.
+
+    Raises ModuleError outside of a task that has any.
+    """
+    try:
+        document = json.loads(Path(environ["DIEL_SHARDS"]).read_text(encoding="utf-8"))
+        inputs = json.loads(Path(environ["DIEL_INPUTS"]).read_text(encoding="utf-8"))
+    except (KeyError, OSError, ValueError) as error:
+        raise ModuleError(
+            "no input to share out here: this is for the command of a task, of which an input has `shard`"
+        ) from error
+    found = document["shards"].items()
+    shards = {name: Shard(**{**one, "digests": tuple(one["digests"])}) for name, one in found}
+    return shards, inputs, Local(**document["local"])
+
+
+def write_shards(path: str, shards: Mapping[str, Shard], local: Local) -> None:
+    """Leaves a task's shards for the programs that it starts."""
+    document = {"shards": {name: asdict(shard) for name, shard in shards.items()}, "local": asdict(local)}
+    Path(path).write_text(json.dumps(document), encoding="utf-8")

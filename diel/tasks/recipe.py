@@ -12,8 +12,7 @@ from typing import Any
 from diel.artifacts import digest_of
 from diel.attempt.bundle import Question, Request, Staged
 from diel.modules.catalogue import Module
-from diel.staging.item import Item
-from diel.staging.shard import Shard
+from diel.staging.item import Item, Shard
 from diel.tasks.key import digest_of_values
 from diel.tasks.scope import Scope
 from diel.tasks.service import ServiceLink

@@ -10,7 +10,7 @@ from diel.artifacts import Artifact
 from diel.axes.domain import Group
 from diel.graph import Key
 from diel.spec import Stage
-from diel.staging.shard import Shard, flat
+from diel.staging.item import Shard, flat
 from diel.tasks.link import Link
 
 

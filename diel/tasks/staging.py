@@ -8,8 +8,7 @@ from diel.artifacts import Artifact
 from diel.attempt.bundle import Staging
 from diel.site import Shape, Site, launcher_words
 from diel.spec import Resources, Stage
-from diel.staging.item import Item, at_node, item_of
-from diel.staging.local import Local
+from diel.staging.item import AT_NODE, Item, Local, item_of
 
 
 def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging | None:
@@ -29,5 +28,5 @@ def copies(value: Any, items: dict[str, Item]) -> Any:
     if type(value) is Artifact:
         item = item_of(value, value.digest)
         items[item.key] = item
-        return Artifact(at_node(item), value.digest)
+        return Artifact(item.below(AT_NODE), value.digest)
     return [copies(one, items) for one in value] if isinstance(value, list) else value

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from diel.attempt.bundle import Failure, Job, Request
 from diel.attempt.space import is_full
 from diel.staging.bring import copy_file, no_check, tree
-from diel.staging.disk import StagingError
-from diel.staging.local import own_disk
+from diel.staging.disk import StagingError, own_disk
 from diel.states import FailureClass
 
 

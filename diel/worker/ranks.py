@@ -12,7 +12,7 @@ from diel.attempt.function import RETURN_FILE, call, read_call
 from diel.attempt.staging import with_copies
 from diel.context import Context
 from diel.files import put
-from diel.staging.drawing import fetch, leave_notes, note
+from diel.staging.bring import fetch, leave_notes, note
 from diel.states import FailureClass
 
 

@@ -7,17 +7,16 @@ import json
 import multiprocessing
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from diel.staging import bring as bringing
 from diel.staging import disk as disks
-from diel.staging.bring import Brought, bring
-from diel.staging.disk import Disk, StagingError, release
-from diel.staging.drawing import fetch
-from diel.staging.item import Item, item_of
-from diel.staging.local import Local, local_folder
+from diel.staging.bring import Brought, bring, fetch
+from diel.staging.disk import Disk, StagingError, local_folder, release
+from diel.staging.item import Item, Local, item_of
 
 KIB = 1024
 
@@ -97,7 +96,7 @@ def test_processes_that_want_the_same_wait_for_the_first(disk: Disk, tmp_path: P
     context = multiprocessing.get_context("fork")
 
     def work(number: int) -> None:
-        (tmp_path / f"told.{number}").write_text(json.dumps(bring(disk, items).document()))
+        (tmp_path / f"told.{number}").write_text(json.dumps(asdict(bring(disk, items))))
 
     workers = [context.Process(target=work, args=(number,)) for number in range(4)]
     for worker in workers:
@@ -202,10 +201,10 @@ def test_a_directory_that_others_can_write_to_is_not_used(tmp_path: Path) -> Non
 
 def test_the_site_beats_the_environment_and_variables_are_the_nodes_own() -> None:
     env = {"DIEL_LOCAL_DIR": "/one", "SLURM_TMPDIR": "/two", "TMPDIR": "/three", "NODE": "n1"}
-    assert local_folder(Local("/disk/$NODE/${NODE}"), env) == ("/disk/n1/n1", True)
-    assert local_folder(Local(), env) == ("/one", True)
-    assert local_folder(Local(), {"TMPDIR": "/three"}) == ("/three", False)
-    assert local_folder(Local(), {}) == ("/tmp", False)
+    assert local_folder("/disk/$NODE/${NODE}", env) == ("/disk/n1/n1", True)
+    assert local_folder("", env) == ("/one", True)
+    assert local_folder("", {"TMPDIR": "/three"}) == ("/three", False)
+    assert local_folder("", {}) == ("/tmp", False)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +213,7 @@ def test_the_site_beats_the_environment_and_variables_are_the_nodes_own() -> Non
 )
 def test_a_directory_that_no_node_can_use_is_told(given: str, message: str) -> None:
     with pytest.raises(StagingError, match=message):
-        local_folder(Local(given), {})
+        local_folder(given, {})
 
 
 def test_nothing_is_copied_to_the_disk_that_it_lies_on(tmp_path: Path) -> None:

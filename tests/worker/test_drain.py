@@ -16,7 +16,7 @@ from diel.attempt.bundle import Bundle, Job, Request, Staging
 from diel.errors import JournalError
 from diel.journal.segment import SegmentWriter
 from diel.spec import Output
-from diel.staging.local import Local
+from diel.staging.item import Local
 from diel.worker.drain import Drain, open_drain
 from diel.worker.process import Worker, run_bundle
 from tests.record import as_record

@@ -7,7 +7,8 @@ import os
 import click
 
 from diel.errors import ModuleError, UsageError, did_you_mean
-from diel.staging.drawing import draw, leave_notes, read_shards
+from diel.staging.bring import leave_notes
+from diel.staging.shard import draw, read_shards
 
 RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
 RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "SLURM_NTASKS")

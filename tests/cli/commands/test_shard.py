@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from diel.cli import main
-from diel.staging.drawing import write_shards
-from diel.staging.local import Local
-from diel.staging.shard import Shard
+from diel.staging.item import Local, Shard
+from diel.staging.shard import write_shards
 
 
 @pytest.fixture
