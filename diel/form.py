@@ -19,6 +19,10 @@ NOT_AS_IT_SHOULD_BE = (LookupError, TypeError, ValueError, AttributeError, Arith
 """What code raises that meets something else than it takes for granted."""
 
 
+class Contradiction(ValueError):
+    """A record that the ones before it rule out."""
+
+
 def flaw_in(document: Mapping[str, Any], form: Form, optional: Form) -> str:
     """What is wrong with the form of an object; empty where nothing is."""
     for key, (expected, is_that) in {**optional, **form}.items():

@@ -195,6 +195,11 @@ class RunPaths:
         return self.tasks / stage / task_dir_name(index, attempt)
 
 
+def epoch_of(segment: str) -> int:
+    """The epoch of a controller's or worker's segment, by its name."""
+    return int(segment.split("-")[1].partition(".")[0])
+
+
 def task_dir_name(index: int, attempt: int) -> str:
     """A new attempt gets a clean directory of its own."""
     return str(index) if attempt == 1 else f"{index}.{attempt}"

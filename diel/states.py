@@ -5,6 +5,15 @@ from __future__ import annotations
 from enum import IntEnum, StrEnum
 
 
+class TrialState(StrEnum):
+    """How a trial stands."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    PRUNED = "pruned"
+    FAILED = "failed"
+
+
 class TaskState(IntEnum):
     """Where a task is; one byte a task."""
 

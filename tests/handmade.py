@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import psutil
 
-from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
+from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
 from diel.project.run_file import RunFile
 from tests.record import as_record

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diel.errors import UsageError
-from diel.journal.snapshot import read_run
+from diel.journal.segment import read_run
 from diel.states import RunState, TaskState
 from diel.status import find_task, read_status
 from diel.status.tasks import tasks_by_state

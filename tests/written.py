@@ -11,8 +11,7 @@ from typing import Any
 
 import psutil
 
-from diel.journal.segment import SegmentWriter
-from diel.journal.snapshot import Reader
+from diel.journal.segment import Reader, SegmentWriter
 from diel.paths import RunPaths
 from tests.record import as_record
 

@@ -124,7 +124,7 @@ def late_notes(request: Request, task_dir: str) -> list[Brought]:
 
 def record_of(
     stage: str, request: Request, node: str, brought: Brought, now: float
-) -> records.Staging | None:
+) -> records.StagingRecord | None:
     """What the journal keeps; None where nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None

@@ -8,9 +8,10 @@ from enum import Enum
 from typing import Any
 
 from diel.graph.judge import judge_of
-from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Trial, TrialState
+from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Trial
 from diel.journal.history import History
 from diel.spec import Axis, Choice, Loop, Search, Workflow
+from diel.states import TrialState
 
 
 def ranked(trials: Iterable[Trial], small: bool) -> list[Trial]:

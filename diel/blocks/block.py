@@ -94,7 +94,7 @@ class Block:
         reason = f" ({self.reason})" if self.reason and self.reason.lower() != self.state else ""
         return f"its block {self.name} (job {self.job or 'unknown'}) ended: {self.state}{reason}"
 
-    def record(self) -> records.Block:
+    def record(self) -> records.BlockRecord:
         """What the journal keeps of it."""
         return {
             "event": "block",

@@ -6,7 +6,7 @@ import click
 
 from diel.cli.options import complete_run
 from diel.errors import DielError
-from diel.journal.snapshot import read_run
+from diel.journal.segment import read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import runs_dir
 from diel.project.runs import find_run

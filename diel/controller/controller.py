@@ -29,8 +29,8 @@ from diel.controller.stillborn import Stillborn
 from diel.controller.tolerance import Tolerance
 from diel.errors import DielError
 from diel.journal.history import History
-from diel.journal.ranges import ranges
 from diel.journal.segment import SegmentWriter
+from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.cache import Cache

@@ -10,7 +10,7 @@ from diel.axes.adaptive import Standing
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
-from diel.journal.ranges import ranges
+from diel.journal.stage_history import ranges
 from diel.project.cache import Cache
 from diel.project.requests import Cancel
 from diel.states import FailureClass, TaskState

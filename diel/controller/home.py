@@ -19,7 +19,7 @@ from diel.blocks.job import CARRIED
 from diel.blocks.tryout import REFUSED, NeverRuns, block_jobs, is_answered, refuse_hopeless
 from diel.controller.start import create, discard
 from diel.errors import DielError, UsageError
-from diel.journal.snapshot import Reader
+from diel.journal.segment import Reader
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.lease import newest_epoch, read_lease, refuse_driven

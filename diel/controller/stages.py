@@ -270,7 +270,7 @@ class Stages:
             stage.domain = with_replicas(stage.domain, replicas)
             stage.points = {**points, REPLICA: Listed((REPLICA,), (range(replicas),))}
         recipe = self.recipes[stage.name]
-        record: records.Stage = {
+        record: records.StageRecord = {
             "event": "stage",
             "stage": stage.name,
             "kind": self._plan.stages[stage.name].kind,

@@ -20,7 +20,7 @@ from diel.doctor.folder import existing
 from diel.doctor.probe import version_of
 from diel.errors import DielError
 from diel.journal.history import History
-from diel.journal.snapshot import read_run
+from diel.journal.segment import read_run
 from diel.project.runs import find_run
 from diel.site import Pool, Site, cores_of
 from diel.values import format_duration

@@ -23,7 +23,7 @@ from diel.states import FailureClass
 from diel.worker.fence import ALL, fenced
 
 if TYPE_CHECKING:
-    from diel.journal.records import Start, Worker
+    from diel.journal.records import Start, WorkerRecord
 
 
 class Orphans:
@@ -85,7 +85,7 @@ class Orphans:
         worker = self._worker(name)
         return worker is None or lives(worker["pid"], worker.get("birth", "")) is not False
 
-    def _worker(self, name: str) -> Worker | None:
+    def _worker(self, name: str) -> WorkerRecord | None:
         """What a worker wrote of itself; empty as long as it has not."""
         record = next(read_segment(self._paths.journal / name), (0, 0, None))[2]
         return record if record is not None and record["event"] == "worker" else None

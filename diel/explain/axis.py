@@ -9,8 +9,8 @@ from typing import Any
 from diel.axes.adaptive import Adaptive, Standing
 from diel.errors import counted
 from diel.explain.view import View
-from diel.journal.axis_history import Course, Trial, TrialState
-from diel.states import RunState
+from diel.journal.axis_history import Course, Trial
+from diel.states import RunState, TrialState
 from diel.status.axis_lines import end_text, scores_text, short, what_text
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link

@@ -15,8 +15,7 @@ from diel.explain.gang import partners_awaited, room_awaited
 from diel.explain.place import awaited_text, place_of, wait_for_block
 from diel.explain.view import View
 from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
-from diel.journal.ranges import spread
-from diel.journal.stage_history import Attempt
+from diel.journal.stage_history import Attempt, spread
 from diel.results import Recorded
 from diel.states import RunState, TaskState
 from diel.status import blocks_of

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, assert_never
 
-from diel.journal.segment import Misfit
+from diel.form import Contradiction
+from diel.states import TrialState
 
 if TYPE_CHECKING:
     from diel.journal import records
 
 Context = tuple[int, ...]
 """Coordinates on the axes for each combination of which a search or loop runs once."""
-
-
-class TrialState(StrEnum):
-    """How a trial stands."""
-
-    RUNNING = "running"
-    COMPLETE = "complete"
-    PRUNED = "pruned"
-    FAILED = "failed"
 
 
 @dataclass(slots=True)
@@ -93,12 +84,12 @@ class Course:
         return self.points is not None
 
     def known(self, number: int) -> Trial:
-        """A trial that began. Raises Misfit where none with this number did."""
+        """A trial that began. Raises Contradiction where none with this number did."""
         if not 0 <= number < len(self.trials):
-            raise Misfit(f"trial {number}, which never began, is told of")
+            raise Contradiction(f"trial {number} has a record, but never began")
         return self.trials[number]
 
-    def ask(self, record: records.Trial) -> None:
+    def ask(self, record: records.TrialRecord) -> None:
         """A new trial."""
         if record["number"] == len(self.trials):
             self.trials.append(Trial(record["number"], record["hp"], record["time"]))
@@ -111,7 +102,7 @@ class Course:
             trial.reported[step] = record["value"]
             self.told.append([trial.number, step])
 
-    def judge(self, record: records.Judged) -> None:
+    def judge(self, record: records.JudgedRecord) -> None:
         """A trial has ended."""
         trial = self.known(record["number"])
         if trial.state is not TrialState.RUNNING:
@@ -124,7 +115,7 @@ class Course:
         trial.ended = record["time"]
         self.told.append([trial.number, -1])
 
-    def judge_round(self, record: records.Round) -> None:
+    def judge_round(self, record: records.RoundRecord) -> None:
         """A round of a loop was judged."""
         if record["number"] == len(self.rounds):
             judged = Round(record["number"], record["holds"], record["values"], record["time"])
@@ -176,6 +167,13 @@ class AxisHistory:
 
     def course(self, context: list[int]) -> Course:
         return self.courses.setdefault(tuple(context), Course(tuple(context)))
+
+    def know(self, facts: dict[str, Any]) -> None:
+        """Raises Contradiction where these are not what a workflow says of an axis."""
+        try:
+            self.facts = AxisFacts(**facts)
+        except TypeError as error:
+            raise Contradiction(f"a record of `axis`: `facts` is {repr(facts)[:60]}") from error
 
     def apply(self, record: records.OfCourse) -> None:
         """Folds one record in."""

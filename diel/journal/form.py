@@ -1,110 +1,15 @@
-"""The form of a journal's records: what the fold takes for granted of each event."""
+"""The form of a record: whether it is as its type says, asked only of one at which the fold went wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
-from diel.form import (
-    ANY,
-    COUNT,
-    COUNTS,
-    LIST,
-    MAP,
-    NUMBER,
-    TEXT,
-    Form,
-    flaw_in,
-    is_count,
-    is_text,
-    list_of,
-    rows,
-)
-from diel.journal.axis_history import AxisFacts, TrialState
-from diel.journal.surrogate import is_told
-from diel.states import RunState
+from diel.journal import records
 
-MOST_TASKS = 10**9
-"""No stage has more: each task takes a byte of memory."""
-
-
-def _is_facts(value: Any) -> bool:
-    try:
-        AxisFacts(**value)
-    except TypeError:
-        return False
-    return True
-
-
-def _is_index(value: Any) -> bool:
-    return is_count(value) and value < MOST_TASKS
-
-
-_INDEX = ("a task's index", _is_index)
-_TOTAL = ("a number of tasks", _is_index)
-_INDICES = ("a list of tasks", list_of(_is_index))
-_RANGES = ("pairs of tasks", lambda value: bool(value) and rows(_is_index, _is_index)(value))
-_NUMBERED = ("tasks, each with its attempt", rows(_is_index, is_count))
-_TASK = {"stage": TEXT, "index": _INDEX}
-_ATTEMPT = {**_TASK, "attempt": COUNT, "time": NUMBER}
-_VERDICT = {"stage": TEXT, "tasks": _RANGES}
-_COURSE = {
-    "axis": TEXT,
-    "context": ("a list of points", list_of(lambda value: isinstance(value, (int, str)))),
-}
-_TRIAL = {**_COURSE, "number": COUNT}
-_RUN_STATE = ("a state of a run", lambda value: value in list(RunState))
-_TRIAL_STATE = ("a state of a trial", lambda value: value in list(TrialState))
-_ADOPTED = ("tasks, each with its attempt and worker", rows(is_text, _is_index, is_count, is_text))
-_STAGING = {"copied": COUNT, "bytes": COUNT, "folder": TEXT, "warning": TEXT}
-
-FORMS: dict[str, Form] = {
-    "controller": {"epoch": COUNT, "time": NUMBER},
-    "block": {"block": TEXT, "state": TEXT},
-    "scheduler": {"message": TEXT},
-    "trouble": {"message": TEXT},
-    "adopted": {"tasks": _ADOPTED, "time": NUMBER},
-    "stage": {"stage": TEXT, "kind": TEXT, "total": _TOTAL},
-    "queued": {"stage": TEXT, "tasks": _INDICES, "time": NUMBER},
-    "start": _ATTEMPT,
-    "fail": _ATTEMPT,
-    "release": {"stage": TEXT, "tasks": _INDICES, "bundle": COUNT},
-    "done": _TASK,
-    "cached": {**_TASK, "run": TEXT},
-    "dropped": {"stage": TEXT, "output": TEXT, "tasks": _RANGES},
-    "gone": {"stage": TEXT, "tasks": _NUMBERED},
-    "failed": _VERDICT,
-    "skipped": _VERDICT,
-    "cancelled": _VERDICT,
-    "tolerated": {**_VERDICT, "cause": TEXT},
-    "fenced": {"stage": TEXT, "tasks": _NUMBERED},
-    "end": {"state": _RUN_STATE, "time": NUMBER},
-    "staging": {"node": TEXT, "time": NUMBER, **_STAGING},
-    "axis": {"axis": TEXT, "facts": ("the facts of an axis", _is_facts)},
-    "begin": {**_COURSE, "seed": ANY, "time": NUMBER},
-    "trial": {**_TRIAL, "hp": MAP, "time": NUMBER},
-    "reported": {**_TRIAL, "step": COUNT, "value": NUMBER},
-    "judged": {**_TRIAL, "state": _TRIAL_STATE, "time": NUMBER},
-    "round": {**_TRIAL, "holds": ANY, "values": ANY, "time": NUMBER},
-    "stopped": {**_COURSE, "message": TEXT},
-    "closed": {**_COURSE, "points": COUNT, "reason": TEXT},
-    "reopened": {**_COURSE, "trials": COUNTS},
-    "spared": {**_COURSE, "cause": TEXT},
-    "handover": {},
-    "service": {},
-    "worker": {},
-}
-_OPTIONAL: Form = {
-    "attempt": COUNT,
-    "attempts": COUNTS,
-    "bundle": COUNT,
-    "factors": LIST,
-    "parts": ANY,
-    "resources": MAP,
-    "seconds": NUMBER,
-    "surrogate": ("what is told of a surrogate", is_told),
-    "taken": COUNT,
-}
+KINDS = {get_args(get_type_hints(kind)["event"])[0]: kind for kind in get_args(records.Record)}
+"""The type of a record, by its event."""
+_WORDS = {str: "a text", bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 
 
 def flaw_of(record: Mapping[str, Any]) -> str:
@@ -112,5 +17,50 @@ def flaw_of(record: Mapping[str, Any]) -> str:
     event = record["event"]
     if not isinstance(event, str):
         return f"`event` is {event!r:.60}: expected a text"
-    flaw = flaw_in(record, FORMS.get(event, {}), _OPTIONAL)
+    flaw = _flaw_in(record, KINDS[event]) if event in KINDS else ""
     return f"a record of `{event}`: {flaw}" if flaw else ""
+
+
+def _flaw_in(document: Mapping[str, Any], kind: Any) -> str:
+    for key, hint in get_type_hints(kind, include_extras=True).items():
+        if key not in document and key in kind.__required_keys__:
+            return f"`{key}` is missing: expected {_expected(hint)}"
+        if key in document and not _fits(document[key], hint):
+            return f"`{key}` is {repr(document[key])[:60]}: expected {_expected(hint)}"
+    return ""
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value, as JSON has it, is of a type. What stands beside a type is its words or its bounds."""
+    inner, origin = get_args(hint), get_origin(hint)
+    if is_typeddict(hint):
+        return isinstance(value, dict) and not _flaw_in(value, hint)
+    if origin is None:
+        return hint is Any or isinstance(value, (int, float) if hint is float else hint)
+    if origin is Annotated:
+        bounds = (bound for bound in inner[1:] if not isinstance(bound, str))
+        measured = len(value) if isinstance(value, list) else value
+        return _fits(value, inner[0]) and all(measured in bound for bound in bounds)
+    if origin is Literal:
+        return value in inner
+    if origin is NotRequired:
+        return _fits(value, inner[0])
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, inner[0]) for item in value)
+    if origin is tuple:
+        return isinstance(value, list) and len(value) == len(inner) and all(map(_fits, value, inner))
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(item, inner[1]) for item in value.values())
+    return any(_fits(value, one) for one in inner)  # a union
+
+
+def _expected(hint: Any) -> str:
+    """A type in words."""
+    inner, origin = get_args(hint), get_origin(hint)
+    if origin is Annotated:
+        return next((word for word in inner[1:] if isinstance(word, str)), "") or _expected(inner[0])
+    if origin is NotRequired:
+        return _expected(inner[0])
+    if origin in (list, tuple):
+        return f"a list, each {_expected(inner[0])}" if origin is list else "a list"
+    return _WORDS.get(hint, "another value" if inner and origin is not dict else "an object")

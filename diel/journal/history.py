@@ -1,21 +1,20 @@
 """The fold: what a run's records add up to.
 
-Workers' segments may be read in any order, and any record twice: a committed result beats all
-else, a later attempt beats an earlier one, and a controller's verdict counts until the next
-controller takes over.
+Workers' segments may be read in any order, and any record twice: a committed result beats everything
+else, a later attempt beats an earlier one, and a controller's verdict counts until the next one takes over.
 """
 
+# mypy: enable-error-code="exhaustive-match"
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from diel.journal.axis_history import AxisFacts, AxisHistory, Trial
-from diel.journal.form import FORMS
-from diel.journal.ranges import spread
-from diel.journal.segment import Misfit, epoch_of
-from diel.journal.stage_history import Attempt, StageHistory
+from diel.form import Contradiction
+from diel.journal.axis_history import AxisHistory, Trial
+from diel.journal.stage_history import Attempt, StageHistory, spread
 from diel.journal.surrogate import counting, knowing
+from diel.paths import epoch_of
 from diel.states import RunState, TaskState
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class History:
     def apply(self, record: records.Record, worker: str = "") -> None:
         """Folds one record in: the most frequent are asked for first.
 
-        Unknown events are left alone (a newer diel may have written them).
+        What only a newer diel writes is left alone.
         """
         match record["event"]:
             case "done":
@@ -81,8 +80,7 @@ class History:
             case "service":
                 pass  # its own file tells how it stands
             case _:
-                if record["event"] in FORMS:
-                    self._apply_to_stage(record, worker)
+                self._apply_to_stage(record, worker)
 
     def _apply_to_stage(self, record: records.OfStage | records.OfAxis | records.OfRun, worker: str) -> None:
         match record["event"]:
@@ -120,8 +118,10 @@ class History:
             case "handover":
                 pass
             case "axis":
-                self.axis(record["axis"]).facts = AxisFacts(**record["facts"])
-            case _:
+                self.axis(record["axis"]).know(record["facts"])
+            case "begin" | "trial" | "reported" | "judged" | "round":
+                self.axis(record["axis"]).apply(record)
+            case "stopped" | "closed" | "reopened" | "spared":
                 self.axis(record["axis"]).apply(record)
 
     @property
@@ -132,7 +132,7 @@ class History:
     def stage(self, name: str) -> StageHistory:
         return self.stages.setdefault(name, StageHistory("analysis", 0, bytearray()))
 
-    def _controller(self, record: records.Controller) -> None:
+    def _controller(self, record: records.ControllerRecord) -> None:
         self.epoch = max(self.epoch, record["epoch"])
         self.state, self.ended = RunState.RUNNING, None
         self.began = min(self.began or record["time"], record["time"])
@@ -169,7 +169,7 @@ class History:
         if known is not None and known.number <= number:
             del self.left[(stage, index)]
 
-    def _worker(self, record: records.Worker, worker: str) -> None:
+    def _worker(self, record: records.WorkerRecord, worker: str) -> None:
         if record.get("block"):
             self.workers[worker] = {
                 "block": record["block"],
@@ -178,7 +178,7 @@ class History:
                 "pid": record.get("pid"),
             }
 
-    def _block(self, record: records.Block) -> None:
+    def _block(self, record: records.BlockRecord) -> None:
         self.blocks[record["block"]] = record
         if record["state"] == "running":
             self.trouble = ""
@@ -190,7 +190,7 @@ class History:
                 stage.under_way[index] = Attempt(number, TaskState.RUNNING, record["time"], segment)
                 stage.set(index, TaskState.RUNNING)
 
-    def _stage(self, record: records.Stage) -> None:
+    def _stage(self, record: records.StageRecord) -> None:
         stage = self.stage(record["stage"])
         stage.kind, stage.total = record["kind"], record["total"]
         stage.parts = record.get("parts", {})
@@ -201,7 +201,7 @@ class History:
     def _queued(self, record: records.Queued) -> None:
         tasks, attempts = record["tasks"], record.get("attempts") or [1] * len(record["tasks"])
         if len(attempts) != len(tasks):
-            raise Misfit(f"a record of `queued` has {len(tasks)} tasks and {len(attempts)} attempts")
+            raise Contradiction(f"a record of `queued` has {len(tasks)} tasks and {len(attempts)} attempts")
         self.bundles = max(self.bundles, record.get("bundle", 0))
         for index, attempt in zip(tasks, attempts, strict=True):
             queued = Attempt(attempt, TaskState.QUEUED, record["time"], bundle=record.get("bundle", 0))
@@ -334,7 +334,7 @@ class History:
             if task in self.failures:
                 self.failures[task] = {**self.failures[task], "tolerated": record["cause"]}
 
-    def _staging(self, record: records.Staging, worker: str) -> None:
+    def _staging(self, record: records.StagingRecord, worker: str) -> None:
         if self.staging_told.get(worker, 0.0) >= record["time"]:
             return  # folded in before: a worker's report brings it again
         self.staging_told[worker] = record["time"]

@@ -2,17 +2,26 @@
 
 Whoever writes a record makes it of one of these types, and whoever reads one gets it: mypy names the field
 that a writer forgot, and the places that have to deal with a new kind. At run time they are plain dicts, as
-the JSON reader makes them (docs/decisions/039): this is imported under TYPE_CHECKING alone.
+the JSON reader makes them (docs/decisions/039). So this is imported under TYPE_CHECKING, and by `form`, which
+says what is wrong with a damaged record: for that a type has words and bounds beside it.
 
 A key that need not be there is one that older runs lack, or that is written only where it says something.
 `time` is in seconds since the epoch; the ledger stamps what a controller writes.
 """
 
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-Ranges = list[list[int]]
-"""Tasks of a stage as [first, last] pairs (see diel.journal.ranges)."""
-Numbered = list[list[int]]
+from diel.states import RunState, TrialState
+
+Count = Annotated[int, range(2**53 + 1)]
+"""JSON readers agree on numbers up to here."""
+Index = Annotated[int, "a task's index", range(10**9)]
+"""Each task takes a byte of memory."""
+Total = Annotated[int, "a number of tasks", range(10**9)]
+Indices = Annotated[list[Index], "a list of tasks"]
+Ranges = Annotated[list[Annotated[list[Index], range(2, 3)]], "pairs of tasks", range(1, 10**9)]
+"""Tasks of a stage as [first, last] pairs (see diel.journal.stage_history)."""
+Numbered = Annotated[list[Annotated[list[Count], range(2, 3)]], "tasks, each with its attempt"]
 """Tasks of a stage, each as [index, attempt]."""
 
 
@@ -23,11 +32,11 @@ class _Stamped(TypedDict):
 # --- the controller's: the run and its blocks ---------------------------------------------------------
 
 
-class Controller(TypedDict):
+class ControllerRecord(TypedDict):
     """A controller took the run over. Its first record, with its lease."""
 
     event: Literal["controller"]
-    epoch: int
+    epoch: Count
     host: str
     pid: int
     started: float
@@ -45,7 +54,7 @@ class End(_Stamped):
     """It let go: the run's state then. `diel cancel` writes one for a run without a controller."""
 
     event: Literal["end"]
-    state: str
+    state: Annotated[str, "a state of a run", tuple(RunState)]
 
 
 class Trouble(_Stamped):
@@ -55,7 +64,7 @@ class Trouble(_Stamped):
     message: str
 
 
-class Scheduler(_Stamped):
+class SchedulerRecord(_Stamped):
     """Why the scheduler does not answer; an empty message where it does again."""
 
     event: Literal["scheduler"]
@@ -67,7 +76,7 @@ class BlockFacts(TypedDict):
 
     block: str
     job: str
-    epoch: int
+    epoch: Count
     pool: str
     shape: str
     needs: dict[str, Any]
@@ -87,7 +96,7 @@ class BlockFacts(TypedDict):
     stderr_tail: str
 
 
-class Block(BlockFacts, _Stamped):
+class BlockRecord(BlockFacts, _Stamped):
     """How one allocation stands. By `diel cancel` too, of those that it ended."""
 
     event: Literal["block"]
@@ -103,14 +112,14 @@ class Adopted(_Stamped):
     """Attempts of an earlier controller that still run in its blocks."""
 
     event: Literal["adopted"]
-    tasks: list[tuple[str, int, int, str]]
+    tasks: Annotated[list[tuple[str, Index, Count, str]], "tasks, each with its attempt and worker"]
     """Stage, index, attempt and the worker's segment, each."""
 
 
 # --- the controller's: stages and tasks -----------------------------------------------------------------
 
 
-class Teachers(TypedDict):
+class TaughtBy(TypedDict):
     """The service that answers for tasks of a stage, and the stages that teach its model."""
 
     service: str
@@ -118,20 +127,20 @@ class Teachers(TypedDict):
     simulations: list[str]
 
 
-class Stage(_Stamped):
+class StageRecord(_Stamped):
     """A stage's tasks are known, or, with `void`, never will be."""
 
     event: Literal["stage"]
     stage: str
     kind: str
-    total: int
+    total: Total
     family: NotRequired[str]
     parts: NotRequired[dict[str, str]]
     """Of the family: the parts of the cache key that its tasks share."""
     reads: NotRequired[list[str]]
     """The hyperparameters that its tasks read."""
     factors: NotRequired[list[dict[str, Any]]]
-    surrogate: NotRequired[Teachers]
+    surrogate: NotRequired[TaughtBy]
     void: NotRequired[str]
 
 
@@ -140,9 +149,9 @@ class Queued(_Stamped):
 
     event: Literal["queued"]
     stage: str
-    bundle: NotRequired[int]
-    tasks: list[int]
-    attempts: NotRequired[list[int]]
+    bundle: NotRequired[Count]
+    tasks: Indices
+    attempts: NotRequired[list[Count]]
     resources: NotRequired[dict[str, Any]]
     """What they ask for where that is not what their stage says."""
 
@@ -168,7 +177,7 @@ class Failed(_Verdict, Said):
     """The verdict on tasks that failed for good, with what the last attempt said."""
 
     event: Literal["failed"]
-    attempt: NotRequired[int]
+    attempt: NotRequired[Count]
     tolerated: NotRequired[str]
     """Never written: the fold adds what says that others may go on without them."""
 
@@ -224,13 +233,13 @@ class Dropped(_Stamped):
     stage: str
     output: str
     tasks: Ranges
-    bytes: int
+    bytes: Count
 
 
 # --- the controller's: searches and loops ---------------------------------------------------------------
 
 
-class Axis(_Stamped):
+class AxisRecord(_Stamped):
     """What the workflow says of a search or loop."""
 
     event: Literal["axis"]
@@ -254,11 +263,11 @@ class Begin(CourseKey):
     """The parameters of the points that its context is made of, by name."""
 
 
-class Trial(CourseKey):
+class TrialRecord(CourseKey):
     """A trial, and the hyperparameters that it sets."""
 
     event: Literal["trial"]
-    number: int
+    number: Count
     hp: dict[str, Any]
 
 
@@ -266,17 +275,17 @@ class Reported(CourseKey):
     """What a pruner was told of a trial."""
 
     event: Literal["reported"]
-    number: int
-    step: int
+    number: Count
+    step: Count
     value: float
 
 
-class Judged(CourseKey):
+class JudgedRecord(CourseKey):
     """The end of a trial."""
 
     event: Literal["judged"]
-    number: int
-    state: str
+    number: Count
+    state: Annotated[str, "a state of a trial", tuple(TrialState)]
     values: NotRequired[list[float]]
     message: NotRequired[str]
     lost: NotRequired[list[list[Any]]]
@@ -284,19 +293,19 @@ class Judged(CourseKey):
     core_seconds: NotRequired[float]
 
 
-class Stopped(CourseKey):
+class StoppedRecord(CourseKey):
     """No further trials."""
 
     event: Literal["stopped"]
-    number: NotRequired[int]
+    number: NotRequired[Count]
     message: str
 
 
-class Round(CourseKey):
+class RoundRecord(CourseKey):
     """The values that `until` read in a round, and whether it held."""
 
     event: Literal["round"]
-    number: int
+    number: Count
     holds: bool
     values: dict[str, Any]
 
@@ -305,7 +314,7 @@ class Closed(CourseKey):
     """How many points there are in the end."""
 
     event: Literal["closed"]
-    points: int
+    points: Count
     reason: str
     failed: NotRequired[bool]
 
@@ -314,7 +323,7 @@ class Reopened(CourseKey):
     """A search goes on with trials that had been cancelled, for nobody has used what it found."""
 
     event: Literal["reopened"]
-    trials: list[int]
+    trials: list[Count]
 
 
 class Spared(CourseKey):
@@ -327,7 +336,7 @@ class Spared(CourseKey):
 # --- the workers' -----------------------------------------------------------------------------------------
 
 
-class Worker(TypedDict):
+class WorkerRecord(TypedDict):
     """A worker process began. Its first record."""
 
     event: Literal["worker"]
@@ -352,11 +361,11 @@ class WorkerFacts(TypedDict):
 
 class _Task(TypedDict):
     stage: str
-    index: int
+    index: Index
 
 
 class _Attempt(_Task):
-    attempt: int
+    attempt: Count
     time: float
 
 
@@ -364,7 +373,7 @@ class Start(_Attempt):
     """An attempt began."""
 
     event: Literal["start"]
-    bundle: NotRequired[int]
+    bundle: NotRequired[Count]
 
 
 class Told(TypedDict):
@@ -399,7 +408,7 @@ class Done(_Result):
     """An attempt's result: this line is the commit."""
 
     event: Literal["done"]
-    attempt: int
+    attempt: Count
     time: float
     output: NotRequired[bool]
     """Whether it printed anything."""
@@ -415,7 +424,7 @@ class Fail(_Attempt, Said):
     """An attempt ended without a result. By the controller, where a worker does not answer."""
 
     event: Literal["fail"]
-    bundle: NotRequired[int]
+    bundle: NotRequired[Count]
     seconds: NotRequired[float]
 
 
@@ -424,30 +433,30 @@ class Release(_Stamped):
 
     event: Literal["release"]
     stage: str
-    bundle: int
-    tasks: list[int]
-    taken: NotRequired[int]
+    bundle: Count
+    tasks: Indices
+    taken: NotRequired[Count]
     """The attempt that another worker has begun."""
 
 
-class Service(_Attempt):
+class ServiceRecord(_Attempt):
     """How a replica of a service stands."""
 
     event: Literal["service"]
     state: str
     url: str
-    restarts: int
+    restarts: Count
     message: NotRequired[str]
 
 
-class Staging(_Attempt):
+class StagingRecord(_Attempt):
     """What an attempt brought to its node's disk, or why it did not."""
 
     event: Literal["staging"]
     node: str
-    copied: int
-    bytes: int
-    found: int
+    copied: Count
+    bytes: Count
+    found: Count
     seconds: float
     folder: str
     warning: str
@@ -456,19 +465,21 @@ class Staging(_Attempt):
 class NodeFacts(TypedDict):
     """What was brought to the disk of a node by all attempts, as the fold keeps it."""
 
-    copied: int
-    bytes: int
+    copied: Count
+    bytes: Count
     folder: str
     warnings: int
     warning: str
 
 
 Result = Done | Cached
-OfTask = Start | Fail | Done | Cached | Service | Staging
+OfTask = Start | Fail | Done | Cached | ServiceRecord | StagingRecord
 """What is written of one task alone."""
-OfCourse = Begin | Trial | Reported | Judged | Round | Stopped | Closed | Reopened | Spared
-OfAxis = Axis | OfCourse
+OfCourse = (
+    Begin | TrialRecord | Reported | JudgedRecord | RoundRecord | StoppedRecord | Closed | Reopened | Spared
+)
+OfAxis = AxisRecord | OfCourse
 OfTasks = Queued | Release | Failed | Skipped | Cancelled
-OfStage = Stage | Tolerated | Fenced | Gone | Dropped
-OfRun = Controller | Handover | End | Trouble | Scheduler | Block | Adopted | Worker
+OfStage = StageRecord | Tolerated | Fenced | Gone | Dropped
+OfRun = ControllerRecord | Handover | End | Trouble | SchedulerRecord | BlockRecord | Adopted | WorkerRecord
 Record = OfTask | OfTasks | OfStage | OfAxis | OfRun

@@ -1,32 +1,44 @@
-"""A segment: one append-only file of JSON lines with a single writer.
+"""The journal on the disk: segments, each an append-only file of one writer, and the snapshot of their fold.
 
-A writer appends whole lines with one write call each. A line that a kill tore is always the last of
-its file, and a reader leaves it alone until it ends in a newline.
+A writer appends whole lines of JSON with one write call each. A line that a kill tore is always the last of
+its file, and a reader leaves it alone until it ends in a newline. Reading a run is loading its snapshot and
+folding what was appended since. Without a snapshot everything is folded: losing one loses nothing.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import time
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import JournalError, UsageError
+from diel.files import put
+from diel.form import NOT_AS_IT_SHOULD_BE, Contradiction
+from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial
+from diel.journal.history import History
+from diel.journal.stage_history import Attempt, StageHistory, ranges, spread
+from diel.journal.surrogate import unpacked
+from diel.paths import RunPaths
+from diel.states import RunState, TaskState, TrialState
 
 if TYPE_CHECKING:
     from diel.journal.records import Record, Result
 
+VERSION = 7
+"""Of a snapshot's form: one of another version is left alone."""
+LATE = 60.0
+"""Seconds after a block's end for which lines of its workers may still appear on a shared file system."""
 _NAME = re.compile(r"(controller-[0-9]+|worker-[0-9]+-.*)\.jsonl")
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _encode_ascii = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-
-
-class Misfit(ValueError):
-    """A record that cannot be: those before it say otherwise."""
 
 
 class SegmentWriter:
@@ -35,16 +47,12 @@ class SegmentWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        self._size = 0
+        self.size = 0
+        """Bytes written."""
 
     @property
     def name(self) -> str:
         return self.path.name
-
-    @property
-    def size(self) -> int:
-        """Bytes written."""
-        return self._size
 
     def append(self, *records: Record) -> int:
         """Appends records and returns the offset of the first.
@@ -56,7 +64,7 @@ class SegmentWriter:
             data = "".join([_encode(record) + "\n" for record in records]).encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # half a UTF-16 pair, which only an escape can write
             data = "".join([_encode_ascii(record) + "\n" for record in records]).encode("ascii")
-        offset = self._size
+        offset = self.size
         try:
             written = os.write(self._file, data)
             while written < len(data):
@@ -64,17 +72,41 @@ class SegmentWriter:
         except OSError as error:
             os.ftruncate(self._file, offset)
             raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
-        self._size += len(data)
+        self.size += len(data)
         return offset
 
     def close(self) -> None:
         os.close(self._file)
 
 
+def worker_segment_name(epoch: int, host: str, process: int) -> str:
+    """A name that no other worker process uses: epoch, host, pid, and when it began."""
+    return f"worker-{epoch:04d}-{host}-{process}-{time.time_ns():x}.jsonl"
+
+
+def segments(journal: Path) -> list[str]:
+    """The names of a journal's segments: controllers by epoch, then workers.
+
+    Raises UsageError for one that is no file: its records could not be told from none.
+    """
+    try:
+        with os.scandir(journal) as entries:
+            found = {entry.name: entry.is_file() for entry in entries if _NAME.fullmatch(entry.name)}
+    except FileNotFoundError:
+        return []
+    for name, is_file in found.items():
+        if not is_file:
+            raise UsageError(f"{journal / name}: the journal needs a file here; put it back")
+    return sorted(found)
+
+
+# --- reading records ------------------------------------------------------------------------------
+
+
 def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record | None]]:
     """The whole lines from an offset on: where each begins, where it ends, and its record.
 
-    A damaged line has no record; it is told so that a reader can go on behind it.
+    A damaged line comes with None, so that a reader can go on behind it.
     """
     with open(path, "rb") as file:
         file.seek(offset)
@@ -115,29 +147,164 @@ def read_result(path: Path, offset: int) -> Result:
     return record
 
 
-def worker_segment_name(epoch: int, host: str, process: int) -> str:
-    """A name that no other worker process uses: epoch, host, pid, and when it began."""
-    return f"worker-{epoch:04d}-{host}-{process}-{time.time_ns():x}.jsonl"
+# --- reading a run --------------------------------------------------------------------------------
 
 
-def epoch_of(name: str) -> int:
-    """The epoch of a controller's or worker's segment."""
-    return int(name.split("-")[1].partition(".")[0])
+@dataclass
+class Reader:
+    """A run's history and how far each of its segments has been read."""
+
+    paths: RunPaths
+    history: History = field(default_factory=History)
+    offsets: dict[str, int] = field(default_factory=dict)
+    _silent: set[str] = field(default_factory=set)
+    """Segments that nothing is appended to any more: their blocks ended long ago."""
+    _saved: dict[str, int] | None = None
+
+    def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
+        """Folds what was appended since the last time; `seen` gets each record first, with its place.
+
+        Raises UsageError at a record that is damaged, or of another diel.
+        """
+        for name in segments(self.paths.journal):
+            if name in self._silent:
+                continue
+            path = self.paths.journal / name
+            offset = self.offsets.get(name, 0)
+            try:
+                if os.path.getsize(path) <= offset:
+                    if self._is_long_over(name):
+                        self._silent.add(name)
+                    continue
+            except FileNotFoundError:
+                continue
+            worker = name if name.startswith("worker") else ""
+            for start, end, record in read_segment(path, offset):
+                self.offsets[name] = end
+                if record is None:
+                    continue
+                try:
+                    if seen is not None:
+                        seen(name, start, record)
+                    self.history.apply(record, worker)
+                except (*NOT_AS_IT_SHOULD_BE, MemoryError) as error:
+                    flaw = _flaw(error, record)
+                    if not flaw:
+                        raise
+                    raise UsageError(
+                        f"the journal of {self.paths.run_id} is not one that this diel can read: "
+                        f"{path}:{_line_at(path, start)}: {flaw}"
+                    ) from error
+
+    def _is_long_over(self, name: str) -> bool:
+        """Whether a segment is of a worker whose block has ended, so long ago that no line is under way."""
+        worker = self.history.workers.get(name)
+        block = self.history.blocks.get(worker["block"]) if worker is not None else None
+        ended = block.get("ended") if block is not None else None
+        return ended is not None and time.time() - ended > LATE
+
+    def save(self) -> None:
+        """Writes the snapshot in one step, where there is anything new."""
+        if self._saved != self.offsets:
+            document = {"version": VERSION, "offsets": self.offsets, **_packed(self.history)}
+            put(self.paths.snapshot, json.dumps(document, default=_plain))
+            self._saved = dict(self.offsets)
 
 
-def segments(journal: Path) -> list[str]:
-    """The names of a journal's segments: controllers by epoch, then workers.
+def _flaw(error: BaseException, record: Record) -> str:
+    """What is wrong with a record at which the fold went wrong; empty where the fold is to blame."""
+    if isinstance(error, Contradiction):
+        return str(error)
+    from diel.journal.form import flaw_of  # the types of all records, which a good journal does not need
 
-    Raises UsageError for one that is no file: no record could be told from one that is not there.
-    """
+    return flaw_of(record)
+
+
+def _line_at(path: Path, offset: int) -> int:
+    """The number of the line that begins at this byte."""
+    with open(path, "rb") as file:
+        return file.read(offset).count(b"\n") + 1
+
+
+def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
+    """A run as its files tell it now. Raises UsageError where its journal cannot be read."""
+    reader = (_load(paths) if snapshot else None) or Reader(paths)
+    reader.catch_up()
+    return reader
+
+
+# --- the snapshot ---------------------------------------------------------------------------------
+
+
+def _packed(history: History) -> dict[str, Any]:
+    return {
+        **vars(history),
+        "uses": sorted(history.uses),
+        "failures": list(history.failures.values()),
+        "left": [[name, index, attempt] for (name, index), attempt in history.left.items()],
+        "axes": {
+            label: {"facts": axis.facts, "courses": list(axis.courses.values())}
+            for label, axis in history.axes.items()
+        },
+    }
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for: an object by its fields, a set of tasks as ranges, bytes squeezed."""
+    if isinstance(value, bytearray):
+        return base64.b64encode(zlib.compress(bytes(value), 1)).decode()
+    if isinstance(value, set):
+        return ranges(sorted(value))
+    return {name.name: getattr(value, name.name) for name in fields(value)}
+
+
+def _load(paths: RunPaths) -> Reader | None:
+    """What the snapshot holds; None where it is missing, damaged or of another version: it is a shortcut."""
     try:
-        with os.scandir(journal) as entries:
-            found = [(entry.name, entry.is_file()) for entry in entries if _NAME.fullmatch(entry.name)]
-    except FileNotFoundError:
-        return []
-    for name, is_file in found:
-        if not is_file:
-            raise UsageError(
-                f"{journal / name}: a part of the journal that is no file; put the file back there"
-            )
-    return sorted(name for name, _ in found)
+        document = json.loads(paths.snapshot.read_text(encoding="utf-8", errors="surrogateescape"))
+        if document.pop("version") != VERSION:
+            return None
+        offsets = document.pop("offsets")
+        document |= {
+            "stages": {name: _stage(packed) for name, packed in document["stages"].items()},
+            "failures": {(one["stage"], one["tasks"][0][0]): one for one in document["failures"]},
+            "state": RunState(document["state"]),
+            "uses": set(document["uses"]),
+            "left": {(name, index): _attempt(packed) for name, index, packed in document["left"]},
+            "axes": {label: _axis(packed) for label, packed in document["axes"].items()},
+        }
+        return Reader(paths, History(**document), offsets)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
+        return None
+
+
+def _stage(packed: dict[str, Any]) -> StageHistory:
+    for name in ("states", "left_out"):
+        packed[name] = bytearray(zlib.decompress(base64.b64decode(packed[name])))
+    for name in ("under_way", "attempts", "committed", "gone", "fenced", "resources", "tolerated"):
+        packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
+    under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
+    dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
+    surrogate = unpacked(packed["surrogate"]) if packed.get("surrogate") else None
+    return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped, "surrogate": surrogate})
+
+
+def _attempt(packed: dict[str, Any]) -> Attempt:
+    return Attempt(**{**packed, "state": TaskState(packed["state"])})
+
+
+def _axis(packed: dict[str, Any]) -> AxisHistory:
+    courses = [_course(course) for course in packed["courses"]]
+    facts = None if packed["facts"] is None else AxisFacts(**packed["facts"])
+    return AxisHistory({course.context: course for course in courses}, facts)
+
+
+def _course(packed: dict[str, Any]) -> Course:
+    trials = [_trial(trial) for trial in packed["trials"]]
+    rounds = [Round(**one) for one in packed["rounds"]]
+    return Course(**{**packed, "context": tuple(packed["context"]), "trials": trials, "rounds": rounds})
+
+
+def _trial(packed: dict[str, Any]) -> Trial:
+    reported = {int(step): value for step, value in packed["reported"].items()}
+    return Trial(**{**packed, "state": TrialState(packed["state"]), "reported": reported})

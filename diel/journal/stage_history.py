@@ -1,7 +1,8 @@
-"""What is known of the tasks of one stage."""
+"""What is known of the tasks of one stage, and many tasks as a few pairs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,33 @@ if TYPE_CHECKING:
     from diel.journal.records import Result
 
 _STATES = tuple(TaskState)
-LEFT_BY_WHEN = 1
-"""A task's own `when`, or that of one which it reads, left it out; or it is a service that nobody needed."""
 LEFT_BY_AXIS = 2
-"""Its point never came: the loop or search ended before it, or its trial was pruned."""
-_LEFT = {"when": LEFT_BY_WHEN, "axis": LEFT_BY_AXIS, "service": LEFT_BY_WHEN}
+"""A task's point never came: the loop or search ended before it, or its trial was pruned."""
+_LEFT = {"when": 1, "axis": LEFT_BY_AXIS, "service": 1}
+"""Why a skipped task is nobody's failure. `when`: its own, or that of one which it reads, left it out;
+`service`: nobody needed it."""
+
+
+def ranges(indices: Iterable[int]) -> list[list[int]]:
+    """Ascending indices as [first, last] pairs: a million skipped tasks are one pair."""
+    found: list[list[int]] = []
+    for index in indices:
+        if found and found[-1][1] == index - 1:
+            found[-1][1] = index
+        else:
+            found.append([index, index])
+    return found
+
+
+def spread(pairs: Iterable[Iterable[int]]) -> Iterable[int]:
+    """The indices that `ranges` packed."""
+    for first, last in pairs:
+        yield from range(first, last + 1)
+
+
+def covers(pairs: Iterable[Iterable[int]], index: int | None) -> bool:
+    """Whether an index is among those that `ranges` packed; None stands for any."""
+    return index is None or any(first <= index <= last for first, last in pairs)
 
 
 @dataclass(slots=True)
@@ -65,8 +88,7 @@ class StageHistory:
     dropped: dict[str, set[int]] = field(default_factory=dict)
     """By output, the tasks whose artifact was deleted after its use."""
     left_out: bytearray = field(default_factory=bytearray)
-    """Why a skipped task is nobody's failure, a byte each: LEFT_BY_WHEN, LEFT_BY_AXIS, or 0; short or empty
-    where the rest is 0."""
+    """A byte a task: a code of `_LEFT`, or 0; short or empty where the rest is 0."""
 
     @property
     def never(self) -> int:
@@ -144,11 +166,9 @@ class StageHistory:
 
     def leave_out(self, index: int, reason: str) -> None:
         """Notes why a task was skipped, where that is no failure."""
-        code = _LEFT.get(reason, 0)
-        if code and index >= len(self.left_out):
-            self.left_out.extend(bytes(index + 1 - len(self.left_out)))
-        if code:
-            self.left_out[index] = code
+        if reason in _LEFT:
+            self.left_out.extend(bytes(max(0, index + 1 - len(self.left_out))))
+            self.left_out[index] = _LEFT[reason]
 
     def let_go(self, *, verdicts: bool) -> None:
         """What was handed out waits again, for its controller is gone; so do verdicts if they fall too."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diel.journal.records import Result, Stage, Told
+    from diel.journal.records import Result, StageRecord, Told
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class SurrogateHistory:
             self.message = told["message"]
 
 
-def knowing(known: SurrogateHistory | None, record: Stage) -> SurrogateHistory:
+def knowing(known: SurrogateHistory | None, record: StageRecord) -> SurrogateHistory:
     """With what the controller says of the workflow."""
     found, facts = known or SurrogateHistory(), record["surrogate"]
     found.service = facts["service"]
@@ -65,9 +65,3 @@ def unpacked(packed: dict[str, Any]) -> SurrogateHistory:
     """From the fields that a snapshot keeps."""
     lists = {name: tuple(packed[name]) for name in ("training", "simulations")}
     return SurrogateHistory(**{**packed, **lists})
-
-
-def is_told(value: Any) -> bool:
-    """Whether a value has the form of what records tell: a stage's, a task's."""
-    wanted = ({"service", "training", "simulations"}, {"used", "asked"})
-    return isinstance(value, dict) and any(names <= value.keys() for names in wanted)

@@ -26,8 +26,8 @@ import psutil
 from diel.errors import JournalError, UsageError
 from diel.files import LONGEST, put, sweep
 from diel.form import COUNT, NUMBER, TEXT, flaw_in
-from diel.journal.segment import SegmentWriter, decode, epoch_of, read_segment, segments
-from diel.paths import RunPaths
+from diel.journal.segment import SegmentWriter, decode, read_segment, segments
+from diel.paths import RunPaths, epoch_of
 from diel.project.birth import birth_of, lives
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     return lease, segment
 
 
-def _record(lease: Lease) -> records.Controller:
+def _record(lease: Lease) -> records.ControllerRecord:
     return {
         "event": "controller",
         "epoch": lease.epoch,
@@ -264,7 +264,7 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
     return None if lease is None else (lease, paths.controller_segment(epoch).stat().st_mtime)
 
 
-def _first_record(paths: RunPaths, epoch: int) -> records.Controller | None:
+def _first_record(paths: RunPaths, epoch: int) -> records.ControllerRecord | None:
     """What a controller wrote when it took the run."""
     for _, _, record in read_segment(paths.controller_segment(epoch)):
         if record is not None and record["event"] == "controller":

@@ -3,6 +3,6 @@
 What a package with a searcher of its own needs is imported from here.
 """
 
-from diel.journal.axis_history import TrialState as TrialState
 from diel.search.searcher import Searcher as Searcher
 from diel.search.space import Space as Space
+from diel.states import TrialState as TrialState

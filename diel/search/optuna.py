@@ -25,11 +25,12 @@ from optuna.samplers import (
 )
 
 from diel.errors import UsageError
-from diel.journal.axis_history import Course, TrialState
+from diel.journal.axis_history import Course
 from diel.search.grid import grid_points
 from diel.search.searcher import Searcher
 from diel.search.space import Space, place_of, within
 from diel.spec import Hyperparameter, Search
+from diel.states import TrialState
 
 _STATES = {
     TrialState.RUNNING: optuna.trial.TrialState.RUNNING,

@@ -14,7 +14,7 @@ from diel.axes.adaptive import Adaptive, Searched
 from diel.errors import counted
 from diel.expressions import ExpressionError
 from diel.extensions import SEARCHERS, class_named
-from diel.journal.axis_history import Context, Course, Trial, TrialState
+from diel.journal.axis_history import Context, Course, Trial
 from diel.paths import RunPaths
 from diel.project.requests import ask_stop
 from diel.search.decider import Decider, Deciding, Unjudged
@@ -22,12 +22,12 @@ from diel.search.metrics import Metrics
 from diel.search.searcher import Searcher
 from diel.search.space import space_of
 from diel.spec import Search
-from diel.states import FailureClass, TaskState
+from diel.states import FailureClass, TaskState, TrialState
 from diel.tasks.stage_run import StageRun
 from diel.values import as_float
 
 if TYPE_CHECKING:
-    from diel.journal.records import Judged
+    from diel.journal.records import JudgedRecord
 
 HOUR = 3600.0
 FIRST = 10
@@ -240,7 +240,7 @@ class Searching(Decider):
     ) -> None:
         searcher = self._searcher(context)  # first: it replays what has been told so far
         searcher.tell(trial.number, state, list(values))
-        record: Judged = {
+        record: JudgedRecord = {
             "event": "judged",
             "axis": self.label,
             "context": list(context),

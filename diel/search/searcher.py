@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from diel.errors import DielError
-from diel.journal.axis_history import Course, Trial, TrialState
+from diel.journal.axis_history import Course, Trial
 from diel.search.space import Space
 from diel.spec import Hyperparameter, Search
+from diel.states import TrialState
 
 END = -1
 """In a course's `told`: the end of a trial."""

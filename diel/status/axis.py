@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from diel.axes.adaptive import front, ranked
 from diel.axes.domain import Domain, Factor
-from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial, TrialState
+from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
-from diel.states import TaskState
+from diel.states import TaskState, TrialState
 from diel.values import as_float, json_value
 
 CourseState = Literal["waiting", "running", "over", "failed"]

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from diel.errors import counted
-from diel.journal.axis_history import Trial, TrialState
+from diel.journal.axis_history import Trial
+from diel.states import TrialState
 from diel.status.axis import AxisStatus, CourseStatus, Running
 from diel.status.columns import (
     MAX_ROWS,

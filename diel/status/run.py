@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from diel.journal.history import History
-from diel.journal.segment import decode
-from diel.journal.snapshot import Reader, read_run
+from diel.journal.segment import Reader, decode, read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError, counted, did_you_mean
-from diel.journal.ranges import ranges
-from diel.journal.snapshot import Reader
-from diel.journal.stage_history import LEFT_BY_AXIS, StageHistory
+from diel.journal.segment import Reader
+from diel.journal.stage_history import LEFT_BY_AXIS, StageHistory, ranges
 from diel.paths import RunPaths
 from diel.states import TaskState
 from diel.status.columns import last_line, paint, printable, shorten

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from diel.artifacts import files_of
 from diel.axes.domain import Group
 from diel.errors import DielError
-from diel.journal.ranges import ranges
-from diel.journal.segment import epoch_of
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
+from diel.journal.segment import read_run
+from diel.journal.stage_history import ranges
+from diel.paths import RunPaths, epoch_of
 from diel.project.runs import all_runs
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link

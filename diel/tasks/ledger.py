@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from diel.journal.segment import SegmentWriter, read_segment
-from diel.journal.snapshot import Reader
+from diel.journal.segment import Reader, SegmentWriter, read_segment
 from diel.paths import RunPaths
 from diel.project.cache import write_keys
 from diel.states import RunState

@@ -66,7 +66,7 @@ class Asking:
         return Question(row, replicas, digest_of([key, given]), (parts[0], digest_of([parts[1], given])[:16]))
 
 
-def name_teachers(record: records.Stage, graph: StageGraph, kinds: Mapping[str, str]) -> None:
+def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping[str, str]) -> None:
     """Adds to a stage's record what its surrogate's speedup is worked out from; `kinds` are by stage."""
     surrogate = graph.workflow.stages[record["stage"]].surrogate
     if surrogate is not None:

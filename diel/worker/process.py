@@ -69,7 +69,7 @@ class Worker:
         name = worker_segment_name(epoch, socket.gethostname(), process.pid)
         self.segment = SegmentWriter(self.paths.journal / name)
         self.block = own_block(os.environ)
-        record: records.Worker = {
+        record: records.WorkerRecord = {
             "event": "worker",
             "host": socket.gethostname(),
             "pid": process.pid,

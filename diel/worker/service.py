@@ -291,7 +291,7 @@ class Keeper:
             self._tell(state, "", message)
 
     def _write(self, state: str, url: str, message: str) -> None:
-        record: records.Service = {
+        record: records.ServiceRecord = {
             "event": "service",
             "stage": self._job.stage,
             "index": self._request.index,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diel.journal.history import MAX_FAILURES, History
-from diel.journal.ranges import ranges, spread
+from diel.journal.stage_history import ranges, spread
 from diel.states import RunState, TaskState
 from tests.journal.story import TASKS, Line, Record, Story
 from tests.record import as_record

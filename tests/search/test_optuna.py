@@ -8,8 +8,8 @@ from typing import Any
 import optuna
 import pytest
 
-from diel.journal.axis_history import TrialState
 from diel.search.optuna import OptunaSearcher
+from diel.states import TrialState
 from tests.search.playing import EVERYTHING, Play, bowl, course_of, search, space
 
 SAMPLERS = ("random", "tpe", "cmaes", "nsga2", "qmc")

@@ -12,8 +12,8 @@ from statistics import median
 import optuna
 import pytest
 
-from diel.journal.axis_history import TrialState
 from diel.search.optuna import OptunaSearcher
+from diel.states import TrialState
 from tests.search.playing import search, space
 
 TRIALS = 60

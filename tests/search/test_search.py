@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from diel.axes.adaptive import Standing
-from diel.journal.axis_history import Course, Trial, TrialState
-from diel.journal.snapshot import read_run
+from diel.journal.axis_history import Course, Trial
+from diel.journal.segment import read_run
 from diel.project.requests import ask_cancel, read_stops
-from diel.states import TaskState
+from diel.states import TaskState, TrialState
 from tests.controller.bench import Bench
 from tests.record import as_record
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diel.journal.history import History
-from diel.journal.snapshot import Reader, read_run
+from diel.journal.segment import Reader, read_run
 from diel.status import read_status
 from diel.status.axis import last_metric
 from tests.record import as_record

@@ -13,7 +13,7 @@ import click
 from diel.cli.complete import complete_target
 from diel.cli.options import run_argument, runs_option
 from diel.errors import UsageError, counted
-from diel.journal.snapshot import Reader, read_run
+from diel.journal.segment import Reader, read_run
 from diel.paths import RunPaths, here, runs_dir
 from diel.project.requests import ask_cancel
 from diel.project.runs import find_run

@@ -14,8 +14,7 @@ from diel.cli.complete import complete_task
 from diel.cli.named_run import run_and_rest
 from diel.cli.options import runs_option
 from diel.errors import JournalError, UsageError
-from diel.journal.segment import read_result, result_in, segments
-from diel.journal.snapshot import Reader, read_run
+from diel.journal.segment import Reader, read_result, read_run, result_in, segments
 from diel.paths import RunPaths, runs_dir
 from diel.states import RunState, TaskState
 from diel.status import find_task, fold_status

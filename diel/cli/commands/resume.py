@@ -21,8 +21,8 @@ from diel.controller.start import (
 )
 from diel.errors import DielError, UsageError
 from diel.explain.view import View
-from diel.journal.ranges import ranges
-from diel.journal.snapshot import read_run
+from diel.journal.segment import read_run
+from diel.journal.stage_history import ranges
 from diel.paths import RunPaths, runs_dir
 from diel.project.lease import refuse_driven
 from diel.project.run_file import read_kept_workflow

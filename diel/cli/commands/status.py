@@ -16,7 +16,7 @@ from diel.cli.complete import complete_stage
 from diel.cli.named_run import run_and_rest
 from diel.cli.options import Duration, json_option, runs_option
 from diel.errors import UsageError, counted
-from diel.journal.snapshot import Reader, read_run
+from diel.journal.segment import Reader, read_run
 from diel.paths import here, runs_dir
 from diel.states import RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of

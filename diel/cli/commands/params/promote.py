@@ -13,12 +13,13 @@ from diel.cli.commands.params.known import known_workflows
 from diel.cli.commands.params.searched import good_trials, pairs, searches_of, trial_document
 from diel.cli.options import json_option, run_argument, runs_option
 from diel.errors import UsageError, counted, did_you_mean
-from diel.journal.axis_history import Trial, TrialState
+from diel.journal.axis_history import Trial
 from diel.paths import RunPaths, runs_dir
 from diel.project.run_file import read_run_file
 from diel.project.runs import find_run
 from diel.registry import Change, append_change, read_current
 from diel.spec import Flaws
+from diel.states import TrialState
 from diel.status import CourseStatus
 from diel.table import shown
 from diel.values import scalar
