@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact
-from diel.blocks.tryout import NeverRuns
+from diel.blocks.script import NeverRuns
 from diel.controller.home import submit_new
 from diel.controller.renewal import drive_on
 from diel.controller.start import discard, start
@@ -26,7 +26,7 @@ from diel.plan import prepare
 from diel.project.runs import find_run
 from diel.project.submission import Home
 from diel.results import Recorded, make_table, picked_tasks
-from diel.site.detect import detect
+from diel.site.find import detect
 from diel.status import read_status
 from diel.tasks.results import output_of, outputs_of
 

@@ -1,7 +1,7 @@
-"""The agent: talks to the scheduler in a thread of its own, for a busy one may take long to answer.
+"""The agent: talks to the scheduler in a thread of its own, since a busy one may take long to answer.
 
 It asks one batched question a poll, and asks less often while the scheduler does not answer. What it
-learns it tells as news, which the controller's one thread takes in.
+learns becomes news, which the controller's one thread takes in.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -21,11 +20,11 @@ LONGEST_WAIT = 60.0
 """Seconds between two questions to a scheduler that does not answer."""
 
 GONE_AFTER = 2.0
-"""Polls for which a scheduler must not know a job before that counts as gone."""
+"""Polls for which a scheduler must not have known a job before it counts as gone."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class BlockQueued:
     """A block was queued as a job."""
 
     block: str
@@ -33,8 +32,8 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """The scheduler refuses a block, or it could not be asked for."""
+class BlockRefused:
+    """The scheduler refuses a block."""
 
     block: str
     message: str
@@ -62,7 +61,7 @@ class Loads:
     blocks: Mapping[str, Mapping[str, Load]]
 
 
-News = Asked | Refused | Silent | Heard | Loads
+News = BlockQueued | BlockRefused | Silent | Heard | Loads
 
 
 class Agent:
@@ -74,7 +73,7 @@ class Agent:
         self._scheduler = scheduler
         self._poll = poll
         self._loads = loads
-        self._orders: deque[tuple[str, Callable[[], None]]] = deque()
+        self._orders: list[tuple[str, Callable[[], None]]] = []
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = self._busy = False
@@ -93,12 +92,12 @@ class Agent:
             try:
                 job = grow()
             except SchedulerRefused as error:
-                self.news.put(Refused(block, str(error)))
+                self.news.put(BlockRefused(block, str(error)))
             except Exception as error:  # a full disk, say: whatever it is, it is asked again
                 raise SchedulerBusy(f"{type(error).__name__}: {error}") from error
             else:
                 self._jobs |= {job}
-                self.news.put(Asked(block, job))
+                self.news.put(BlockQueued(block, job))
                 self._next = 0.0
 
         self._order(order, block)
@@ -111,11 +110,9 @@ class Agent:
     def unask(self) -> set[str]:
         """Takes back what was not yet asked for; returns these blocks."""
         with self._lock:
-            first = {self._orders[0][0]} if self._orders and self._busy else set()
-            asks = {name for name, _ in self._orders if name} - first
-            kept = [one for one in self._orders if one[0] not in asks]
-            self._orders.clear()
-            self._orders.extend(kept)
+            under_way = self._orders[:1] if self._busy else []
+            asks = {block for block, _ in self._orders[len(under_way) :] if block}
+            self._orders = [one for one in self._orders if one in under_way or not one[0]]
         return asks
 
     def watch(self, jobs: frozenset[str]) -> None:
@@ -123,7 +120,7 @@ class Agent:
         self._jobs = jobs
 
     def do(self, order: Callable[[], None]) -> None:
-        """Does something in the agent's thread, again and again until the scheduler answers."""
+        """Does something in the agent's thread, repeatedly until the scheduler answers."""
         self._order(order)
 
     def look_now(self) -> None:
@@ -142,7 +139,7 @@ class Agent:
         self._thread.join(max(0.0, end - time.monotonic()))
 
     def drain(self) -> Iterator[News]:
-        """The news since the last time, one by one: what is not taken is still there."""
+        """The news since the last time, one by one: what is not taken stays."""
         with contextlib.suppress(Empty):
             while True:
                 yield self.news.get_nowait()
@@ -173,28 +170,24 @@ class Agent:
                     return
                 order = self._orders[0][1]
                 self._busy = True
+            done = True
             try:
                 order()
             except SchedulerBusy:
-                raise  # it stays first in line
+                done = False  # it stays first in line
+                raise
             except Exception as error:  # whatever it is, the agent goes on
                 self.news.put(Silent(str(error)))
-                self._drop_first()
-            else:
-                self._drop_first()
             finally:
-                self._busy = False
-
-    def _drop_first(self) -> None:
-        with self._lock:
-            self._orders.popleft()
-            self._busy = False
+                with self._lock:
+                    self._busy = False
+                    del self._orders[: int(done)]
 
     def _look(self) -> None:
         since = self._asked = time.monotonic()
         asked = self._jobs
         answer = dict(self._scheduler.query(sorted(asked)))
-        # A job just queued may not be known yet: gone is who is missing for a while.
+        # A job just queued may not be known yet: one is gone if it is missing for a while.
         self._missing = {job: self._missing.get(job, since) for job in asked - answer.keys()}
         gone = [job for job, first in self._missing.items() if since - first >= GONE_AFTER * self._poll]
         answer.update({job: JobStatus(JobState.GONE) for job in gone})

@@ -1,21 +1,20 @@
 """How a block is asked for: Parsl's engine, what it is told of the workers, and the job that carries them.
 
-The engine starts with the first bundle, for a run that takes all from the cache needs none.
+The engine starts with the first bundle: a run that takes all from the cache needs none.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from concurrent.futures import Future
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from diel.attempt.block import MARGIN
 from diel.attempt.bundle import Bundle
 from diel.blocks.block import Block
-from diel.blocks.job import block_job, drain_after, node_script
+from diel.blocks.script import block_job, drain_after, node_script
 from diel.errors import DielError
 from diel.executors.addresses import addresses
 from diel.executors.light import load
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from diel.executors.parsl import BlockEngine
 
 
-class Asking:
+class BlockAsking:
     """The engine of one run, and its jobs."""
 
     def __init__(self, plan: Plan, paths: RunPaths, scheduler: Scheduler) -> None:
@@ -78,17 +77,12 @@ class Asking:
         return self.walltime(shape) >= max(shape.walltime, needed if short else 0.0) + MARGIN
 
     def _workers(self, shape: Shape) -> Workers:
-        slots = shape.workers(self.pool(shape))
-        each = shape.gpus
-        gpus = (
-            tuple(",".join(str(slot * each + i) for i in range(each)) for slot in range(slots))
-            if each
-            else ()
-        )
+        slots, each = shape.workers(self.pool(shape)), shape.gpus
+        gpus = tuple(",".join(str(slot * each + i) for i in range(each)) for slot in range(slots))
         return Workers(
             slots=slots,
             mpi_nodes=shape.nodes,
-            gpus=() if shape.nodes else gpus,
+            gpus=gpus if each and not shape.nodes else (),
             drain=round(self.drain(shape)),
             silence=max(2, round(self._site.silence)),
             orphan=round(self.walltime(shape)),  # a node's keeper ends it before, if it has nothing to do
@@ -128,7 +122,8 @@ class Asking:
         if block.walltime != self.walltime(block.shape):
             return False
         try:
-            return _read(self._paths.block_script(block.name)) == self._script(block)
+            path = self._paths.block_script(block.name)
+            return path.read_text(encoding="utf-8", errors="surrogateescape") == self._script(block)
         except (OSError, DielError):
             return False
 
@@ -158,23 +153,14 @@ class Asking:
         assert block is not None
         paths, shape = self._paths, block.shape
         paths.blocks.mkdir(parents=True, exist_ok=True)
-        node = node_script(
-            self._site,
-            shape,
-            self._scheduler,
-            paths.root,
-            block.name,
-            block.epoch,
-            block.walltime,
-            command,
-            os.environ,
-        )
-        put(paths.node_script(block.name), node)
+        name, epoch = block.name, block.epoch
+        node = node_script(self._site, shape, self._scheduler, paths, name, epoch, block.walltime, command)
+        put(paths.node_script(name), node)
         block.number = number
         if block.job:  # an earlier controller asked for it
             self._job = block.job
         else:
-            script = paths.block_script(block.name)
+            script = paths.block_script(name)
             put(script, self._script(block))
             block.tried = True
             self._job = self._scheduler.submit(script)
@@ -182,10 +168,9 @@ class Asking:
 
     def _script(self, block: Block) -> str:
         """The job script of a block. Raises SchedulerRefused."""
-        name, folder, scheduler = self._job_name(block), self._paths.blocks, self._scheduler
-        walltime, excluded = block.walltime, sorted(self.excluded)
-        job = block_job(self._site, block.shape, scheduler, name, folder, block.name, walltime, excluded)
-        return scheduler.script(job)
+        name, folder = self._job_name(block), self._paths.blocks
+        job = block_job(self._site, block.shape, self._scheduler, name, folder, block.name, block.walltime)
+        return self._scheduler.script(replace(job, exclude=tuple(sorted(self.excluded))))
 
     def _job_name(self, block: Block) -> str:
         return f"{job_prefix(self._paths)}-{block.name}"
@@ -203,13 +188,7 @@ class Asking:
 
     def end_unknown(self, blocks: Mapping[str, Block]) -> None:
         """Ends jobs of the run that were queued and never written down: their controller was killed then."""
-        prefix = f"{job_prefix(self._paths)}-"
-        known = {block.job for block in blocks.values()}
-        own = f"{prefix}c"
-        found = self._scheduler.find(prefix)
-        if jobs := [job for name, job in found.items() if not name.startswith(own) and job not in known]:
+        prefix, known = f"{job_prefix(self._paths)}-", {block.job for block in blocks.values()}
+        found = self._scheduler.find(prefix).items()
+        if jobs := [job for name, job in found if not name.startswith(f"{prefix}c") and job not in known]:
             self._scheduler.cancel(jobs)
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="surrogateescape")

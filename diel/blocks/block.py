@@ -1,11 +1,12 @@
-"""A block: one allocation of a scheduler, as its controller knows it."""
+"""A block: one job of a scheduler, as its controller knows it; when another is worth asking for."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from diel.scheduler import JobState
 from diel.site import Shape
@@ -14,14 +15,10 @@ from diel.states import FailureClass
 if TYPE_CHECKING:
     from diel.journal import records
 
-BLAME = {
-    JobState.TIMEOUT: FailureClass.WALLTIME,
-    JobState.OOM: FailureClass.OOM,
-    JobState.PREEMPTED: FailureClass.PREEMPTED,
-}
-"""Why the tasks of a block ended with it; any other end is its nodes'."""
-
-
+WAITED = 5.0
+"""Seconds that a bundle waits for a worker before another block is worth asking for."""
+WORTH = 60.0
+"""Seconds of work for all workers of a shape that make another block worth asking for."""
 TAIL = 2048
 """Bytes of a block's standard error that the journal keeps."""
 
@@ -83,10 +80,20 @@ class Block:
 
     def blame(self, adopted: bool) -> FailureClass:
         """Why a task was lost with it; `adopted` is one that an earlier controller handed out."""
-        known = BLAME.get(self.state, FailureClass.NODE)
-        if adopted and known == FailureClass.WALLTIME:
-            return FailureClass.NODE  # it was told of its end by nobody who listened
-        return known
+        state = self.state
+        match state:
+            case JobState.TIMEOUT:  # an adopted task was told of its end by nobody who listened
+                return FailureClass.NODE if adopted else FailureClass.WALLTIME
+            case JobState.OOM:
+                return FailureClass.OOM
+            case JobState.PREEMPTED:
+                return FailureClass.PREEMPTED
+            case JobState.PENDING | JobState.RUNNING | JobState.ENDING | JobState.COMPLETED | JobState.FAILED:
+                return FailureClass.NODE
+            case JobState.CANCELLED | JobState.NODE_FAILED | JobState.GONE:
+                return FailureClass.NODE
+            case _:
+                assert_never(state)
 
     @property
     def told(self) -> str:
@@ -126,3 +133,38 @@ def tail_of(path: Path) -> str:
             return file.read().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def wants_block(
+    shape: Shape, out: Sequence[float], usable: Sequence[Block], *, more: bool, backlog: float, now: float
+) -> bool:
+    """Whether another block would be of use for tasks of a shape that are ready now.
+
+    `out` holds when each bundle was handed out, ascending, and `usable` the blocks that these go to;
+    `more` says whether further tasks are ready and found no room; `backlog` is the work in line, in
+    seconds. Times are monotonic seconds.
+    """
+    if not out or not usable:
+        return bool(out)
+    slots = sum(block.slots for block in usable)
+    if len(out) <= slots and not more:
+        return False
+    if not all(block.connected for block in usable):
+        return bool(shape.walltime) and more  # it is said how long they take: ask for all at once
+    since = max(block.connected_since for block in usable)
+    waiting = out[slots:]
+    waited = bool(waiting) and now - max(since, waiting[0]) > WAITED
+    return waited or (more and backlog / slots > WORTH)
+
+
+def is_idle(block: Block, out: int, others: int, patience: float, now: float) -> bool:
+    """Whether a block is of no more use: nothing in it, nothing for it, and that for so many seconds.
+
+    `out` counts the bundles of its shape, `others` the workers of that shape's other blocks; `now` is
+    in seconds since the epoch.
+    """
+    if out > others or (block.connected and block.bundles):
+        return False
+    if block.connected:
+        return block.idle > patience
+    return out == 0 and now - (block.kept or block.asked) > patience

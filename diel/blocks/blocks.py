@@ -15,12 +15,11 @@ from functools import partial
 from math import ceil
 
 from diel.attempt.bundle import Bundle
-from diel.blocks.adoption import adopt
 from diel.blocks.agent import Agent
-from diel.blocks.asking import Asking
+from diel.blocks.asking import BlockAsking
 from diel.blocks.backend import Adopt, EngineLost, Outlook
-from diel.blocks.block import Block
-from diel.blocks.sizing import is_idle, wants_block
+from diel.blocks.block import Block, is_idle, wants_block
+from diel.blocks.leftovers import adopt
 from diel.blocks.watching import Watching
 from diel.errors import DielError
 from diel.plan import Plan
@@ -56,13 +55,12 @@ class Blocks:
         self._count = 0
         self._out: dict[str, dict[int, float]] = {}
         """Bundles that are out, by shape: when each was handed out (monotonic seconds)."""
-        self._where: dict[int, str] = {}
         self._services: dict[int, Shape] = {}
         """The shapes of services that are out, by bundle."""
         self._refused_room: set[str] = set()
         self._backlog: Mapping[str, float] = {}
         self._needed: Mapping[str, float] = {}
-        self._asking = Asking(plan, ledger.paths, scheduler)
+        self._asking = BlockAsking(plan, ledger.paths, scheduler)
         self._agent = Agent(scheduler, plan.site.poll, self._asking.loads)
         self._watching = Watching(self._blocks, self._agent, self._asking, ledger, plan.site, lost)
 
@@ -121,7 +119,6 @@ class Blocks:
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         future = self._asking.submit(shape, cores, bundle)
         self._out.setdefault(shape.label, {})[bundle.number] = time.monotonic()
-        self._where[bundle.number] = shape.label
         if bundle.job.service is not None:
             self._services[bundle.number] = shape
         self._renew(shape)
@@ -131,9 +128,8 @@ class Blocks:
 
     def ended(self, number: int) -> None:
         self._services.pop(number, None)
-        label = self._where.pop(number, None)
-        if label is not None:
-            self._out[label].pop(number, None)
+        for out in self._out.values():
+            out.pop(number, None)
 
     def knows(self, since: float) -> bool:
         return self._watching.knows(since)
@@ -284,7 +280,7 @@ class Blocks:
                     block.adopted = False
                     block.slots = block.shape.slots(self._asking.pool(block.shape))
         self._note_busy()
-        self._end_unknown()
+        self._agent.do(partial(self._asking.end_unknown, self._blocks))
 
     def _renew(self, shape: Shape) -> None:
         """Has the nodes of kept blocks work for this controller, now that there is work for them."""
@@ -292,9 +288,6 @@ class Blocks:
             if block.shape == shape and block.live and block.kept is not None and not block.tried:
                 block.tried = True
                 self._agent.ask(block.name, partial(self._asking.renew, block))
-
-    def _end_unknown(self) -> None:
-        self._agent.do(partial(self._asking.end_unknown, self._blocks))
 
     def detach(self) -> None:
         """Lets go: what runs in blocks goes on, for the next controller to adopt."""
@@ -306,7 +299,7 @@ class Blocks:
         for name in self._agent.unask():
             if not self._blocks[name].tried:  # else it may be queued all the same: `end_unknown` looks
                 del self._blocks[name]
-        self._end_unknown()
+        self._agent.do(partial(self._asking.end_unknown, self._blocks))
         with contextlib.suppress(DielError):
             self._end(list(self._blocks.values()))
         end = time.monotonic() + END_PATIENCE

@@ -1,20 +1,83 @@
-"""Ends the jobs of a run whose controller is gone, or has not come: its blocks, and controllers that wait."""
+"""What an earlier controller left: tasks that run on are adopted, jobs of a run that is over are ended.
+
+A worker whose controller is gone ends the task that it is at and commits it. The next controller counts
+such tasks as handed out, and reads their workers' segments. What becomes of their blocks, the caller decides
+(docs/decisions/026).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from diel.blocks.backend import Adopt
+from diel.blocks.block import Block
 from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.project.submission import job_prefix, read_submissions
 from diel.scheduler import JobState, SchedulerBusy, scheduler_named
-from diel.site import Site
+from diel.site import Shape, Site
+from diel.tasks.ledger import Ledger
+from diel.worker.fence import put_up
+
+if TYPE_CHECKING:
+    from diel.journal import records
 
 AGAIN = 15.0
 """Seconds after which jobs that have not ended are cancelled once more."""
 PAUSE = 0.5
+
+
+def adopt(ledger: Ledger, take: Adopt) -> list[Block]:
+    """Adoption: what runs in an earlier controller's blocks counts as handed out. Returns these blocks.
+
+    Whether a block has ended since, the scheduler will tell.
+    """
+    history = ledger.history
+    live = {name: record for name, record in history.blocks.items() if not JobState(record["state"]).ended}
+    tasks: list[tuple[str, int, int, str]] = []
+    _give_up(ledger, live)
+    for (stage, index), attempt in sorted(history.left.items()):
+        tasks.append((stage, index, attempt.number, attempt.worker))
+        take(stage, index, attempt.number)
+    if tasks:
+        ledger.append({"event": "adopted", "tasks": tasks})
+    return [_block(record) for record in live.values()]
+
+
+def _give_up(ledger: Ledger, live: Container[str]) -> None:
+    """Fences what may still run in blocks that have ended: it is handed out again."""
+    history = ledger.history
+    over = {history.workers[attempt.worker]["block"] for attempt in history.left.values()}
+    for block in sorted(name for name in over if name not in live):
+        with contextlib.suppress(OSError):  # what is written down decides
+            put_up(ledger.paths, block)
+    ledger.read_all()
+    for (stage, index), attempt in sorted(history.left.items()):
+        if history.workers[attempt.worker]["block"] not in live:
+            ledger.append({"event": "fenced", "stage": stage, "tasks": [[index, attempt.number]]})
+
+
+def _block(record: records.BlockFacts) -> Block:
+    """A block as the journal has it."""
+    return Block(
+        name=record["block"],
+        shape=Shape(**record["needs"]),
+        slots=0,
+        walltime=record["walltime"],
+        asked=record["asked"],
+        epoch=record["epoch"],
+        job=record["job"],
+        state=JobState(record["state"]),
+        reason=record["reason"],
+        nodes=record["nodes"],
+        began=record["began"],
+        ending=False,
+        adopted=True,
+    )
 
 
 @dataclass(frozen=True)

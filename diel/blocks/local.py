@@ -21,7 +21,7 @@ LONG = 5.0
 """Seconds without a worker after which it is said what the run waits for."""
 
 
-class Local:
+class ThisMachine:
     """Worker processes of this machine."""
 
     def __init__(self, plan: Plan, ledger: Ledger) -> None:

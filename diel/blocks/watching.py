@@ -1,5 +1,7 @@
-"""What is heard of a run's blocks: from the scheduler, whether they run and how they ended; from Parsl, how
-busy they are. A site that gives no block that works is given up."""
+"""What is heard of a run's blocks: from the scheduler, their states; from Parsl, how busy they are.
+
+A site that gives no block that works is given up.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,12 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import assert_never
 
-from diel.blocks.agent import Agent, Asked, Heard, Loads, Refused, Silent
-from diel.blocks.asking import Asking
+from diel.blocks.agent import Agent, BlockQueued, BlockRefused, Heard, Loads, Silent
+from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Block, tail_of
-from diel.blocks.tryout import NeverRuns, is_at_start, refusal
+from diel.blocks.script import NeverRuns, is_at_start, refusal
 from diel.errors import DielError
 from diel.scheduler import JobState, JobStatus
 from diel.site import Site
@@ -34,7 +37,7 @@ class Watching:
         self,
         blocks: dict[str, Block],
         agent: Agent,
-        asking: Asking,
+        asking: BlockAsking,
         ledger: Ledger,
         site: Site,
         lost: Callable[[Block], None],
@@ -73,21 +76,24 @@ class Watching:
     def take_news(self) -> None:
         """Takes in what is new. Raises DielError where the site gives no block that works."""
         for news in self._agent.drain():
-            if isinstance(news, Asked):
-                self._note_asked(news)
-            elif isinstance(news, Refused):
-                self._note_refused(news)
-            elif isinstance(news, Heard):
-                self._note_heard(news)
-            elif isinstance(news, Loads):
-                self._note_loads(news)
-            else:
-                self._note_silent(news)
+            match news:
+                case BlockQueued():
+                    self._note_asked(news)
+                case BlockRefused():
+                    self._note_refused(news)
+                case Heard():
+                    self._note_heard(news)
+                case Loads():
+                    self._note_loads(news)
+                case Silent():
+                    self._note_silent(news.message)
+                case _:
+                    assert_never(news)
         self._agent.watch(frozenset(block.job for block in self._blocks.values() if block.live and block.job))
 
     # --- what the scheduler says ------------------------------------------------------------------
 
-    def _note_asked(self, news: Asked) -> None:
+    def _note_asked(self, news: BlockQueued) -> None:
         block = self._blocks.get(news.block)
         if block is None:
             self._agent.end([news.job])
@@ -103,7 +109,7 @@ class Watching:
             self._agent.end([block.job])
         self.write(block)
 
-    def _note_refused(self, news: Refused) -> None:
+    def _note_refused(self, news: BlockRefused) -> None:
         """Asks again later, without excluded nodes. Raises DielError where the pool has no block at all."""
         block = self._blocks.pop(news.block)
         if is_at_start(self._ledger.history):
@@ -126,13 +132,13 @@ class Watching:
         """Whether a pool has a block whose nodes were heard of: then the site's description is right."""
         return any(b.live and b.connected for b in self._blocks.values() if b.shape.pool == pool)
 
-    def _note_silent(self, news: Silent) -> None:
-        if news.message != self._silent:
-            self._silent = news.message
-            self._ledger.append({"event": "scheduler", "message": news.message})
+    def _note_silent(self, message: str) -> None:
+        if message != self._silent:
+            self._silent = message
+            self._ledger.append({"event": "scheduler", "message": message})
 
     def _note_heard(self, news: Heard) -> None:
-        self._note_silent(Silent(""))
+        self._note_silent("")
         self._heard = news.since
         by_job = {block.job: block for block in self._blocks.values() if block.live and block.job}
         for job, status in news.jobs.items():

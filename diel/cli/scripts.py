@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from diel.blocks.job import block_job, node_script
+from diel.blocks.script import block_job, node_script
 from diel.controller.home import choose_home, controller_script
 from diel.paths import RunPaths
 from diel.plan import Plan
@@ -65,7 +64,7 @@ def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
         walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
         name = f"{job_prefix(paths)}-{stem}"
         job = block_job(plan.site, shape, scheduler, name, paths.blocks, stem, walltime)
-        node = node_script(plan.site, shape, scheduler, paths.root, stem, 1, walltime, POOL, os.environ)
+        node = node_script(plan.site, shape, scheduler, paths, stem, 1, walltime, POOL)
         about = f"a block of shape {shape.label}, for {', '.join(stages)}"
         yield Script(str(paths.block_script(stem)), about, shape.label, stages, scheduler.script(job))
         about = f"what {'the first' if shape.nodes else 'each'} node of that block runs"

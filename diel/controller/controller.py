@@ -20,7 +20,7 @@ from diel.blocks.backend import Backend, EngineLost, LetGo, Outlook
 from diel.blocks.block import Block
 from diel.blocks.blocks import Blocks
 from diel.blocks.dispatcher import Dispatcher, Sent
-from diel.blocks.local import Local
+from diel.blocks.local import ThisMachine
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
@@ -92,7 +92,7 @@ class Controller:
 
     def _make_backend(self) -> Backend:
         if self.plan.executor != "blocks":
-            return Local(self.plan, self._ledger)
+            return ThisMachine(self.plan, self._ledger)
         plan = self.plan
         scheduler = scheduler_named(plan.site.scheduler)
         if inside := inside_here(scheduler):

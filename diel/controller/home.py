@@ -4,7 +4,6 @@ allocation that holds its workers as well.
 
 from __future__ import annotations
 
-import os
 import random
 import shlex
 import subprocess
@@ -15,8 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from diel.attempt.block import MARGIN
-from diel.blocks.job import CARRIED
-from diel.blocks.tryout import REFUSED, NeverRuns, block_jobs, is_answered, refuse_hopeless
+from diel.blocks.script import REFUSED, NeverRuns, block_jobs, exports, is_answered, refuse_hopeless
 from diel.controller.start import create, discard
 from diel.errors import DielError, UsageError
 from diel.journal.segment import Reader
@@ -328,9 +326,8 @@ def controller_job(
 def _command(paths: RunPaths, number: int, walltime: float, python: str) -> str:
     """Shell text of a controller's job. Its walltime counts from here on."""
     words = shlex.join(controller_words(paths, number, python))
-    carried = [f"export {name}={shlex.quote(os.environ[name])}" for name in CARRIED if os.environ.get(name)]
     end = f'--end "$(( $(date +%s) + {walltime:.0f} ))"'
-    return "\n".join([*carried, f"{words} {end} >> {shlex.quote(str(paths.controller_log))} 2>&1"])
+    return "\n".join([*exports(), f"{words} {end} >> {shlex.quote(str(paths.controller_log))} 2>&1"])
 
 
 def job_walltime(plan: Plan, home: Home) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from diel.attempt.reaper import kill_marked
-from diel.blocks.tryout import block_jobs, try_out
+from diel.blocks.script import block_jobs, try_out
 from diel.check import check
 from diel.controller.controller import Controller
 from diel.errors import UsageError

@@ -10,14 +10,15 @@ from diel.doctor.folder import check_clock, check_runs, check_shared
 from diel.doctor.machine import (
     CORE,
     check_account,
+    check_addresses,
     check_local,
+    check_loopback,
     check_machine,
     check_package,
     check_python,
     check_site,
 )
 from diel.doctor.machine import EXTRAS as EXTRAS
-from diel.doctor.network import check_addresses, check_loopback
 from diel.doctor.programs import check_deep, check_dot, check_lammps, check_launcher, check_ranks
 from diel.errors import DielError
 from diel.site import Site, find_site

@@ -1,9 +1,10 @@
-"""This machine: Python, packages, cores, memory, its own disk; and the site as its file gives it."""
+"""This machine: Python, packages, cores, disk, network; and the site as its file gives it."""
 
 from __future__ import annotations
 
 import os
 import platform
+import socket
 import sys
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import psutil
 from diel.doctor.finding import Finding
 from diel.doctor.folder import existing, file_system
 from diel.doctor.probe import version_of
-from diel.errors import counted
-from diel.site import Site, cores_of, missing
+from diel.errors import UsageError, counted
+from diel.executors.addresses import addresses, interfaces, is_own
+from diel.site import Pool, Site, cores_of, missing
 from diel.staging.disk import StagingError, local_folder
 from diel.values import format_size
 
@@ -28,7 +30,6 @@ LEAST_PYTHON = (3, 11)
 
 
 def check_python() -> Finding:
-    """diel needs a Python that is not too old."""
     found = f"{platform.python_version()}, {sys.executable}"
     wanted = ".".join(map(str, LEAST_PYTHON))
     fix = "" if sys.version_info >= LEAST_PYTHON else f"install Python {wanted} or newer"
@@ -54,7 +55,7 @@ def check_site(site: Site) -> Finding:
 
 
 def check_account(site: Site) -> Finding:
-    """The account that jobs are charged to, where the site wants one."""
+    """The account that jobs are charged to, if the site wants one."""
     lacking = missing(site)
     if lacking:
         return Finding("account", False, "none is given, and the site wants one", lacking[0])
@@ -65,14 +66,13 @@ def check_account(site: Site) -> Finding:
 
 def check_machine() -> Finding:
     """Cores that this process may use, and memory."""
-    memory = psutil.virtual_memory()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory, cores = psutil.virtual_memory(), cores_of(Pool())
     have = f"{cores} of {counted(os.cpu_count() or 1, 'core')}, {format_size(memory.total)} of memory"
     return Finding("machine", True, f"{have} ({format_size(memory.available)} free), {platform.platform()}")
 
 
 def check_local(site: Site, runs: Path) -> Finding:
-    """The directory can be used, and whether it is another disk than that of the runs."""
+    """Whether the node's disk can be used, and whether it is another one than that of the runs."""
     try:
         folder, named = local_folder(site.local.dir or "", os.environ)
     except StagingError as error:
@@ -87,3 +87,46 @@ def check_local(site: Site, runs: Path) -> Finding:
     if not named and place.stat().st_dev == existing(runs).stat().st_dev:
         found += "; the runs are on the same disk, so that nothing is staged"
     return Finding("local disk", True, found)
+
+
+# --- its network ------------------------------------------------------------------------------------
+
+
+def check_loopback() -> Finding:
+    """Whether a port on this machine can be bound and reached: Parsl's workers need that."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=5).close()
+            return Finding("loopback", True, "a port on 127.0.0.1 can be bound and reached")
+    except OSError as error:
+        fix = "let processes of this machine reach each other on 127.0.0.1 (a firewall or container rule?)"
+        return Finding("loopback", False, f"127.0.0.1: {error.strerror or error}", fix)
+
+
+def check_addresses(site: Site) -> Finding:
+    """Whether a port can be bound on an address by which nodes may reach a controller here."""
+    try:
+        wanted = addresses(site.address)
+    except UsageError as error:
+        found, _, fix = str(error).partition("\n")
+        # A controller in a job looks for the address on the node where it runs.
+        return Finding("address", False, found, fix, required=site.controller.home == "login")
+    here = interfaces().items()
+    listed = ", ".join(f"{address} ({name})" for address, name in here) or "127.0.0.1 alone"
+    bound = [address for address in wanted if _bindable(address)]
+    if not bound:
+        found = f"no port can be bound on {', '.join(wanted)}; this host has {listed}"
+        return Finding("address", False, found, "correct `address` in the site file, or leave it out")
+    if all(map(is_own, bound)):
+        found = f"{', '.join(bound)} is this host's own: no other node reaches a controller here by it"
+        fix = f"give an `address` that nodes reach (this host has {listed}), or let controllers live in jobs"
+        return Finding("address", False, found, fix, required=False)
+    return Finding("address", True, f"a port can be bound on {', '.join(bound)}; this host has {listed}")
+
+
+def _bindable(address: str) -> bool:
+    try:
+        socket.create_server((address, 0)).close()
+    except OSError:
+        return False
+    return True

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from diel.attempt.mpi import MPICH, OPEN_MPI, launcher_of
 from diel.attempt.world import advice
-from diel.doctor.attempt import attempt, last
 from diel.doctor.finding import Finding
 from diel.doctor.probe import version_of
 from diel.site import Site, find_program, launcher_words
 from diel.spec import Resources
 
+PATIENCE = 60.0
+"""Seconds that a program which is tried may take."""
 RANKS = "from mpi4py import MPI; print(f'ranks={MPI.COMM_WORLD.allreduce(1)};', end='', flush=True)"
 LIBRARY = (
     "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
@@ -33,6 +36,31 @@ stages:
     over: [number]
     command: [\"true\"]
 """
+
+
+def attempt(words: Sequence[str], folder: Path | None = None) -> tuple[int, str]:
+    """Exit code and output of a program; what does not start or end counts as failed."""
+    try:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"did not end within {PATIENCE:.0f} s"
+    except OSError as error:
+        return 1, error.strerror or str(error)
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+def last(output: str) -> str:
+    """The last line of an output that says something."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "no output"
 
 
 def check_ranks(site: Site) -> Finding:

@@ -1,11 +1,19 @@
-"""What a trial job's report says of a pool: Python, packages, files, network, GPUs, launcher."""
+"""What a trial job reports of its node, heard over TCP or read from a file, and what that says of a pool."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import platform
+import secrets
+import socketserver
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import cast
+
+from pydantic import BaseModel
 
 from diel.doctor.finding import Finding
 from diel.doctor.folder import MOST_SKEW
@@ -15,90 +23,175 @@ from diel.errors import counted
 from diel.site import Site, cores_of
 from diel.values import format_size
 
+MOST = 1 << 16
+"""Bytes of a report."""
+PATIENCE = 10.0
+"""Seconds that one who connects has to say it."""
 
-def read_report(site: Site, pool: str, report: dict[str, Any], digest: str) -> Iterator[Finding]:
+
+class Disk(BaseModel):
+    """A node's own disk, or why nothing can be kept there."""
+
+    dir: str = ""
+    free: int = 0
+    error: str = ""
+
+
+class Report(BaseModel):
+    """What `diel/doctor/probe.py` found on a node."""
+
+    pool: str = ""
+    """Its stem in the doctor's folder."""
+    host: str = ""
+    python: str = ""
+    version: str = ""
+    packages: dict[str, str | None] = {}
+    token: str = ""
+    """The digest of the file that the doctor left."""
+    cores: int = 0
+    host_cores: int = 0
+    memory: int = 0
+    gpus: dict[str, str] = {}
+    launcher: str | None = None
+    local: Disk | None = None
+    time: float = 0.0
+    reached: str = ""
+    """The address by which the node reached the doctor."""
+    refused: dict[str, str] = {}
+    """Why it could not be reached, by address."""
+    written: float | None = None
+    """The time of its file; None if it came over the network alone."""
+
+
+class Ear:
+    """A port that is open while this is entered, and the reports heard there, by pool.
+
+    It believes only what proves that it knows the token.
+    """
+
+    def __init__(self) -> None:
+        self.token = secrets.token_hex(32)
+        self.reports: dict[str, Report] = {}
+        self._server = _Listener(("0.0.0.0", 0), _Talk)  # jobs come from other nodes
+        self._server.ear = self
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    def __enter__(self) -> Ear:
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Listener(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    ear: Ear
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Whoever breaks off, or says what is no report, is left alone."""
+
+
+class _Talk(socketserver.StreamRequestHandler):
+    timeout = PATIENCE
+
+    def handle(self) -> None:
+        challenge, ear = secrets.token_hex(32).encode(), cast(_Listener, self.server).ear
+        self.wfile.write(challenge + b"\n")
+        self.wfile.flush()
+        proof, _, body = self.rfile.readline(MOST).rstrip(b"\n").partition(b" ")
+        wanted = hmac.new(ear.token.encode(), challenge + body, hashlib.sha256).hexdigest().encode()
+        if hmac.compare_digest(proof, wanted):
+            report = Report.model_validate_json(body)
+            ear.reports[report.pool] = report
+            self.wfile.write(b"ok\n")
+
+
+# --- what it says -----------------------------------------------------------------------------------
+
+
+def read_report(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
     """The findings of one pool; `digest` is of the file that the doctor left for its job."""
-    yield _python(pool, report)
-    yield _packages(pool, report)
-    yield _files(pool, report, digest)
-    if "written" in report:
-        yield _clock(pool, report)
-    yield _network(site, pool, report)
-    yield _node(site, pool, report)
-    yield from _cores(site, pool, report)
-    if "local" in report:
-        yield _local(site, pool, dict(report["local"]))
-    yield _launcher(site, pool, report)
+    for finding in _findings(site, pool, report, digest):
+        yield replace(finding, name=f"{pool}: {finding.name}")
 
 
-def _local(site: Site, pool: str, disk: dict[str, Any]) -> Finding:
-    name, folder = f"{pool}: local disk", disk.get("dir")
-    if "error" in disk or "$" in str(folder):
-        why = disk.get("error") if "$" not in str(folder) else "a variable in it is not set on the node"
-        fix = "set `local: {dir: …}` in the site file to a directory that each node has for itself"
-        return Finding(name, False, f"{folder}: {why}; inputs are not staged there", fix, required=False)
-    free = int(disk.get("free") or 0)
-    limit = site.local.size
-    found = f"{folder}, {format_size(free)} free"
-    if limit is not None and limit > free:
-        fix = "set `local.size` in the site file to what the nodes have"
-        return Finding(
-            name, False, f"{found}, less than the {format_size(limit)} that diel may keep", fix, False
-        )
-    return Finding(name, True, found)
+def _findings(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
+    yield _python(report)
+    yield _packages(report)
+    yield _files(report, digest)
+    if report.written is not None:
+        yield _clock(report, report.written)
+    yield _network(site, report)
+    yield _node(report, gpus=bool(site.pools[pool].gpus))
+    # A scheduler may know more cores of a node than there are.
+    if 0 < report.host_cores < (asked := cores_of(site.pools[pool])):
+        found = f"the node has {report.host_cores}, and the pool says {asked}: its tasks share them"
+        fix = f"write `cores: {report.host_cores}` in the site file, unless that is on purpose"
+        yield Finding("cores", False, found, fix, required=False)
+    if report.local is not None:
+        yield _local(site, report.local)
+    if report.launcher:
+        yield Finding("launcher", True, report.launcher, required=False)
+    else:
+        fix = "load the module that has it in `setup` of the site or the pool, or correct `launcher`"
+        yield Finding("launcher", False, f"no '{site.launcher[0]}' on the node", fix, required=False)
 
 
-def _python(pool: str, report: dict[str, Any]) -> Finding:
-    version, here = str(report.get("version")), platform.python_version()
-    found = f"{version}, {report.get('python')}"
-    if version.split(".")[:2] == here.split(".")[:2]:
-        return Finding(f"{pool}: python", True, found)
+def _python(report: Report) -> Finding:
+    here, found = platform.python_version(), f"{report.version}, {report.python}"
+    if report.version.split(".")[:2] == here.split(".")[:2]:
+        return Finding("python", True, found)
     fix = f"let workers start the Python that controllers have ({here}, {sys.executable})"
-    return Finding(f"{pool}: python", False, f"{found}, but {here} here", fix)
+    return Finding("python", False, f"{found}, but {here} here", fix)
 
 
-def _packages(pool: str, report: dict[str, Any]) -> Finding:
-    there = dict(report.get("packages") or {})
-    differing = []
-    for name in ("diel", *CORE):
-        here = version_of(name)
-        if there.get(name) != here:
-            differing.append(f"{name} {there.get(name) or 'not installed'} (here {here or 'not installed'})")
+def _packages(report: Report) -> Finding:
+    there, here = report.packages, {name: version_of(name) for name in ("diel", *CORE)}
+    differing = [
+        f"{name} {there.get(name) or 'not installed'} (here {version or 'not installed'})"
+        for name, version in here.items()
+        if there.get(name) != version
+    ]
     if not differing:
-        return Finding(f"{pool}: packages", True, f"diel {there.get('diel')} and what it needs, as here")
+        return Finding("packages", True, f"diel {there.get('diel')} and what it needs, as here")
     fix = "use one installation on a file system that nodes share, or the same versions in both"
-    return Finding(f"{pool}: packages", False, "; ".join(differing), fix)
+    return Finding("packages", False, "; ".join(differing), fix)
 
 
-def _files(pool: str, report: dict[str, Any], digest: str) -> Finding:
-    if report.get("token") == digest and "written" in report:
-        return Finding(f"{pool}: files", True, "the node reads and writes the same directory of the runs")
-    reads = report.get("token") == digest
+def _files(report: Report, digest: str) -> Finding:
+    reads = report.token == digest
+    if reads and report.written is not None:
+        return Finding("files", True, "the node reads and writes the same directory of the runs")
     found = (
         "the node reads the directory of the runs, but what it writes there is not seen here"
         if reads
         else "the node does not see what this host writes into the directory of the runs"
     )
-    fix = "give a directory that nodes share with --runs DIR or DIEL_RUNS"
-    return Finding(f"{pool}: files", False, found, fix)
+    return Finding("files", False, found, "give a directory that nodes share with --runs DIR or DIEL_RUNS")
 
 
-def _clock(pool: str, report: dict[str, Any]) -> Finding:
-    skew = float(report["written"]) - float(report.get("time") or 0.0)
-    # Between looking round and writing it tried to reach this host, which takes time where it fails.
-    ok = -MOST_SKEW <= skew <= MOST_SKEW + 6.0 * len(report.get("refused") or ())
-    fix = "" if ok else "the node's clock and the file server's differ: tell those who run the cluster (NTP)"
-    agree = f"the node's clock is within {max(abs(skew), 0.1):.1f} s of the files' times"
-    return Finding(
-        f"{pool}: clock", ok, agree if ok else f"the node's clock differs by {abs(skew):.0f} s", fix
+def _clock(report: Report, written: float) -> Finding:
+    skew = written - report.time
+    # Between looking round and writing it tried to reach this host, which takes time if it fails.
+    if -MOST_SKEW <= skew <= MOST_SKEW + 6.0 * len(report.refused):
+        within = f"the node's clock is within {max(abs(skew), 0.1):.1f} s of the files' times"
+        return Finding("clock", True, within)
+    fix = "the node's clock and the file server's differ: tell those who run the cluster (NTP)"
+    return Finding("clock", False, f"the node's clock differs by {abs(skew):.0f} s", fix)
+
+
+def _network(site: Site, report: Report) -> Finding:
+    if report.reached:
+        return Finding("network", True, f"the node reaches this host by {report.reached}")
+    tried = (
+        "; ".join(f"{host}: {why}" for host, why in report.refused.items()) or "no address was to be tried"
     )
-
-
-def _network(site: Site, pool: str, report: dict[str, Any]) -> Finding:
-    if report.get("reached"):
-        return Finding(f"{pool}: network", True, f"the node reaches this host by {report['reached']}")
-    refused = dict(report.get("refused") or {})
-    tried = "; ".join(f"{host}: {why}" for host, why in refused.items()) or "no address was to be tried"
     home = site.controller.home
     fix = (
         "set `address` in the site file to the interface or address by which nodes reach this host, let its "
@@ -107,33 +200,27 @@ def _network(site: Site, pool: str, report: dict[str, Any]) -> Finding:
     found = f"the node cannot reach this host ({tried})"
     if home != "login":
         found += f"; controllers of this site live in jobs ({home}), not here"
-    return Finding(f"{pool}: network", False, found, fix, required=home == "login")
+    return Finding("network", False, found, fix, required=home == "login")
 
 
-def _node(site: Site, pool: str, report: dict[str, Any]) -> Finding:
-    asked = site.pools[pool]
-    gpus = dict(report.get("gpus") or {})
-    cores, memory = (int(report.get(word) or 0) for word in ("cores", "memory"))
-    found = f"{counted(cores, 'core')} given, {format_size(memory)} of memory"
-    found += "".join(f", {name}={value}" for name, value in gpus.items())
-    if asked.gpus and not gpus:
-        found += "; no variable says which GPUs are given"
-        fix = "see whether `gpus` and `options` of the pool ask for GPUs as this cluster wants it"
-        return Finding(f"{pool}: node", False, found, fix, required=False)
-    return Finding(f"{pool}: node", True, found)
+def _node(report: Report, *, gpus: bool) -> Finding:
+    found = f"{counted(report.cores, 'core')} given, {format_size(report.memory)} of memory"
+    found += "".join(f", {name}={value}" for name, value in report.gpus.items())
+    if not gpus or report.gpus:
+        return Finding("node", True, found)
+    fix = "see whether `gpus` and `options` of the pool ask for GPUs as this cluster wants it"
+    return Finding("node", False, f"{found}; no variable says which GPUs are given", fix, required=False)
 
 
-def _cores(site: Site, pool: str, report: dict[str, Any]) -> Iterator[Finding]:
-    """Whether a node has the cores that the pool says: a scheduler may know more of it than there are."""
-    asked, there = cores_of(site.pools[pool]), int(report.get("host_cores") or 0)
-    if 0 < there < asked:
-        found = f"the node has {there}, and the pool says {asked}: its tasks share them"
-        fix = f"write `cores: {there}` in the site file, where that is not on purpose"
-        yield Finding(f"{pool}: cores", False, found, fix, required=False)
-
-
-def _launcher(site: Site, pool: str, report: dict[str, Any]) -> Finding:
-    if report.get("launcher"):
-        return Finding(f"{pool}: launcher", True, str(report["launcher"]), required=False)
-    fix = "load the module that has it in `setup` of the site or the pool, or correct `launcher`"
-    return Finding(f"{pool}: launcher", False, f"no '{site.launcher[0]}' on the node", fix, required=False)
+def _local(site: Site, disk: Disk) -> Finding:
+    if disk.error or "$" in disk.dir:
+        why = "a variable in it is not set on the node" if "$" in disk.dir else disk.error
+        fix = "set `local: {dir: …}` in the site file to a directory that each node has for itself"
+        found = f"{disk.dir}: {why}; inputs are not staged there"
+        return Finding("local disk", False, found, fix, required=False)
+    found, limit = f"{disk.dir}, {format_size(disk.free)} free", site.local.size
+    if limit is None or limit <= disk.free:
+        return Finding("local disk", True, found)
+    found += f", less than the {format_size(limit)} that diel may keep"
+    fix = "set `local.size` in the site file to what the nodes have"
+    return Finding("local disk", False, found, fix, required=False)

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diel.doctor.attempt import last
 from diel.doctor.finding import Finding
 from diel.doctor.folder import existing
 from diel.doctor.probe import version_of
+from diel.doctor.programs import last
+from diel.doctor.trial import WAIT_LONGER
 from diel.errors import DielError
 from diel.journal.history import History
 from diel.journal.segment import read_run
 from diel.project.runs import find_run
-from diel.site import Pool, Site, cores_of
+from diel.site import Site, cores_of
 from diel.values import format_duration
 
 MEET = "from mpi4py import MPI; found = MPI.COMM_WORLD.allreduce(1); assert found == 2, f'{found} of 2 ranks'"
@@ -37,13 +38,10 @@ class _Try:
     pool: str
     folder: Path
     process: subprocess.Popen[bytes]
-    ranks: int
-
-    def output(self) -> str:
-        return (self.folder / "out").read_text("utf-8", "replace")
+    ranks: bool
 
     def history(self) -> History:
-        """What it wrote so far. Raises DielError where there is nothing."""
+        """What it wrote so far. Raises DielError if there is nothing."""
         return read_run(find_run(self.folder / "runs")).history
 
 
@@ -77,14 +75,13 @@ def try_runs(
 def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
     """Starts the run from the current directory, where the site's file is found as before. Raises OSError."""
     folder.mkdir()
-    ranks = _ranks(site.pools[pool])
-    resources: dict[str, object] = {"pool": pool}
-    words = ["true"]
-    if ranks:
-        words = [sys.executable, "-c", MEET]
-        spans = {"nodes": 2, "ranks_per_node": 1} if site.pools[pool].block_nodes > 1 else {"ranks": 2}
-        resources |= spans
-    stage = {"command": words, "resources": resources}
+    asked = site.pools[pool]
+    ranks = version_of("mpi4py") is not None and (cores_of(asked) > 1 or asked.block_nodes > 1)
+    spans = {"nodes": 2, "ranks_per_node": 1} if asked.block_nodes > 1 else {"ranks": 2}
+    stage = {
+        "command": [sys.executable, "-c", MEET] if ranks else ["true"],
+        "resources": {"pool": pool, **(spans if ranks else {})},
+    }
     document = {"diel": 1, "name": "doctor", "stages": {"ranks": stage}}
     (folder / "doctor.yaml").write_text(json.dumps(document), encoding="utf-8")
     command = [sys.executable, "-m", "diel", "run", str(folder / "doctor.yaml"), "-q", "--no-cache"]
@@ -96,21 +93,13 @@ def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
     return _Try(pool, folder, process, ranks)
 
 
-def _ranks(pool: Pool) -> int:
-    """How many ranks can be tried there."""
-    if version_of("mpi4py") is None:
-        return 0
-    return 2 if cores_of(pool) > 1 or pool.block_nodes > 1 else 0
-
-
 def _ended(each: _Try, end: float, wait: float) -> Finding:
     name = f"{each.pool}: run"
     try:
         code = each.process.wait(max(0.0, end - time.monotonic()))
     except subprocess.TimeoutExpired:
-        fix = "a full queue is no fault of the site file: wait longer (--wait 1h), or try one --pool NAME"
         found = f"not done after {format_duration(wait)}{_stands(each)}; stopped"
-        return Finding(name, False, found, fix, required=False)
+        return Finding(name, False, found, WAIT_LONGER, required=False)
     if code == 0:
         met = "two MPI ranks met" if each.ranks else "ranks were not tried, for want of mpi4py or of cores"
         return Finding(name, True, f"a task of a real run was done in a block; {met}")
@@ -120,26 +109,23 @@ def _ended(each: _Try, end: float, wait: float) -> Finding:
         if failure is not None and history.workers:
             fix = "correct `launcher` or `setup` of the site file (docs/sites.md, MPI between nodes)"
             found = f"its workers started, but two ranks did not meet: {failure['message']}"
-            return Finding(name, False, f"{found}{_error(str(failure.get('stderr_tail', '')))}", fix)
+            stderr = str(failure.get("stderr_tail", ""))
+            return Finding(name, False, f"{found} ({last(stderr)})" if stderr.strip() else found, fix)
     fix = "run a workflow of one task on this site by hand to see more: `diel status` and `diel explain` tell"
-    return Finding(name, False, f"no worker took a task{_stands(each)}; {last(each.output())}", fix)
-
-
-def _error(stderr: str) -> str:
-    return f" ({last(stderr)})" if stderr.strip() else ""
+    said = last((each.folder / "out").read_text("utf-8", "replace"))
+    return Finding(name, False, f"no worker took a task{_stands(each)}; {said}", fix)
 
 
 def _stands(each: _Try) -> str:
     """What is known of its blocks, and what the scheduler says."""
-    known = ""
+    known: list[str] = []
     with contextlib.suppress(DielError, OSError):
         history = each.history()
         for block in history.blocks.values():
-            reason = f" ({block['reason']})" if block.get("reason") else ""
-            known += f"; block {block.get('job') or block.get('block')} is {block.get('state')}{reason}"
-        known += f"; {history.silent}" if history.silent else ""
-        known += f"; {history.trouble}" if history.trouble else ""
-    return known
+            reason = f" ({block['reason']})" if block["reason"] else ""
+            known.append(f"block {block['job'] or block['block']} is {block['state']}{reason}")
+        known += filter(None, (history.silent, history.trouble))
+    return "".join(f"; {words}" for words in known)
 
 
 def _stop(each: _Try) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 
 import psutil
@@ -9,20 +10,37 @@ import psutil
 from diel.errors import UsageError
 
 
-def addresses(wanted: str | None) -> tuple[str, ...]:
-    """Addresses of this host that nodes may reach: one interface's, one as given, or all but loopback's."""
-    known = {
-        name: [one.address for one in found if one.family == socket.AF_INET]
+def is_own(address: str) -> bool:
+    """Whether an address means this host, or its wire, alone."""
+    known = ipaddress.ip_address(address)
+    return known.is_loopback or known.is_link_local
+
+
+def interfaces() -> dict[str, str]:
+    """This host's addresses by which others might reach it, with the interface of each: IPv4, no loopback."""
+    up = {name for name, state in psutil.net_if_stats().items() if state.isup}
+    return {
+        each.address: name
         for name, found in psutil.net_if_addrs().items()
+        for each in found
+        if each.family == socket.AF_INET and name in up and not is_own(each.address)
     }
-    if wanted is not None:
-        try:
-            return tuple(known.get(wanted) or (socket.gethostbyname(wanted),))
-        except OSError as error:
-            names = ", ".join(sorted(known))
-            raise UsageError(
-                f"address: no interface or address '{wanted}' on this host; it has {names}\n"
-                "correct `address` in the site file, or leave it out"
-            ) from error
-    found = [address for each in known.values() for address in each if not address.startswith("127.")]
-    return tuple(found) or ("127.0.0.1",)
+
+
+def addresses(wanted: str | None) -> tuple[str, ...]:
+    """Addresses of this host that nodes may reach: one interface's, one as given, or all but its own.
+
+    Raises UsageError if there is no such interface or address.
+    """
+    here = interfaces()
+    if wanted is None:
+        return tuple(here) or ("127.0.0.1",)
+    try:
+        named = tuple(address for address, name in here.items() if name == wanted)
+        return named or (socket.gethostbyname(wanted),)
+    except (OSError, UnicodeError) as error:
+        listed = ", ".join(f"{address} ({name})" for address, name in here.items()) or "127.0.0.1 alone"
+        raise UsageError(
+            f"address '{wanted}' is no interface or address of this host; it has {listed}\n"
+            "correct `address` in the site file, or leave it out"
+        ) from error

@@ -13,7 +13,7 @@ from diel.scheduler.job import JobStatus, SchedulerBusy, SchedulerRefused, check
 from diel.scheduler.scheduler import Scheduler
 
 
-class Batch(Scheduler):
+class BatchScheduler(Scheduler):
     """A scheduler of commands that print text: facts about these, and one method that reads jobs."""
 
     queues_by: ClassVar[tuple[str, ...]]

@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 
-from diel.scheduler.batch import Batch
+from diel.scheduler.batch import BatchScheduler
 from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, quoted, states
 from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue, gathered
@@ -36,7 +36,7 @@ _FORMAT = (
 )
 
 
-class Flux(Batch):
+class Flux(BatchScheduler):
     """Flux's commands."""
 
     commands = ("flux",)

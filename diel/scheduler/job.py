@@ -98,6 +98,11 @@ class JobStatus:
     hopeless: bool = False
     """Whether the scheduler says that it can never run."""
 
+    @property
+    def words(self) -> str:
+        """The state, with the reason if there is one."""
+        return f"{self.state} ({self.reason})" if self.reason else str(self.state)
+
 
 # --- words of a script's directives, as the schedulers' own readers take them ------------------------
 

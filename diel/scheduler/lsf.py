@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.scheduler.batch import Batch
+from diel.scheduler.batch import BatchScheduler
 from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, quoted, states
 from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue, gathered, node_file
@@ -44,7 +44,7 @@ _NONE = re.compile(r"^No (unfinished |matching )?job(s)? found", re.IGNORECASE |
 _NODES = 'sort -u "$LSB_DJOB_HOSTFILE"'
 
 
-class Lsf(Batch):
+class Lsf(BatchScheduler):
     """LSF's commands."""
 
     commands = ("bsub", "bjobs", "bkill")

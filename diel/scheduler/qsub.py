@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from diel.scheduler.batch import Batch
+from diel.scheduler.batch import BatchScheduler
 from diel.scheduler.command import QUESTION, Answer, first_lines
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, clock, quoted
 from diel.scheduler.scheduler import NodeKind, Offer, Queue, node_file
@@ -44,7 +44,7 @@ _BUSY_CODES = frozenset(
 )
 
 
-class Qsub(Batch):
+class Qsub(BatchScheduler):
     """What diel asks of both by the same words.
 
     Neither can leave out nodes: `exclude` of a job is passed over.

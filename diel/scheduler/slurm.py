@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.scheduler.batch import Batch
+from diel.scheduler.batch import BatchScheduler
 from diel.scheduler.command import QUESTION
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, clock, mebibytes, quoted, states
 from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue
@@ -48,7 +48,7 @@ _SACCT_TIMEOUT = 10.0
 _GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
 
 
-class Slurm(Batch):
+class Slurm(BatchScheduler):
     """Slurm's commands."""
 
     commands = ("sbatch", "squeue", "scancel")

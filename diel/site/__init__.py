@@ -1,21 +1,22 @@
 """A site: where tasks run. Its pools are what a stage's resources must fit into."""
 
+from diel.site.find import detect as detect
 from diel.site.find import find_program as find_program
 from diel.site.find import find_site as find_site
 from diel.site.find import read_site as read_site
-from diel.site.pool import Pool as Pool
-from diel.site.pool import cores_of as cores_of
-from diel.site.pool import lacks as lacks
-from diel.site.pool import memory_of as memory_of
-from diel.site.pool import nodes_of as nodes_of
-from diel.site.pool import nodes_that_fit as nodes_that_fit
 from diel.site.shape import Shape as Shape
+from diel.site.shape import cores_of as cores_of
+from diel.site.shape import lacks as lacks
+from diel.site.shape import launcher_words as launcher_words
+from diel.site.shape import memory_of as memory_of
+from diel.site.shape import nodes_of as nodes_of
+from diel.site.shape import nodes_that_fit as nodes_that_fit
+from diel.site.shape import rooms as rooms
 from diel.site.shape import shape_of as shape_of
+from diel.site.shape import within as within
 from diel.site.site import ControllerHome as ControllerHome
 from diel.site.site import FileSystem as FileSystem
 from diel.site.site import LocalDisk as LocalDisk
+from diel.site.site import Pool as Pool
 from diel.site.site import Site as Site
-from diel.site.site import launcher_words as launcher_words
 from diel.site.site import missing as missing
-from diel.site.site import rooms as rooms
-from diel.site.site import within as within

@@ -1,4 +1,4 @@
-"""Finding a site by its name, and reading its file."""
+"""Finding a site, by its name or by the scheduler that answers here, and reading its file."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from diel.errors import SpecError, UsageError, did_you_mean
 from diel.load import Source, fit, parse, read_text
 from diel.paths import site_folders
-from diel.site.site import Site
-from diel.site.words import job_word
+from diel.site.site import LOCAL, Site, job_word
 from diel.spec.model import Flaws
 
-SUFFIXES = (".yaml", ".yml")
 EXAMPLE = "write `extends: slurm` (or another site) and what differs; docs/sites.md has examples"
 
 
@@ -33,7 +30,7 @@ def find_site(name: str | None, folder: Path) -> Site:
     Looked for in the workflow's `schedulers/`, the current directory's, the user's configuration, in what
     diel ships. Raises UsageError where there is none, SpecError where its file is wrong.
     """
-    wanted = name or os.environ.get("DIEL_SITE") or "local"
+    wanted = name or os.environ.get("DIEL_SITE") or LOCAL
     site = read_site(_find(wanted, folder), folder)
     account = os.environ.get("DIEL_ACCOUNT")
     return site.model_copy(update={"account": _account(account)}) if account else site
@@ -57,30 +54,20 @@ def _find(
 ) -> Path:
     """The file of a site: beside a file that extends it, and where sites are; not one of `but`.
 
-    Those in `seen` are found, but not suggested.
-
-    Raises UsageError where there is none.
+    Those in `seen` are found, but not suggested. Raises UsageError if there is none.
     """
-    files = list(_site_files(folder))
-    files += sorted(beside.parent.glob("*.yaml")) if beside is not None else []
+    files = [path for place in reversed(site_folders(folder)) for path in sorted(place.glob("*.yaml"))]
+    files += sorted(beside.parent.glob("*.yaml")) if beside is not None else []  # the last of a name wins
     known = {path.stem: path for path in files if path.resolve() not in but}
     others = [name for name, path in known.items() if path.resolve() not in seen]
-    if wanted.endswith(SUFFIXES):
-        path = Path(wanted)
-        if path.exists():
-            return path
-        hint = did_you_mean(path.stem, others) or f"sites: {', '.join(sorted(others))}"
+    is_file = wanted.endswith((".yaml", ".yml"))
+    found = Path(wanted) if is_file and Path(wanted).exists() else None if is_file else known.get(wanted)
+    if found is not None:
+        return found
+    hint = did_you_mean(Path(wanted).stem, others) or f"sites: {', '.join(sorted(others))}"
+    if is_file:
         raise UsageError(f"no site file '{wanted}'; check its path, or name a site ({hint})")
-    found = known.get(wanted)
-    if found is None:
-        hint = did_you_mean(wanted, others) or f"sites: {', '.join(sorted(others))}"
-        raise UsageError(f"no site '{wanted}'; {hint}")
-    return found
-
-
-def _site_files(folder: Path) -> Iterator[Path]:
-    for place in reversed(site_folders(folder)):  # the first folder wins, so it comes last
-        yield from sorted(place.glob("*.yaml"))
+    raise UsageError(f"no site '{wanted}'; {hint}")
 
 
 def read_site(path: Path, folder: Path = Path()) -> Site:
@@ -130,6 +117,21 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     found = dict(below)
     for key, value in above.items():
         known = found.get(key)
-        both = isinstance(known, dict) and isinstance(value, dict)
-        found[key] = _merged(known, value) if both and isinstance(known, dict) else value
+        found[key] = _merged(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
     return found
+
+
+def detect() -> str:
+    """The generic site of the one scheduler that answers here; `local` if none does.
+
+    Raises UsageError if several answer.
+    """
+    from diel.scheduler.scheduler import find_dialects  # here: few commands ask for it
+
+    found = find_dialects()
+    # Commands in another's style are not another scheduler.
+    names = [name for name, dialect in found.items() if not dialect.wrapper] or list(found)
+    if len(names) > 1:
+        told = " and ".join([", ".join(names[:-1]), names[-1]])
+        raise UsageError(f"{told} answer here; choose one with --site {names[0]} (or DIEL_SITE)")
+    return names[0] if names else LOCAL

@@ -1,12 +1,16 @@
-"""A resource shape: what tasks that can share workers have in common."""
+"""What tasks need of a pool: their shape, which those that share workers have in common."""
 
 from __future__ import annotations
 
 import math
+import os
+import re
 from dataclasses import dataclass
 
-from diel.site.pool import Pool, cores_of, memory_of, nodes_of
+from diel.errors import counted
+from diel.site.site import Pool, Site
 from diel.spec import Resources
+from diel.values import format_duration, format_size
 
 
 @dataclass(frozen=True, order=True)
@@ -28,14 +32,10 @@ class Shape:
     @property
     def label(self) -> str:
         """A name for files and messages: `cpu-2c`, `gpu-8c-1g-10m00s`, `cpu-2n`. Other shapes have others."""
-        parts = [self.pool, f"{self.nodes}n" if self.nodes else f"{self.cores}c"]
-        if self.gpus:
-            parts.append(f"{self.gpus}g")
-        if self.memory:
-            parts.append(_size(self.memory))
-        if self.walltime:
-            parts.append(_clock(self.walltime))
-        return "-".join(parts)
+        places = f"{self.nodes}n" if self.nodes else f"{self.cores}c"
+        gpus, memory = f"{self.gpus}g" if self.gpus else "", _size(self.memory) if self.memory else ""
+        walltime = _clock(math.ceil(self.walltime)) if self.walltime else ""
+        return "-".join(filter(None, (self.pool, places, gpus, memory, walltime)))
 
     def workers(self, pool: Pool) -> int:
         """Tasks that run side by side on one node, or in one block where each spans whole nodes."""
@@ -88,12 +88,97 @@ def _size(size: int) -> str:
     return f"{size // 10**6}MB" if size % 10**6 == 0 else f"{size}B"
 
 
-def _clock(seconds: float) -> str:
+def _clock(seconds: int) -> str:
     """Seconds to the last one: `36s`, `10m00s`, `1h30m`, `1h30m05s`."""
-    whole = math.ceil(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    rest = f"{whole % 60:02d}s" if whole % 60 else ""
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m{rest}"
+    hours, rest = divmod(seconds, 3600)
+    minutes, rest = divmod(rest, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m" + (f"{rest:02d}s" if rest else "")
+    return f"{minutes}m{rest:02d}s" if minutes else f"{rest}s"
+
+
+def cores_of(pool: Pool) -> int:
+    """Cores of one node of a pool."""
+    if pool.cores is not None:
+        return pool.cores
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_of(pool: Pool) -> int:
+    """Bytes of memory of one node of a pool."""
+    return pool.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str]:
+    """What a task asks for and a pool does not have, each as `asks for 5 nodes, and it has 4`.
+
+    `scheduled` says whether a scheduler bounds how long a block may last.
+    """
+    nodes = nodes_of(wanted)
+    cores, gpus = -(-wanted.cores // nodes), -(-wanted.gpus // nodes)
+    memory, walltime = wanted.memory or 0, (wanted.walltime or 0.0) if scheduled else 0.0
+    missing = []
+    if nodes > pool.nodes:
+        missing.append((counted(nodes, "node"), str(pool.nodes)))
+    if cores > cores_of(pool):
+        missing.append((f"{counted(cores, 'core')} a node", str(cores_of(pool))))
+    if gpus > pool.gpus:
+        missing.append((f"{counted(gpus, 'GPU')} a node", str(pool.gpus)))
+    if memory > memory_of(pool):
+        missing.append((f"{format_size(memory)} of memory", format_size(memory_of(pool))))
+    if walltime > pool.longest:
+        missing.append((f"{format_duration(walltime)} of walltime", format_duration(pool.longest)))
+    return [f"asks for {asked}, and it has {has}" for asked, has in missing]
+
+
+def nodes_of(wanted: Resources) -> int:
+    """Nodes that a task spans: as it says, or as few as its ranks_per_node allow."""
+    return wanted.nodes or -(-wanted.processes // (wanted.ranks_per_node or wanted.processes))
+
+
+def nodes_that_fit(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> int | None:
+    """Nodes over which the ranks of a task that names none would fit; None where no number of them does."""
+    if wanted.ranks is None or wanted.nodes is not None or wanted.ranks_per_node is not None:
+        return None
+    each = cores_of(pool) // wanted.cores_per_rank
+    if wanted.gpus_per_rank:
+        each = min(each, pool.gpus // wanted.gpus_per_rank)
+    if each < 1:
+        return None
+    nodes = -(-wanted.ranks // each)
+    spread = wanted.model_copy(update={"nodes": nodes})
+    return nodes if nodes > 1 and not lacks(pool, spread, scheduled=scheduled) else None
+
+
+def launcher_words(site: Site, wanted: Resources) -> tuple[str, ...]:
+    """The words that start a task's ranks; empty for a task without `ranks`.
+
+    {hosts} stays: only the worker knows the nodes that the task was given.
+    """
+    if not wanted.mpi:
+        return ()
+    nodes = nodes_of(wanted)
+    places = {
+        "{ranks}": str(wanted.processes),
+        "{nodes}": str(nodes),
+        "{ranks_per_node}": str(wanted.ranks_per_node or -(-wanted.processes // nodes)),
+        "{cores_per_rank}": str(wanted.cores_per_rank),
+    }
+    put_in = re.compile(rf"(?<!\$)({'|'.join(map(re.escape, places))})")  # the shell's `${{NAME}}` stays
+    return tuple(put_in.sub(lambda place: places[place[1]], word) for word in site.launcher)
+
+
+def within(site: Site, nodes: int) -> Site:
+    """The site as it is inside one allocation of so many nodes: each of them may be a block of its own."""
+    pools = {
+        name: pool.model_copy(update={"nodes": nodes, "block_nodes": 1, "blocks": nodes})
+        for name, pool in site.pools.items()
+    }
+    return site.model_copy(update={"pools": pools, "spread": ()})
+
+
+def rooms(site: Site) -> dict[str, int]:
+    """Cores that can be had at the same time, by pool; this machine's are one pool, of no name."""
+    if site.scheduled:
+        return {name: pool.blocks * pool.block_nodes * cores_of(pool) for name, pool in site.pools.items()}
+    return {"": sum(pool.nodes * cores_of(pool) for pool in site.pools.values())}

@@ -1,16 +1,147 @@
-"""A site: a machine or cluster as its site file describes it."""
+"""A site: a machine or cluster, and its pools, as the site file describes them."""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+from functools import partial
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from diel.site.pool import Pool, cores_of, nodes_of
-from diel.site.words import LOCAL, JobOption, JobWord, LauncherWord, SchedulerName, SetupLine, SpreadWord
-from diel.spec import Resources
-from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Name, Size, Text
+from diel.errors import counted, did_you_mean
+from diel.extensions import SCHEDULERS, names_in
+from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Name, Size, Text, found, refuse
+from diel.values import format_duration
+
+LOCAL = "local"
+"""What a site without a scheduler has in its place."""
+_LOCAL_TOO = ("none", "laptop", "localhost", "workstation")
+_NAME = re.compile(r"[\w.@:+/=,%][\w.@:+/=,%-]*")
+_BREAK = re.compile("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
+"""What ends a line for some reader of it, or is no text at all."""
+_SHELL_VARIABLE = re.compile(r"\$\{[^{}]*\}")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_PLACE = re.compile(r"[\w\s.-]*")
+"""What is between the braces of a place; others (`{print $1}`, `{a,b}`) are a shell's or a program's."""
+
+
+def job_word(text: str) -> str:
+    """An account or a queue: one word, which neither a shell nor a reader of directives takes apart.
+
+    Raises Flaws.
+    """
+    if not _NAME.fullmatch(text):
+        hint = "letters, digits and _ . @ : + / = , % - may be in it, the last not at its start"
+        raise refuse(f"expected one word as the scheduler has it, found {found(text)}", hint)
+    return text
+
+
+def _scheduler(text: str) -> str:
+    if text == LOCAL or text in (names := names_in(SCHEDULERS)):
+        return text
+    from diel.scheduler.scheduler import usable_schedulers  # here: only if the word is wrong
+
+    word = text.lower()
+    others = (name for name, scheduler in usable_schedulers() if word in scheduler.also)
+    meant = LOCAL if word in _LOCAL_TOO else next(others, None)
+    hint = f"did you mean '{meant}'?" if meant else did_you_mean(text, (*names, LOCAL))
+    raise refuse(f"expected one of {', '.join((LOCAL, *names))}; found {found(text)}", hint)
+
+
+def _line(text: str) -> str:
+    if _BREAK.search(text):
+        hint = "write each line as an item of its own"
+        raise refuse(f"expected one line without control characters, found {found(text)}", hint)
+    return text
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise refuse("a NUL character can be no part of a word")
+    return text
+
+
+def _filled_in(text: str, places: tuple[str, ...]) -> str:
+    """Refuses places that are not filled in, and lone braces: they would reach the scheduler raw."""
+    listed = " ".join(f"{{{place}}}" for place in places)
+    plain = _SHELL_VARIABLE.sub("", text)
+    for inner in _BRACES.findall(plain):
+        if inner not in places and _PLACE.fullmatch(inner):
+            near = did_you_mean(f"{{{inner.strip()}}}", [f"{{{place}}}" for place in places])
+            raise refuse(f"nothing is put in for {{{inner}}}", near or f"put in are: {listed}")
+    while (less := _BRACES.sub("", plain)) != plain:
+        plain = less
+    if "{" in plain or "}" in plain:
+        raise refuse(f"a lone brace in {found(text)}", f"put in are: {listed}")
+    return text
+
+
+_LAUNCHED = ("ranks", "nodes", "ranks_per_node", "cores_per_rank", "hosts")
+SchedulerName = Annotated[str, AfterValidator(_scheduler)]
+JobWord = Annotated[str, AfterValidator(job_word)]
+SetupLine = Annotated[str, AfterValidator(_line)]
+JobOption = Annotated[SetupLine, AfterValidator(partial(_filled_in, places=("nodes",)))]
+"""One option of a scheduler, as its directive lines have it."""
+LauncherWord = Annotated[str, AfterValidator(_no_nul), AfterValidator(partial(_filled_in, places=_LAUNCHED))]
+SpreadWord = Annotated[str, AfterValidator(_no_nul), AfterValidator(partial(_filled_in, places=("nodes",)))]
+
+
+class Pool(Model):
+    """A kind of node, and the blocks (allocations) of it that diel may hold."""
+
+    description: str = ""
+    queue: JobWord | None = Field(
+        default=None, description="Queue, or partition; the scheduler's default where absent."
+    )
+    account: JobWord | None = Field(default=None, description="Account to charge; the site's where absent.")
+    nodes: int = Field(default=1, ge=1, description="How many nodes a block, and so a task, may span.")
+    block_nodes: int = Field(default=1, ge=1, description="Nodes of a block that no task makes larger.")
+    blocks: int = Field(default=1, ge=1, description="How many blocks diel may hold at the same time.")
+    cores: int | None = Field(
+        default=None, ge=1, description="Cores of a node; this machine's where absent, without a scheduler."
+    )
+    memory: Size | None = Field(
+        default=None, description="Memory of a node; this machine's where absent, without a scheduler."
+    )
+    gpus: int = Field(default=0, ge=0, description="GPUs of a node.")
+    gpu_variables: Items[str] = Field(
+        default=("CUDA_VISIBLE_DEVICES",),
+        description="Variables that pin a task to its GPUs: CUDA_VISIBLE_DEVICES, "
+        "ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK.",
+    )
+    walltime: Limit = Field(default=3600.0, description="Walltime of a block that no task makes longer.")
+    max_walltime: Limit | None = Field(
+        default=None, description="Longest walltime that the queue allows; `walltime` where absent."
+    )
+    idle: Duration = Field(
+        default=30.0, ge=0, description="How long a block may idle before it is given back."
+    )
+    options: Items[JobOption] = Field(
+        default=(),
+        description="Further options of the scheduler, one each: `--constraint=gpu`, `-l place=scatter`.",
+    )
+    setup: Items[SetupLine] = Field(
+        default=(), description="Shell lines at the start of each block: `module load ...`."
+    )
+
+    @property
+    def longest(self) -> float:
+        """Seconds that a block may last at most."""
+        return max(self.walltime, self.max_walltime or 0.0)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Pool:
+        flaws = []
+        if self.block_nodes > self.nodes:
+            message = f"{self.block_nodes} block_nodes, but a block has at most {counted(self.nodes, 'node')}"
+            flaws.append(Flaw(message, "raise `nodes`, or lower `block_nodes`", ("block_nodes",)))
+        if self.max_walltime is not None and self.max_walltime < self.walltime:
+            longest, usual = format_duration(self.max_walltime), format_duration(self.walltime)
+            message = f"max_walltime {longest} is shorter than walltime {usual}"
+            flaws.append(Flaw(message, "drop one of the two", ("max_walltime",)))
+        if flaws:
+            raise Flaws(*flaws)
+        return self
 
 
 class ControllerHome(Model):
@@ -117,15 +248,9 @@ class Site(Model):
     def _consistent(self) -> Site:
         flaws = []
         if self.scheduled:
-            flaws = [
-                Flaw(
-                    f"pool '{name}' does not say how many cores a node has",
-                    "write cores: 64",
-                    ("pools", name),
-                )
-                for name, pool in self.pools.items()
-                if pool.cores is None
-            ]
+            unknown = [name for name, pool in self.pools.items() if pool.cores is None]
+            words = "pool '{}' does not say how many cores a node has"
+            flaws = [Flaw(words.format(name), "write cores: 64", ("pools", name)) for name in unknown]
         if not self.launcher or not self.launcher[0]:
             flaws.append(Flaw("an empty launcher", "write launcher: [mpiexec, -n, '{ranks}']", ("launcher",)))
         if flaws:
@@ -134,7 +259,7 @@ class Site(Model):
 
 
 def missing(site: Site) -> list[str]:
-    """What a user must still give before anything can be submitted to a site: each with how to give it."""
+    """What a user must still give before anything can be submitted to a site, and how."""
     if not site.account_required or site.account is not None:
         return []
     without = [name for name, pool in site.pools.items() if pool.account is None]
@@ -145,43 +270,3 @@ def missing(site: Site) -> list[str]:
         f"site '{site.name}' needs an account ({charged}): set DIEL_ACCOUNT=NAME, or write a file of your "
         f"own, schedulers/mine.yaml, with `extends: {site.name}` and `account: NAME`, and use --site mine"
     ]
-
-
-def launcher_words(site: Site, wanted: Resources) -> tuple[str, ...]:
-    """The words that start a task's ranks; empty for a task without `ranks`.
-
-    {hosts} stays: only the worker knows the nodes that the task was given.
-    """
-    if not wanted.mpi:
-        return ()
-    nodes = nodes_of(wanted)
-    places = {
-        "{ranks}": str(wanted.processes),
-        "{nodes}": str(nodes),
-        "{ranks_per_node}": str(wanted.ranks_per_node or -(-wanted.processes // nodes)),
-        "{cores_per_rank}": str(wanted.cores_per_rank),
-    }
-    return tuple(_filled(word, places) for word in site.launcher)
-
-
-def _filled(word: str, places: dict[str, str]) -> str:
-    """A word with values in their places, and with the shell's `${NAME}` as it is."""
-    for place, value in places.items():
-        word = re.sub(rf"(?<!\$){re.escape(place)}", value, word)
-    return word
-
-
-def within(site: Site, nodes: int) -> Site:
-    """The site as it is inside one allocation of so many nodes: each of them may be a block of its own."""
-    pools = {
-        name: pool.model_copy(update={"nodes": nodes, "block_nodes": 1, "blocks": nodes})
-        for name, pool in site.pools.items()
-    }
-    return site.model_copy(update={"pools": pools, "spread": ()})
-
-
-def rooms(site: Site) -> dict[str, int]:
-    """Cores that can be had at the same time, by pool; this machine's are one pool, of no name."""
-    if site.scheduled:
-        return {name: pool.blocks * pool.block_nodes * cores_of(pool) for name, pool in site.pools.items()}
-    return {"": sum(pool.nodes * cores_of(pool) for pool in site.pools.values())}

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 import pytest
 
-from diel.blocks.agent import Agent, Asked, Heard, Refused, Silent
+from diel.blocks.agent import Agent, BlockQueued, BlockRefused, Heard, Silent
 from diel.scheduler import JobState, JobStatus, SchedulerBusy, SchedulerRefused
 from tests.pretend import Pretend
 
-Told = TypeVar("Told", Asked, Refused, Silent, Heard)
+Told = TypeVar("Told", BlockQueued, BlockRefused, Silent, Heard)
 
 
 class Scripted(Pretend):
@@ -63,7 +63,7 @@ def fails(error: Exception) -> Callable[[], Mapping[str, JobStatus]]:
 
 def test_a_block_that_was_queued_is_told_with_its_job(agent: Agent) -> None:
     agent.ask("1-0", lambda: "77")
-    assert first(agent, Asked) == Asked("1-0", "77")
+    assert first(agent, BlockQueued) == BlockQueued("1-0", "77")
 
 
 def test_a_refusal_is_told_in_the_schedulers_words(agent: Agent) -> None:
@@ -71,7 +71,7 @@ def test_a_refusal_is_told_in_the_schedulers_words(agent: Agent) -> None:
         raise SchedulerRefused("invalid partition")
 
     agent.ask("1-0", refuse)
-    assert first(agent, Refused) == Refused("1-0", "invalid partition")
+    assert first(agent, BlockRefused) == BlockRefused("1-0", "invalid partition")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_fails_otherwise_is_asked_again(agent: Agent, error: Exception) -> 
         return "78"
 
     agent.ask("1-0", grow)
-    assert first(agent, Asked) == Asked("1-0", "78")
+    assert first(agent, BlockQueued) == BlockQueued("1-0", "78")
     assert len(tries) == 3
 
 
@@ -140,7 +140,7 @@ def test_what_was_not_yet_asked_for_can_be_taken_back(agent: Agent) -> None:
     agent.ask("1-2", lambda: "3")
     assert agent.unask() == {"1-1", "1-2"}
     go_on.set()
-    assert first(agent, Asked) == Asked("1-0", "1")
+    assert first(agent, BlockQueued) == BlockQueued("1-0", "1")
 
 
 def test_jobs_are_ended_even_by_the_last_order(scheduler: Scripted) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from diel.blocks.asking import Asking
+from diel.blocks.asking import BlockAsking
 from diel.blocks.backend import Outlook
 from diel.blocks.block import Block
 from diel.blocks.blocks import Blocks
@@ -61,9 +61,9 @@ def plan(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 @pytest.fixture
 def blocks(plan: Plan, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocks]:
     """Blocks whose bundles go nowhere."""
-    monkeypatch.setattr(Asking, "submit", lambda self, shape, cores, bundle: Future())
-    monkeypatch.setattr(Asking, "start", lambda self: None)
-    monkeypatch.setattr(Asking, "ask", lambda self, block: "100")
+    monkeypatch.setattr(BlockAsking, "submit", lambda self, shape, cores, bundle: Future())
+    monkeypatch.setattr(BlockAsking, "start", lambda self: None)
+    monkeypatch.setattr(BlockAsking, "ask", lambda self, block: "100")
     paths = create(plan, workspace / "runs")
     lease, segment = take(paths)
     ledger = Ledger(paths, segment)
@@ -120,11 +120,11 @@ def paths(plan: Plan, workspace: Path) -> RunPaths:
     return create(plan, workspace / "runs")
 
 
-def asking(plan: Plan, paths: RunPaths, scheduler: Scheduler | None = None, **pool: Any) -> Asking:
+def asking(plan: Plan, paths: RunPaths, scheduler: Scheduler | None = None, **pool: Any) -> BlockAsking:
     """That of a controller, maybe with another pool on its site."""
     pools = {"cpu": plan.site.pools["cpu"].model_copy(update=pool)}
     site = plan.site.model_copy(update={"pools": pools})
-    return Asking(replace(plan, site=site), paths, scheduler or scheduler_named("slurm"))
+    return BlockAsking(replace(plan, site=site), paths, scheduler or scheduler_named("slurm"))
 
 
 @pytest.fixture
@@ -215,10 +215,10 @@ class Second:
 
 @pytest.fixture
 def second(plan: Plan, paths: RunPaths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Second]:
-    monkeypatch.setattr(Asking, "submit", lambda self, shape, cores, bundle: Future())
-    monkeypatch.setattr(Asking, "renew", lambda self, block: block.job)
-    monkeypatch.setattr(Asking, "ask", lambda self, block: "999")
-    monkeypatch.setattr(Asking, "start", lambda self: None)
+    monkeypatch.setattr(BlockAsking, "submit", lambda self, shape, cores, bundle: Future())
+    monkeypatch.setattr(BlockAsking, "renew", lambda self, block: block.job)
+    monkeypatch.setattr(BlockAsking, "ask", lambda self, block: "999")
+    monkeypatch.setattr(BlockAsking, "start", lambda self: None)
     monkeypatch.setattr("diel.project.lease.is_alive", lambda lease, age: False)
     found = Second(plan, paths)
     yield found

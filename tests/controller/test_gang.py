@@ -10,7 +10,7 @@ import pytest
 
 from diel.attempt.bundle import Bundle
 from diel.blocks.dispatcher import Dispatcher, reset
-from diel.blocks.local import Local
+from diel.blocks.local import ThisMachine
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.gangs.stream import Streaming
@@ -40,7 +40,7 @@ class Crowd:
     def __init__(self, folder: Path, text: str, cores: int) -> None:
         self.bench = Bench(folder, text)
         stages, ledger = self.bench.stages, self.bench.ledger
-        self.backend = Local(replace(self.bench.plan, capacity=cores), ledger)
+        self.backend = ThisMachine(replace(self.bench.plan, capacity=cores), ledger)
         self.dispatcher = Dispatcher(self.bench.plan, ledger, 1, self.backend)
         self.finder = Finder(stages, ledger, None, frozenset())
         self.gangs = Gangs(self.bench.plan, ledger, stages, self.finder, self.dispatcher)
@@ -74,7 +74,7 @@ class Crowd:
 @pytest.fixture(autouse=True)
 def nobody_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streaming, "begin", lambda *_: None)
-    monkeypatch.setattr(Local, "_start", lambda _: Idle())
+    monkeypatch.setattr(ThisMachine, "_start", lambda _: Idle())
 
 
 def test_a_place_goes_out_whole_or_not_at_all(workspace: Path) -> None:

@@ -60,7 +60,7 @@ stages:
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Pretend:
     """One for all, without pauses between two questions."""
     found = Pretend()
-    for module in ("controller.home", "controller.start", "blocks.tryout", "blocks.leftovers"):
+    for module in ("controller.home", "controller.start", "blocks.script", "blocks.leftovers"):
         monkeypatch.setattr(f"diel.{module}.scheduler_named", lambda name: found)
     monkeypatch.setattr("diel.cli.commands.resume.scheduler_named", lambda name: found)
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from diel.blocks.dispatcher import Dispatcher, InFlight, Sent
-from diel.blocks.local import Local
+from diel.blocks.local import ThisMachine
 from diel.controller.intake import Intake
 from diel.journal.segment import SegmentWriter
 from diel.states import TaskState
@@ -34,7 +34,7 @@ class Late:
     def __init__(self, folder: Path) -> None:
         self.bench = Bench(folder, FLOW)
         plan, ledger = self.bench.plan, self.bench.ledger
-        self.dispatcher = Dispatcher(plan, ledger, 1, Local(plan, ledger))
+        self.dispatcher = Dispatcher(plan, ledger, 1, ThisMachine(plan, ledger))
         self.in_flight = self.dispatcher.in_flight
         self.intake = Intake(self.bench.stages, ledger, self.dispatcher)
         self.worker = SegmentWriter(self.bench.paths.journal / "worker-0001-n1-7-1.jsonl")

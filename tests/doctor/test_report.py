@@ -1,17 +1,21 @@
-"""What a trial job's report is taken to mean."""
+"""A trial job's report: heard only with the token, and what it is taken to mean."""
 
 from __future__ import annotations
 
+import contextlib
 import platform
+import socket
 import sys
+import threading
 from importlib import metadata
 from typing import Any
 
 import pytest
 
+from diel.doctor import probe
 from diel.doctor.finding import Finding
 from diel.doctor.machine import CORE
-from diel.doctor.report import read_report
+from diel.doctor.report import MOST, Ear, Report, read_report
 from diel.site import Site
 
 DIGEST = "d" * 64
@@ -45,7 +49,10 @@ def read(home: str = "login", cards: int = 0, **more: Any) -> dict[str, Finding]
         "refused": {},
         **more,
     }
-    return {each.name.removeprefix("p: "): each for each in read_report(site, "p", report, DIGEST)}
+    return {
+        each.name.removeprefix("p: "): each
+        for each in read_report(site, "p", Report.model_validate(report), DIGEST)
+    }
 
 
 def test_a_node_as_this_machine_is_right() -> None:
@@ -84,7 +91,9 @@ def test_a_report_that_came_by_the_network_alone_says_that_files_are_not_shared(
     assert read()["files"].ok
     site = Site.model_validate({"name": "s", "scheduler": "slurm", "pools": {"p": {"cores": 4}}})
     report = {"token": DIGEST, "version": platform.python_version()}
-    files = {each.name: each for each in read_report(site, "p", report, DIGEST)}["p: files"]
+    files = {each.name: each for each in read_report(site, "p", Report.model_validate(report), DIGEST)}[
+        "p: files"
+    ]
     assert not files.ok
     assert "what it writes there is not seen here" in files.found
 
@@ -114,3 +123,57 @@ def test_a_node_with_fewer_cores_than_the_pool_says_is_told() -> None:
     assert (found.ok, found.required) == (False, False)
     assert "the node has 2, and the pool says 4" in found.found
     assert "`cores: 2`" in found.fix
+
+
+# --- how it is heard ------------------------------------------------------------------------------
+
+
+def test_a_report_that_knows_the_token_is_heard() -> None:
+    with Ear() as ear:
+        probe.send("127.0.0.1", ear.port, ear.token.encode(), {"pool": "p0", "host": "n1"})
+    assert ear.reports == {"p0": Report(pool="p0", host="n1")}
+
+
+def test_a_report_with_another_token_is_refused() -> None:
+    with Ear() as ear, pytest.raises(OSError, match="not this doctor"):
+        probe.send("127.0.0.1", ear.port, b"another", {"pool": "p0"})
+    assert ear.reports == {}
+
+
+def test_the_token_itself_never_crosses_the_wire() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, Ear() as ear:
+        seen: list[bytes] = []
+
+        def overhear() -> None:
+            link, _ = server.accept()
+            link.sendall(b"0" * 64 + b"\n")
+            seen.append(link.recv(MOST))
+            link.close()
+
+        thread = threading.Thread(target=overhear)
+        thread.start()
+        with pytest.raises(OSError, match="not this doctor"):
+            probe.send("127.0.0.1", server.getsockname()[1], ear.token.encode(), {"pool": "p0"})
+        thread.join()
+    assert ear.token.encode() not in seen[0]
+    assert b'"pool": "p0"' in seen[0]
+
+
+@pytest.mark.parametrize("words", [b"", b"\n", b"GET / HTTP/1.0\r\n\r\n", b"x" * (MOST + 10)])
+def test_what_is_no_report_is_left_alone(words: bytes) -> None:
+    with Ear() as ear:
+        with socket.create_connection(("127.0.0.1", ear.port), timeout=5) as link:
+            link.makefile("rb").readline()
+            with contextlib.suppress(OSError):  # it may have hung up already
+                link.sendall(words)
+                link.shutdown(socket.SHUT_WR)
+                assert link.recv(10) == b""
+        probe.send("127.0.0.1", ear.port, ear.token.encode(), {"pool": "p1"})
+    assert list(ear.reports) == ["p1"]
+
+
+def test_the_port_is_closed_afterwards() -> None:
+    with Ear() as ear:
+        port = ear.port
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", port), timeout=5)

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from diel.doctor.finding import Finding
-from diel.doctor.scheduler import check_scheduler
+from diel.doctor.scheduler import check_scheduler, differences
 from diel.errors import UsageError
-from diel.site import Site
-from diel.site.detect import detect
+from diel.scheduler import NodeKind, Offer, scheduler_named
+from diel.scheduler.slurm import parse_sinfo
+from diel.site import Pool, Site
+from diel.site.find import detect
+from tests.scheduler.test_slurm import SINFO
 
 SLURM = {
     "sbatch": "exit 1",
@@ -176,3 +179,47 @@ def test_several_schedulers_have_to_be_chosen_from(commands: Path) -> None:
     install(commands, {**PBS, **SLURM})
     with pytest.raises(UsageError, match="pbs and slurm answer here; choose one with --site pbs"):
         detect()
+
+
+# --- pools and nodes ------------------------------------------------------------------------------
+
+
+def differing(**keys: Any) -> list[str]:
+    pool, slurm = Pool.model_validate(keys), scheduler_named("slurm")
+    return list(differences("p", pool, parse_sinfo(SINFO), slurm.elsewhere))
+
+
+def test_a_pool_as_its_nodes_are_gives_no_advice() -> None:
+    assert differing(queue="regular", cores=128, memory="480GiB", max_walltime="48h") == []
+    assert differing(queue="gpu", cores=64, gpus=4) == []
+
+
+def test_what_no_node_of_the_queue_has_is_told() -> None:
+    assert differing(queue="gpu", cores=128, gpus=8, memory="480GiB", max_walltime="48h") == [
+        "p: cores: 128, a node has 64 (128 hardware threads)",
+        "p: memory: 480.0 GiB, jobs get 239.3 GiB of a node",
+        "p: gpus: 8, the scheduler knows 4 of a node",
+        "p: blocks of up to 2d00h, but queue 'gpu' allows 1d00h",
+    ]
+
+
+def test_a_pool_without_a_queue_is_held_against_the_nearest_nodes() -> None:
+    assert differing(cores=64, gpus=4) == []
+    assert differing(cores=128) == []
+    assert differing(cores=4) == ["p: cores: 4, a node has 128 (256 hardware threads)"]
+
+
+def test_a_pool_without_a_queue_is_held_against_the_walltime_of_the_default_one() -> None:
+    assert differing(cores=128, max_walltime="49h") == [
+        "p: blocks of up to 2d01h, but the default queue 'regular' allows 2d00h"
+    ]
+    assert differing(cores=128, max_walltime="48h") == []
+    assert differing(cores=128, max_walltime="49h", options=["--qos=long"]) == []
+
+
+def test_hosts_with_fewer_cores_than_a_pool_says_are_told_with_what_shares_them() -> None:
+    offer = Offer((), [NodeKind("", 4, 4, 4, 0, 0, physical=2, sharing=4)])
+    assert list(differences("p", Pool(cores=4), offer)) == [
+        "p: cores: 4, but the host has 2, and 4 nodes of the scheduler share one"
+    ]
+    assert list(differences("p", Pool(cores=2), offer)) == ["p: cores: 2, a node has 4"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from diel.blocks.tryout import NeverRuns
+from diel.blocks.script import NeverRuns
 from diel.cli.wanted import Wanted, anew_options, workflow_options
 from diel.controller.start import discard, start
 from diel.terminal.progress import drive

@@ -21,7 +21,7 @@ from diel.paths import RunPaths, here
 from diel.plan import Plan
 from diel.project.lease import read_lease
 from diel.project.submission import Home, Submission
-from diel.site.detect import detect
+from diel.site.find import detect
 from diel.status import read_status
 
 TAIL = 20

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diel import doctor as checkup
-from diel.doctor import attempt, folder, machine, programs
+from diel.doctor import folder, machine, programs
 from diel.site import find_site
 from tests.cli.call import call
 
@@ -132,7 +132,7 @@ def test_the_launcher_and_the_mpi_of_mpi4py_are_told_with_what_to_write_where_th
 
 
 def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt, "PATIENCE", 0.2)
+    monkeypatch.setattr(programs, "PATIENCE", 0.2)
     monkeypatch.setattr("diel.attempt.mpi._PATIENCE", 0.2)
     launcher(tmp_path, monkeypatch, "exec sleep 600")
     assert "did not end" in programs.check_ranks(find_site("local", tmp_path)).found

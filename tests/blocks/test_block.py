@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diel.blocks.block import Block
-from diel.blocks.sizing import WAITED, WORTH, is_idle, wants_block
+from diel.blocks.block import WAITED, WORTH, Block, is_idle, wants_block
 from diel.scheduler import JobState
 from diel.site import Shape
 

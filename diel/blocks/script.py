@@ -1,0 +1,214 @@
+"""The job script of a block, what each of its nodes runs, and whether the scheduler takes it.
+
+It is tried before anything is made: whoever typed a wrong queue, account or option hears of it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from diel.attempt.block import MARGIN, start_slack
+from diel.errors import UsageError
+from diel.journal.history import History
+from diel.paths import RunPaths
+from diel.plan import Plan
+from diel.scheduler import Job, JobState, Scheduler, SchedulerBusy, SchedulerRefused, scheduler_named
+from diel.site import Shape, Site, cores_of
+
+CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
+"""Variables of the controller that its workers get: the programs and libraries that it found."""
+REFUSED = "the scheduler does not take"
+"""Begins the message that a run cannot have blocks."""
+ATTENDED = 60.0
+"""Seconds from a run's begin in which its user is there, who can correct the site file."""
+ANSWER = 5.0
+"""Seconds that a scheduler has to say why a new job waits."""
+PAUSE = 0.25
+"""Seconds between two questions for that."""
+
+
+class NeverRuns(SchedulerRefused):
+    """The scheduler refuses the first block of a run, or says that it can never run."""
+
+    exit_code = 2
+
+
+def exports(**more: str) -> list[str]:
+    """Shell lines that set variables as this process has them, and more."""
+    kept = {name: os.environ[name] for name in CARRIED if os.environ.get(name)}
+    return [f"export {name}={shlex.quote(value)}" for name, value in {**kept, **more}.items()]
+
+
+def drain_after(shape: Shape, walltime: float, grace: float) -> float:
+    """Age of a block, in seconds, from which on it could not finish a task of this shape."""
+    wanted = shape.walltime or grace
+    return max(start_slack(walltime), walltime - wanted - MARGIN)
+
+
+def block_job(
+    site: Site,
+    shape: Shape,
+    scheduler: Scheduler,
+    name: str,
+    folder: Path,
+    stem: str,
+    walltime: float,
+) -> Job:
+    """The job that holds a block; its nodes run `STEM.node.sh` in `folder`.
+
+    Raises UsageError where nothing says how to start that on each of several nodes.
+    """
+    pool = site.pools[shape.pool]
+    nodes = shape.block_nodes(pool)
+    node = ("/bin/sh", str(folder / f"{stem}.node.sh"))
+    spread = site.spread or scheduler.spread
+    if nodes > 1 and not spread and not shape.nodes:
+        raise UsageError(
+            f"site '{site.name}' has blocks of {nodes} nodes in pool '{shape.pool}', and its scheduler "
+            "does not say how a program is started on each of them: write `spread: [WORDS, …]` in its file"
+        )
+    each = () if shape.nodes else (word.replace("{nodes}", str(nodes)) for word in spread)
+    return Job(
+        name=name,
+        command=" ".join(word if word.startswith("$") else shlex.quote(word) for word in (*each, *node)),
+        folder=folder,
+        stdout=folder / f"{stem}.out",
+        stderr=folder / f"{stem}.err",
+        nodes=nodes,
+        cores=cores_of(pool),
+        walltime=walltime,
+        gpus=pool.gpus if shape.gpus else 0,
+        memory=pool.memory or 0,
+        queue=pool.queue,
+        account=pool.account or site.account,
+        options=(*site.options, *pool.options),
+        setup=(f"date +%s > {shlex.quote(str(folder / stem))}.began", *site.setup, *pool.setup),
+    )
+
+
+def node_script(
+    site: Site,
+    shape: Shape,
+    scheduler: Scheduler,
+    paths: RunPaths,
+    block: str,
+    epoch: int,
+    walltime: float,
+    command: str,
+) -> str:
+    """What one node of a block runs for the controller of an epoch: Parsl's pool, under the node's keeper."""
+    pool, folder = site.pools[shape.pool], shlex.quote(str(paths.root))
+    hosts = shlex.quote(str(paths.blocks / f"{block}.hosts"))
+    began = shlex.quote(str(paths.block_begin(block)))
+    named = (f"printf '%s\\n' $({scheduler.hosts}) > {hosts}", f"export DIEL_NODE_FILE={hosts}")
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            *exports(
+                DIEL_RUN_DIR=str(paths.root),
+                DIEL_BLOCK=block,
+                DIEL_CONTROLLER_EPOCH=str(epoch),
+                DIEL_BLOCK_WALLTIME=f"{walltime:.0f}",
+                DIEL_GRACE=f"{site.grace:g}",
+                DIEL_GPU_VARIABLES=",".join(pool.gpu_variables),
+                DIEL_OOM_WORDS=scheduler.oom,
+                OMP_NUM_THREADS=str(shape.cores),  # some schedulers set it to the cores of the whole node
+            ),
+            *((f'export DIEL_NODE_NAME="$({scheduler.node})"',) if scheduler.node else ()),
+            *(named if shape.nodes and scheduler.hosts else ()),
+            # The job's begin, and not this node's: what stands before may take long.
+            f"began=$(cat {began} 2>/dev/null || date +%s)",
+            "export DIEL_BLOCK_END=$(( began + DIEL_BLOCK_WALLTIME ))",
+            *site.setup,  # again: what the job's script sets does not reach all nodes everywhere
+            *pool.setup,
+            f"cd {folder} || exit 1",
+            f"exec {shlex.quote(sys.executable)} -m diel.executors.node {command}",
+            "",
+        ]
+    )
+
+
+def block_jobs(plan: Plan, runs: Path) -> Iterator[tuple[str, Job]]:
+    """The jobs that a new run in `runs` would ask for, with their pools; the same job may come again."""
+    paths = RunPaths(runs.resolve() / f"{plan.workflow.name}-1")
+    scheduler = scheduler_named(plan.site.scheduler)
+    for stage in plan.stages.values():
+        walltime = stage.shape.block_walltime(plan.site.pools[stage.pool], plan.site.grace)
+        job = block_job(plan.site, stage.shape, scheduler, "diel-trial", paths.blocks, "1-0", walltime)
+        yield stage.pool, job
+
+
+def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:
+    """Asks the scheduler whether it would take these jobs; none of them is there afterwards.
+
+    Raises UsageError if it refuses one, or no job script can name the run's directory. A scheduler that
+    does not answer says nothing about a job.
+    """
+    scheduler = scheduler_named(plan.site.scheduler)
+    with tempfile.TemporaryDirectory(prefix="diel-") as folder:
+        script = Path(folder) / "trial.sh"
+        for pool, job in dict.fromkeys(jobs):
+            try:
+                text = scheduler.script(job)
+            except SchedulerRefused as error:
+                runs = str(job.folder.parents[2])
+                raise UsageError(
+                    f"a run in {runs!r} cannot have jobs: {error}; give another by --runs"
+                ) from error
+            script.write_text(text, encoding="utf-8", errors="surrogateescape")
+            try:
+                scheduler.try_out(script)
+            except SchedulerRefused as error:
+                raise NeverRuns(refusal(plan.site, pool, str(error))) from error
+            except SchedulerBusy:
+                return
+
+
+def refusal(site: Site, pool: str, why: str) -> str:
+    """What was refused, in the words of the site file, and what to do."""
+    asked = site.pools[pool]
+    named = {"queue": asked.queue, "account": asked.account or site.account}
+    keys = [f"`{key}: {value}`" for key, value in named.items() if value]
+    keys += [f"`{option}`" for option in (*site.options, *asked.options)]
+    told = f" ({', '.join(keys)})" if keys else ""
+    return (
+        f"{REFUSED} a block of pool '{pool}' of site '{site.name}'{told}: {why}\n"
+        f"correct the site file, or choose another site by --site; `diel doctor --site {site.name}` checks it"
+    )
+
+
+def is_at_start(history: History) -> bool:
+    """Whether nothing of a new run has run yet, and its user is still there."""
+    return history.epoch == 1 and not history.workers and time.time() - history.began < ATTENDED
+
+
+def is_answered(history: History) -> bool:
+    """Whether the scheduler lets a run's first block wait or run, or none is needed any more."""
+    if history.ended is not None or history.trouble.startswith(REFUSED):
+        return history.ended is not None
+    blocks = history.blocks.values()
+    return any(one["state"] == "running" or (one["reason"] and not one.get("hopeless")) for one in blocks)
+
+
+def refuse_hopeless(scheduler: Scheduler, job: str) -> None:
+    """Waits for the scheduler's first word on a new job; ends the job where it says that it can never run.
+
+    Raises SchedulerRefused then.
+    """
+    end = time.monotonic() + ANSWER
+    while time.monotonic() < end:
+        with contextlib.suppress(SchedulerBusy):
+            status = scheduler.query([job]).get(job)
+            if status is not None and status.hopeless:
+                scheduler.cancel([job])
+                raise SchedulerRefused(f"job {job} would wait for ever: {status.reason}")
+            if status is not None and (status.reason or status.state is not JobState.PENDING):
+                return
+        time.sleep(PAUSE)
