@@ -18,7 +18,7 @@ from diel.search.decider import Decider, Deciding
 from diel.search.loop import Looping
 from diel.search.search import Searching
 from diel.services import REPLICA
-from diel.spec.forms.axis import Listed
+from diel.spec.forms.axis import Points
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
 from diel.tasks.choosing import link_of
@@ -268,7 +268,7 @@ class Stages:
         if stage.spec.service is not None:
             replicas = stage.spec.service.replicas
             stage.domain = with_replicas(stage.domain, replicas)
-            stage.points = {**points, REPLICA: Listed((REPLICA,), (range(replicas),))}
+            stage.points = {**points, REPLICA: Points.counted(REPLICA, replicas)}
         recipe = self.recipes[stage.name]
         record: records.StageRecord = {
             "event": "stage",

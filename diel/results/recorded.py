@@ -25,7 +25,7 @@ from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
 from diel.services import REPLICA
 from diel.spec import Workflow
-from diel.spec.forms.axis import Counted, Points, kept
+from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import read_points
 from diel.states import RunState
 from diel.status import standing
@@ -125,7 +125,8 @@ class Recorded:
         """The points of an axis; None where the run has not made them known."""
         if label == REPLICA and label not in self.workflow.axes:
             services = (stage.service for stage in self.workflow.stages.values())
-            return Counted(REPLICA, max((one.replicas for one in services if one is not None), default=1))
+            most = max((one.replicas for one in services if one is not None), default=1)
+            return Points.counted(REPLICA, most)
         if label not in self._points:
             axis = self.workflow.axes[label]
             if axis.kept:

@@ -71,16 +71,13 @@ def _size(value: Any) -> int | str:
     return value
 
 
-def _columns(given: dict[str, Any]) -> dict[str, Any]:
-    if not given:
-        raise refuse("no columns", "name at least one: {temperature: float}")
-    return given
+def _some(what: str, example: str) -> AfterValidator:
+    def check(given: dict[str, Any]) -> dict[str, Any]:
+        if not given:
+            raise refuse(f"no {what}", f"name at least one: {example}")
+        return given
 
-
-def _keys(given: dict[str, Any]) -> dict[str, Any]:
-    if not given:
-        raise refuse("no keys", "name at least one: {energy: float}")
-    return given
+    return AfterValidator(check)
 
 
 def _units(text: str) -> str:
@@ -101,7 +98,7 @@ Dtype = Annotated[str, BeforeValidator(_dtype), WithJsonSchema({"type": "string"
 class Expected(Model):
     """What may be said of data at both ends of an edge."""
 
-    columns: Annotated[dict[str, ColumnType], AfterValidator(_columns)] | None = Field(
+    columns: Annotated[dict[str, ColumnType], _some("columns", "{temperature: float}")] | None = Field(
         default=None, description="Columns of a CSV or JSON lines file, with the type of their values."
     )
     dtype: Dtype | None = Field(default=None, description="Type of an array's items, by NumPy's name.")
@@ -128,7 +125,7 @@ class Contract(Expected):
         default=None, description='Rows of a table, first size of an array: `100`, `">=100"`.'
     )
     finite: bool = Field(default=False, description="Whether no number may be NaN or infinite.")
-    keys: Annotated[dict[str, KeyType], AfterValidator(_keys)] | None = Field(
+    keys: Annotated[dict[str, KeyType], _some("keys", "{energy: float}")] | None = Field(
         default=None, alias="json", description="Keys of a JSON object, with the type of their values."
     )
     files: Count | None = Field(

@@ -1,12 +1,13 @@
 """The inputs and outputs of a stage."""
 
 import re
-from typing import Any, Literal, Self
+from collections.abc import Iterator
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from diel.spec.contract import Contract, Expected, contract_flaws
-from diel.spec.model import Flaw, Flaws, Json, Model, found, refuse
+from diel.spec.model import Flaw, Json, Model, found, written_as
 from diel.spec.stream import Stream
 
 
@@ -18,18 +19,7 @@ class Sharding(Model):
     )
     seed: int = Field(default=0, ge=0, description="Of the orders: the same seed, the same orders.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_word(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"by": value}
-        if not isinstance(value, dict | cls):
-            raise refuse(f"expected rank or task, found {found(value)}", "write shard: rank, or shard: task")
-        return value
-
-
-def _words(at: dict[str, Any]) -> set[str]:
-    return {point for point in at.values() if isinstance(point, str)}
+    _short = written_as("rank or task", "write shard: rank, or shard: task", text="by")
 
 
 class Input(Expected):
@@ -67,29 +57,21 @@ class Input(Expected):
         """Whether nothing is said of it but where it comes from."""
         return self.model_fields_set <= {"source", "at", "initially", "min_success"}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"from": value}
-        if not isinstance(value, dict | cls):
-            raise refuse(f"expected STAGE.OUTPUT, found {found(value)}", "for instance `simulate.energy`")
-        return value
+    _short = written_as("STAGE.OUTPUT", "for instance `simulate.energy`", text="from")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if "initially" in self.model_fields_set and not {"previous", "last"} & _words(self.at):
+    def flaws(self) -> Iterator[Flaw]:
+        words = [point for point in self.at.values() if point in ("previous", "last")]
+        if "initially" in self.model_fields_set and not words:
             hint = "add `at: {AXIS: previous}`, or drop `initially`"
-            raise refuse("`initially` is the value before the first round of a loop", hint, "initially")
-        if self.columns is not None and (self.dtype is not None or self.shape is not None):
+            yield Flaw("`initially` is the value before the first round of a loop", hint, ("initially",))
+        elif self.columns is not None and (self.dtype is not None or self.shape is not None):
             other = "dtype" if self.dtype is not None else "shape"
-            raise refuse(f"`{other}` is about an array, `columns` about a table", "keep one of them", other)
-        if self.source.startswith("hp.") and self.expectations:
+            message = f"`{other}` is about an array, `columns` about a table"
+            yield Flaw(message, "keep one of them", (other,))
+        elif self.source.startswith("hp."):
             hint = "drop it: a hyperparameter has its type and bounds in the registry"
-            raise Flaws(
-                *(Flaw(f"`{name}` is about what a stage makes", hint, (name,)) for name in self.expectations)
-            )
-        return self
+            for name in self.expectations:
+                yield Flaw(f"`{name}` is about what a stage makes", hint, (name,))
 
 
 _EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
@@ -155,55 +137,39 @@ class Output(Contract):
         """Whether there is nothing to it but a path or value."""
         return self.model_fields_set <= {"path", "value", "drain"}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_text(cls, value: Any) -> Any:
-        if isinstance(value, str):
-            return {"path": value}
-        if not isinstance(value, dict | cls):
-            raise refuse(f"expected a file name, found {found(value)}", "for instance `energy.csv`")
-        return value
+    _short = written_as("a file name", "for instance `energy.csv`", text="path")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def flaws(self) -> Iterator[Flaw]:
         given = [name for name in FORMS if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise refuse(
-                _several(*given[:2]), "make two outputs of it" if "stream" in given else "drop one of them"
-            )
-        if not self.model_fields_set:
-            hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
-            raise refuse("expected `path`, `glob`, `value` or `stream`, found none of them", hint)
         pattern = self.path if self.path is not None else self.glob
-        flaw = "" if pattern is None else path_flaw(_EXPRESSION.sub("x", pattern))
-        if flaw:
+        outside = "" if pattern is None else path_flaw(_EXPRESSION.sub("x", pattern))
+        if len(given) > 1:
+            hint = "make two outputs of it" if "stream" in given else "drop one of them"
+            yield Flaw(_several(*given[:2]), hint)
+        elif not self.model_fields_set:
+            hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
+            yield Flaw("expected `path`, `glob`, `value` or `stream`, found none of them", hint)
+        elif outside:
             where = "path" if self.path is not None else "glob"
-            raise refuse(f"{flaw}: {found(pattern)}", "write a path relative to the task's directory", where)
-        flaws = [*self._file_flaws()]
+            hint = "write a path relative to the task's directory"
+            yield Flaw(f"{outside}: {found(pattern)}", hint, (where,))
+        elif not self.model_fields_set <= {"path", "value"}:
+            yield from self._promise_flaws()
+
+    def _promise_flaws(self) -> Iterator[Flaw]:
+        """What is said of an output that it cannot have."""
+        what = {"value": "a value", "stream": "a stream"}.get(self.form or "")
+        for name in ("digest", "keep"):
+            if what is not None and name in self.model_fields_set:
+                yield Flaw(f"`{name}` is about files, found {what}", "drop it", (name,))
         if "drain" in self.model_fields_set and self.path is None:
             hint = "drop it, or name the file that the command writes: {path: FILE, drain: true}"
-            flaws.append(Flaw("`drain` is about one file that a command writes", hint, ("drain",)))
-        if self.stream is not None:
-            flaws += [
-                Flaw(f"`{name}` is no promise that a stream can make", "drop it", (name,))
-                for name in self.promises
-            ]
-        elif not self.is_plain:
-            flaws += contract_flaws(self, self.path, self.glob, self.value)
-        if flaws:
-            raise Flaws(*flaws)
-        return self
-
-    def _file_flaws(self) -> list[Flaw]:
-        """`digest` and `keep` are about files."""
-        if self.value is None and self.stream is None:
-            return []
-        what = "a value" if self.value is not None else "a stream"
-        return [
-            Flaw(f"`{name}` is about files, found {what}", "drop it", (name,))
-            for name in ("digest", "keep")
-            if name in self.model_fields_set
-        ]
+            yield Flaw("`drain` is about one file that a command writes", hint, ("drain",))
+        if self.stream is None:
+            yield from contract_flaws(self, self.path, self.glob, self.value)
+        else:
+            for name in self.promises:
+                yield Flaw(f"`{name}` is no promise that a stream can make", "drop it", (name,))
 
 
 def _several(one: str, other: str) -> str:

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -118,27 +118,23 @@ class Hyperparameter(Model):
         if self.high is not None and not value <= self.high:
             raise refuse(f"expected at most {self.high} (`high`), found {found(value)}")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def flaws(self) -> Iterator[Flaw]:
         flaws = _range_flaws(self) if self.type in ("int", "float") else _stray_flaws(self)
         if self.type == "choice" and not self.choices:
             flaws.append(Flaw("type `choice` needs `choices`", "write choices: [a, b]", ("choices",)))
         if self.type != "choice" and self.choices is not None:
             flaws.append(Flaw(f"`choices` goes with type `choice`, not `{self.type}`", "", ("choices",)))
         seen = set()
-        for number, choice in enumerate(self.choices or ()):
-            mark = _mark(choice)
-            if mark in seen:
-                flaws.append(Flaw(f"{found(choice)} is there twice", "", ("choices", number)))
+        for place, choice in enumerate(self.choices or ()):
+            if (mark := _mark(choice)) in seen:
+                flaws.append(Flaw(f"{found(choice)} is there twice", "", ("choices", place)))
             seen.add(mark)
+        yield from flaws
         if not flaws and self.default is not None:
             try:
                 self.accept(self.default)
             except Flaws as error:
-                flaws += [Flaw(flaw.message, flaw.hint, ("default",)) for flaw in error.flaws]
-        if flaws:
-            raise Flaws(*flaws)
-        return self
+                yield from (Flaw(flaw.message, flaw.hint, ("default",)) for flaw in error.flaws)
 
 
 def undrawable(

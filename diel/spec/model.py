@@ -2,9 +2,10 @@
 
 import keyword
 import math
+from collections.abc import Iterable
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Annotated, Any, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -16,6 +17,7 @@ from pydantic import (
     Strict,
     StringConstraints,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
 
@@ -38,6 +40,34 @@ class Model(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True
     )
+
+    def flaws(self) -> "Iterable[Flaw]":
+        """What its fields get wrong together."""
+        return ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if flaws := [*self.flaws()]:
+            raise Flaws(*flaws)
+        return self
+
+
+def written_as(expected: str, hint: str, *, text: str = "", true: bool = False) -> Any:
+    """A validator of a model that a file may write shorter: a text for one key, or `true` for the defaults.
+
+    What is no mapping then is refused.
+    """
+
+    def check(cls: type[Model], value: Any) -> Any:
+        if text and isinstance(value, str):
+            return {text: value}
+        if true and value is True:
+            return {}
+        if not isinstance(value, dict | cls):
+            raise refuse(f"expected {expected}, found {found(value)}", hint)
+        return value
+
+    return model_validator(mode="before")(check)
 
 
 M = TypeVar("M")
@@ -134,14 +164,10 @@ def _no_nul(text: str) -> str:
 
 def no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuses a list that names something twice."""
-    seen: set[str] = set()
-    flaws = []
-    for number, name in enumerate(names):
-        if name in seen:
-            flaws.append(Flaw(f"'{name}' is there twice", "drop the second", (number,)))
-        seen.add(name)
-    if flaws:
-        raise Flaws(*flaws)
+    first = {name: place for place, name in reversed([*enumerate(names)])}
+    again = [(place, name) for place, name in enumerate(names) if place > first[name]]
+    if again:
+        raise Flaws(*(Flaw(f"'{name}' is there twice", "drop the second", (place,)) for place, name in again))
     return names
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, assert_never
 
@@ -85,27 +86,23 @@ class Policies(Model):
 
     def of(self, kind: str) -> Policy:
         """The policy for a class of failures; an empty one where the file says nothing."""
-        policy: Policy | None = getattr(self, kind, None)
-        return policy if policy is not None else Policy.model_construct()
+        return getattr(self, kind, None) or Policy.model_construct()
 
 
-def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> list[Flaw]:
+def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> Iterator[Flaw]:
     """What policies and the rest of the stage get wrong together."""
-    flaws = []
     for kind in Policies.model_fields:
         policy = on.of(kind)
         for key, example in (("memory", "4GiB"), ("walltime", "30m")):
             if getattr(policy, key) is not None and getattr(resources, key) is None:
                 hint = f"write resources: {{{key}: {example}}}, or drop the factor"
-                message = f"a factor for a {key} that `resources` does not give"
-                flaws.append(Flaw(message, hint, ("on", kind, key)))
+                yield Flaw(f"a factor for a {key} that `resources` does not give", hint, ("on", kind, key))
         if policy.exclude is not None and kind != "node":
             hint = f"write on: {{node: {{exclude: {str(policy.exclude).lower()}}}}}"
-            flaws.append(Flaw("only a lost node can be excluded", hint, ("on", kind, "exclude")))
+            yield Flaw("only a lost node can be excluded", hint, ("on", kind, "exclude"))
     if on.timeout is not None and timeout is None:
         hint = "write timeout: 1h, or on: {walltime: ...} for what `resources.walltime` ends"
-        flaws.append(Flaw("a policy for time-outs, but the stage has no `timeout`", hint, ("on", "timeout")))
-    return flaws
+        yield Flaw("a policy for time-outs, but the stage has no `timeout`", hint, ("on", "timeout"))
 
 
 @dataclass(frozen=True, slots=True)

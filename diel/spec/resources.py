@@ -1,12 +1,12 @@
 """What one task of a stage asks for."""
 
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from diel.errors import counted
-from diel.spec.model import Limit, Model, Name, Size, refuse
+from diel.spec.model import Flaw, Limit, Model, Name, Size
 
 _MANY = 10_000_000
 _CHANGING = ("memory", "walltime")
@@ -57,19 +57,16 @@ class Resources(Model):
         known = {name: changes[name] for name in _CHANGING if name in changes}
         return self.model_copy(update=known) if known else self
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def flaws(self) -> Iterator[Flaw]:
         nodes, ranks, each = self.nodes, self.ranks, self.ranks_per_node
         if ranks is None:
-            return self
+            return
         if nodes is not None and each is not None and ranks != nodes * each:
             hint = f"drop one of the three, or write ranks: {nodes * each}"
-            raise refuse(f"{ranks} ranks are not {nodes} nodes times {each} ranks_per_node", hint, "ranks")
-        if each is not None and each > ranks:
-            hint = f"write ranks_per_node: {ranks} or less"
-            raise refuse(f"{each} ranks_per_node, but only {counted(ranks, 'rank')}", hint, "ranks_per_node")
-        if nodes is not None and nodes > ranks:
-            raise refuse(
-                f"{nodes} nodes, but only {counted(ranks, 'rank')}", "each node needs a rank", "nodes"
-            )
-        return self
+            yield Flaw(f"{ranks} ranks are not {nodes} nodes times {each} ranks_per_node", hint, ("ranks",))
+        elif each is not None and each > ranks:
+            message = f"{each} ranks_per_node, but only {counted(ranks, 'rank')}"
+            yield Flaw(message, f"write ranks_per_node: {ranks} or less", ("ranks_per_node",))
+        elif nodes is not None and nodes > ranks:
+            message = f"{nodes} nodes, but only {counted(ranks, 'rank')}"
+            yield Flaw(message, "each node needs a rank", ("nodes",))

@@ -1,10 +1,11 @@
 """A service: a stage whose tasks stay up while others ask them."""
 
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from diel.spec.model import Flaw, Flaws, Limit, Model, Text, found, refuse
+from diel.spec.model import Flaw, Flaws, Limit, Model, Text, found, refuse, written_as
 
 WRITTEN = "write {service: true}, or {service: {ready: {http: /health}, replicas: 2}}"
 READY = "write {http: /health}, {tcp: true} or {log: TEXT}"
@@ -23,29 +24,23 @@ class Ready(Model):
         default=None, description="Text that it prints once it is ready."
     )
 
+    _mapping = written_as("a mapping", READY)
+
     @model_validator(mode="before")
     @classmethod
     def _known(cls, value: Any) -> Any:
-        if not isinstance(value, dict | cls):
-            raise refuse(f"expected a mapping, found {found(value)}", READY)
-        if isinstance(value, dict):
-            flaws = [
-                Flaw(f"'{way}' is no way to tell that a service is ready", READY, (way,))
-                for way in value
-                if way not in WAYS
-            ]
-            if flaws:
-                raise Flaws(*flaws)
+        unknown = [way for way in value if way not in WAYS] if isinstance(value, dict) else ()
+        message = "'{}' is no way to tell that a service is ready"
+        if unknown:
+            raise Flaws(*(Flaw(message.format(way), READY, (way,)) for way in unknown))
         return value
 
-    @model_validator(mode="after")
-    def _one(self) -> Self:
+    def flaws(self) -> Iterator[Flaw]:
         given = [way for way in WAYS if getattr(self, way) is not None]
         if len(given) != 1:
-            raise refuse(f"expected one of http, tcp and log; found {' and '.join(given) or 'none'}", READY)
-        if self.http is not None and not self.http.startswith("/"):
-            raise refuse(f"expected a path such as /health, found {found(self.http)}", READY, "http")
-        return self
+            yield Flaw(f"expected one of http, tcp and log; found {' and '.join(given) or 'none'}", READY)
+        elif self.http is not None and not self.http.startswith("/"):
+            yield Flaw(f"expected a path such as /health, found {found(self.http)}", READY, ("http",))
 
 
 def _port(value: Any) -> Any:
@@ -94,26 +89,18 @@ class Service(Model):
         description="Path that newer inputs are sent to by POST while it runs; true is short for /reload.",
     )
 
+    _short = written_as("true or a mapping", WRITTEN, true=True)
+
     @model_validator(mode="before")
     @classmethod
-    def _from_true(cls, value: Any) -> Any:
-        if value is True or value is None:
-            return {}
-        if not isinstance(value, dict | cls):
-            raise refuse(f"expected true or a mapping, found {found(value)}", WRITTEN)
-        if isinstance(value, dict) and isinstance(value.get("reload"), bool):
-            return {**value, "reload": "/reload" if value["reload"] else None}
-        return value
+    def _true_reload(cls, value: Any) -> Any:
+        reload = value.get("reload") if isinstance(value, dict) else None
+        return {**value, "reload": "/reload" if reload else None} if isinstance(reload, bool) else value
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        flaws = []
+    def flaws(self) -> Iterator[Flaw]:
         if self.port != "auto" and self.replicas > 1:
             message = f"{self.replicas} replicas cannot all listen at port {self.port} of one machine"
-            flaws.append(Flaw(message, "write port: auto", ("port",)))
+            yield Flaw(message, "write port: auto", ("port",))
         if self.reload is not None and not self.reload.startswith("/"):
             message = f"expected true or a path such as /reload, found {found(self.reload)}"
-            flaws.append(Flaw(message, "write reload: true", ("reload",)))
-        if flaws:
-            raise Flaws(*flaws)
-        return self
+            yield Flaw(message, "write reload: true", ("reload",))

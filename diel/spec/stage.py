@@ -2,9 +2,11 @@
 
 import os
 import re
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from diel.spec.data import Input, Output
 from diel.spec.model import (
@@ -48,12 +50,10 @@ def _shell(value: Any) -> Any:
         raise refuse(f"{expected}, found {found(value)}", near)
     if isinstance(value, list | tuple):
         if not value or not all(isinstance(word, str) and word for word in value):
-            raise refuse(
-                f"{expected}, found {'an empty one' if not value else 'an entry that is none'}", hint
-            )
+            raise refuse(f"{expected}, found {'an entry that is none' if value else 'an empty one'}", hint)
         if any("${{" in word for word in value):
             raise refuse("a shell takes no expressions", "write its words as they are")
-        if reads_quotes(tuple(value)) and not takes_a_text(tuple(value)):
+        if reads_quotes(tuple(value)) and not re.fullmatch("-(?!-).*c", value[-1], re.DOTALL):
             raise refuse(f"the last word is no -c: {value[-1]} would take the text for a file's name", hint)
     elif value is not None and not isinstance(value, str):
         raise refuse(f"{expected}, found {found(value)}", hint)
@@ -64,34 +64,22 @@ Shell = Annotated[Literal["bash", "sh"] | Items[Text] | None, BeforeValidator(_s
 """What runs texts: a name, or the words that the text is put behind."""
 
 
-def shell_words(shell: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """The words in front of a text."""
-    return SHELLS[shell or "bash"] if shell is None or isinstance(shell, str) else shell
-
-
 def reads_quotes(words: tuple[str, ...]) -> bool:
     """Whether these words start a shell in which values can be quoted."""
-    names = [os.path.basename(word) for word in words]
-    if names[0] == "env":
-        names = [
-            n
-            for n, word in zip(names[1:], words[1:], strict=True)
-            if not word.startswith("-") and "=" not in word
-        ]
-    if names[:1] == ["busybox"]:
-        names = names[1:]
-    return bool(names) and names[0] in _POSIX
-
-
-def takes_a_text(words: tuple[str, ...]) -> bool:
-    """Whether the last word of a shell says that a text follows: -c, or -ec."""
-    return words[-1].startswith("-") and not words[-1].startswith("--") and words[-1].endswith("c")
+    if os.path.basename(words[0]) == "env":
+        words = tuple(word for word in words[1:] if not word.startswith("-") and "=" not in word)
+    names = [os.path.basename(word) for word in words[:2]]
+    return any(name in _POSIX for name in (names[1:] if names[:1] == ["busybox"] else names[:1]))
 
 
 WORD = 131_071
 """Bytes of the longest word that Linux hands to a program (MAX_ARG_STRLEN, with the byte that ends it)."""
 MANY = 100
-"""Flaws of one list that are told."""
+"""The most flaws of one list that are shown."""
+_TOO_LONG = (
+    f"longer than the {WORD:,} bytes that Linux takes in one word",
+    "write it into a script or a file under `files`, and hand that over",
+)
 
 Kind = Literal["simulation", "training", "inference", "analysis"]
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -108,50 +96,45 @@ class Retries(Model):
 
 def _count_to_retries(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | dict | Retries):
-        raise refuse(
-            f"expected a number of retries, found {found(value)}", "write 2, or {limit: 2, backoff: 10s}"
-        )
+        hint = "write 2, or {limit: 2, backoff: 10s}"
+        raise refuse(f"expected a number of retries, found {found(value)}", hint)
     return {"limit": value} if isinstance(value, int) else value
 
 
 def _words(command: Any) -> Any:
     """Checks a command: a text for the shell, or a list of words."""
-    if command is None:
-        return None
-    if isinstance(command, str) and not command.strip():
-        raise refuse("an empty command", "write a list of words, or a text for the shell")
-    if isinstance(command, str):
-        _takeable(command)
     if isinstance(command, dict):
         raise refuse("expected a list of words, or a text for the shell; found a mapping")
+    if isinstance(command, str):
+        if not command.strip():
+            raise refuse("an empty command", "write a list of words, or a text for the shell")
+        if _is_too_long(command):
+            raise refuse(*_TOO_LONG)
     if isinstance(command, list | tuple):
         if not command:
             raise refuse("an empty command", "the first word is the program")
-        flaws = [
-            Flaw(f"expected a word, found {found(word)}", "put it in quotes to pass it as it is", (place,))
-            for place, word in enumerate(command)
-            if isinstance(word, list | tuple | dict)
-        ][:MANY]
-        flaws += [
-            Flaw("a NUL character can be no part of a word", "", (place,))
-            for place, word in enumerate(command)
-            if isinstance(word, str) and "\0" in word
-        ]
-        for place, word in enumerate(command):
-            if isinstance(word, str):
-                _takeable(word, place)
-        if command[0] == "":
-            flaws.append(Flaw("the program's name is empty", "the first word is the program", (0,)))
+        flaws = list(islice(_word_flaws(command), MANY))
         if flaws:
             raise Flaws(*flaws)
     return command
 
 
-def _takeable(word: str, *place: int) -> None:
-    """Refuses a word that no program can be started with."""
-    if len(word) > WORD or (len(word) > WORD // 4 and len(word.encode("utf-8", "surrogateescape")) > WORD):
-        hint = "write it into a script or a file under `files`, and hand that over"
-        raise refuse(f"longer than the {WORD:,} bytes that Linux takes in one word", hint, *place)
+def _word_flaws(command: Sequence[Any]) -> Iterator[Flaw]:
+    if command[0] == "":
+        yield Flaw("the program's name is empty", "the first word is the program", (0,))
+    for place, word in enumerate(command):
+        if isinstance(word, list | tuple | dict):
+            hint = "put it in quotes to pass it as it is"
+            yield Flaw(f"expected a word, found {found(word)}", hint, (place,))
+        elif isinstance(word, str) and "\0" in word:
+            yield Flaw("a NUL character can be no part of a word", "", (place,))
+        elif isinstance(word, str) and _is_too_long(word):
+            yield Flaw(*_TOO_LONG, (place,))
+
+
+def _is_too_long(word: str) -> bool:
+    most = WORD if word.isascii() else WORD // 4
+    return len(word) > most and len(word.encode("utf-8", "surrogateescape")) > WORD
 
 
 def _variables(given: dict[str, Any]) -> dict[str, Any]:
@@ -161,9 +144,8 @@ def _variables(given: dict[str, Any]) -> dict[str, Any]:
             hint = "a variable's name has letters, digits and _, and starts with no digit"
             flaws.append(Flaw(f"{found(name)} is no name of an environment variable", hint, (name,)))
         elif name.startswith("DIEL_"):
-            flaws.append(
-                Flaw("variables that start with DIEL_ are set by diel", "take another name", (name,))
-            )
+            message = "variables that start with DIEL_ are set by diel"
+            flaws.append(Flaw(message, "take another name", (name,)))
     if flaws:
         raise Flaws(*flaws)
     return given
@@ -240,7 +222,9 @@ class Stage(Model):
     @property
     def interpreter(self) -> tuple[str, ...]:
         """The words in front of a command that is a text; none for another."""
-        return shell_words(self.shell) if isinstance(self.command, str) else ()
+        shell = self.shell or "bash"
+        words = SHELLS[shell] if isinstance(shell, str) else shell
+        return words if isinstance(self.command, str) else ()
 
     @property
     def asks(self) -> tuple[str, ...]:
@@ -279,93 +263,71 @@ class Stage(Model):
             exclude=bool(policy.exclude),
         )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        flaws = []
+    def flaws(self) -> Iterator[Flaw]:
         if self.module is not None and self.command is not None:
-            flaws.append(
-                Flaw(
-                    "a stage has a module or a command, found both",
-                    "drop one of them, or make two stages",
-                    ("command",),
-                )
-            )
+            hint = "drop one of them, or make two stages"
+            yield Flaw("a stage has a module or a command, found both", hint, ("command",))
         elif self.module is None and self.command is None:
             hint = "write module: NAME (`diel modules` lists them), or command: [PROGRAM, ...]"
-            flaws.append(Flaw("a stage needs a module or a command, found neither", hint))
+            yield Flaw("a stage needs a module or a command, found neither", hint)
         else:
-            flaws += _form_flaws(self.outputs, returned=self.module is not None)
+            for name, output in self.outputs.items():
+                yield from _form_flaws(name, output, returned=self.module is not None)
         if self.shell is not None and not isinstance(self.command, str):
             hint = "drop it: a list of words and a module need no shell"
-            flaws.append(Flaw("`shell` goes with a command that is a text", hint, ("shell",)))
+            yield Flaw("`shell` goes with a command that is a text", hint, ("shell",))
         if isinstance(self.when, str) and not self.when.strip():
-            flaws.append(Flaw("an empty condition", "write an expression, or drop `when`", ("when",)))
-        flaws += _shared_paths(self.outputs)
-        flaws += policy_flaws(self.on, self.resources, self.timeout) if self.on.model_fields_set else ()
-        flaws += self._grace_flaws()
-        flaws += self._service_flaws()
-        if flaws:
-            raise Flaws(*flaws)
-        return self
+            yield Flaw("an empty condition", "write an expression, or drop `when`", ("when",))
+        yield from _shared_paths(self.outputs)
+        if self.on.model_fields_set:
+            yield from policy_flaws(self.on, self.resources, self.timeout)
+        if self.grace is not None:
+            yield from _grace_flaws(self.grace, self.checkpoint, self.resources.walltime)
+        if self.service is not None:
+            yield from self._service_flaws()
 
-    def _grace_flaws(self) -> list[Flaw]:
-        if self.grace is None:
-            return []
-        if not self.checkpoint:
-            hint = "write checkpoint: true, where it saves and continues; or drop `grace`"
-            return [Flaw("a grace to save in, but no `checkpoint: true`", hint, ("grace",))]
-        walltime = self.resources.walltime
-        if walltime is None or self.grace < walltime:
-            return []
-        grace, whole = format_duration(self.grace), format_duration(walltime)
-        hint = "take a shorter grace, or a longer walltime"
-        return [Flaw(f"a grace of {grace} leaves nothing of a walltime of {whole}", hint, ("grace",))]
-
-    def _service_flaws(self) -> list[Flaw]:
-        if self.service is None:
-            return []
-        ends = "a service has no result: it stays up until its consumers have ended"
-        stays = "drop it, or drop `service`"
-        found = [
-            Flaw(ends, stays, (key,))
-            for key in ("outputs", "publishes", "timeout", "checkpoint", "surrogate")
-            if getattr(self, key)
-        ]
+    def _service_flaws(self) -> Iterator[Flaw]:
+        for key in ("outputs", "publishes", "timeout", "checkpoint", "surrogate"):
+            if getattr(self, key):
+                message = "a service has no result: it stays up until its consumers have ended"
+                yield Flaw(message, "drop it, or drop `service`", (key,))
         if self.beside:
             hint = "drop it: a service starts when its first consumer is ready"
-            found.append(Flaw("a service is placed when it is needed", hint, ("beside",)))
+            yield Flaw("a service is placed when it is needed", hint, ("beside",))
         if self.resources.mpi:
             hint = "drop `ranks`, and let the command start its own"
-            found.append(Flaw("a service is one process", hint, ("resources", "ranks")))
-        return found
+            yield Flaw("a service is one process", hint, ("resources", "ranks"))
 
 
-def _form_flaws(outputs: dict[str, Output], *, returned: bool) -> list[Flaw]:
+def _grace_flaws(grace: float, checkpoint: bool, walltime: float | None) -> Iterator[Flaw]:
+    if not checkpoint:
+        hint = "write checkpoint: true, where it saves and continues; or drop `grace`"
+        yield Flaw("a grace to save in, but no `checkpoint: true`", hint, ("grace",))
+    elif walltime is not None and grace >= walltime:
+        short, whole = format_duration(grace), format_duration(walltime)
+        hint = "take a shorter grace, or a longer walltime"
+        yield Flaw(f"a grace of {short} leaves nothing of a walltime of {whole}", hint, ("grace",))
+
+
+def _form_flaws(name: str, output: Output, *, returned: bool) -> Iterator[Flaw]:
     """A command says where its outputs are; a Python module returns them, and says at most what they are."""
-    flaws = []
-    for name, output in outputs.items():
-        form = output.form
-        if returned and form not in (None, "stream"):
-            hint = "drop it; what the function returns is what other stages read"
-            if output.promises:
-                hint = f"drop `{form}` and leave the contract; what the function returns is checked by it"
-            flaws.append(Flaw("a Python module returns its outputs", hint, ("outputs", name, str(form))))
-        elif not returned and form is None:
-            hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
-            message = "expected `path`, `glob`, `value` or `stream`, found none of them"
-            flaws.append(Flaw(message, hint, ("outputs", name)))
-    return flaws
+    form = output.form
+    if returned and form not in (None, "stream"):
+        hint = "drop it; what the function returns is what other stages read"
+        if output.promises:
+            hint = f"drop `{form}` and leave the contract; what the function returns is checked by it"
+        yield Flaw("a Python module returns its outputs", hint, ("outputs", name, str(form)))
+    elif not returned and form is None:
+        hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
+        message = "expected `path`, `glob`, `value` or `stream`, found none of them"
+        yield Flaw(message, hint, ("outputs", name))
 
 
-def _shared_paths(outputs: dict[str, Output]) -> list[Flaw]:
+def _shared_paths(outputs: dict[str, Output]) -> Iterator[Flaw]:
     owners: dict[str, str] = {}
-    flaws = []
     for name, output in outputs.items():
-        if output.path is None:
-            continue
-        path = "/".join(part for part in output.path.split("/") if part not in ("", "."))
-        if path in owners:
-            message = f"'{owners[path]}' and '{name}' are the same file {found(output.path)}"
-            flaws.append(Flaw(message, "give each output a file of its own", ("outputs", name)))
-        owners.setdefault(path, name)
-    return flaws
+        if output.path is not None:
+            path = "/".join(part for part in output.path.split("/") if part not in ("", "."))
+            if (owner := owners.setdefault(path, name)) != name:
+                message = f"'{owner}' and '{name}' are the same file {found(output.path)}"
+                yield Flaw(message, "give each output a file of its own", ("outputs", name))

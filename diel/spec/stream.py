@@ -1,12 +1,8 @@
 """A stream: an output that can be read while its producer still runs."""
 
-from typing import Any
+from pydantic import Field
 
-from pydantic import Field, model_validator
-
-from diel.spec.model import Model, found, refuse
-
-WRITTEN = "write {stream: true}, or {stream: {buffer: 1000}}"
+from diel.spec.model import Model, written_as
 
 
 class Stream(Model):
@@ -19,11 +15,4 @@ class Stream(Model):
         default=True, description="Whether readers that come late get all items, which stay on the disk."
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_true(cls, value: Any) -> Any:
-        if value is True:
-            return {}
-        if not isinstance(value, dict | cls):
-            raise refuse(f"expected true or a mapping, found {found(value)}", WRITTEN)
-        return value
+    _short = written_as("true or a mapping", "write {stream: true}, or {stream: {buffer: 1000}}", true=True)

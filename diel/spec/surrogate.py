@@ -3,11 +3,10 @@
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from diel.spec.model import Items, Limit, Model, Name, found, no_repeats, refuse
+from diel.spec.model import Items, Limit, Model, Name, found, no_repeats, refuse, written_as
 
-WRITTEN = "write {service: NAME, tolerance: 0.02}"
 _TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 
 
@@ -39,9 +38,4 @@ class Surrogate(Model):
         default=10.0, description="How long a task waits for an answer before it simulates."
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _is_mapping(cls, value: Any) -> Any:
-        if not isinstance(value, dict | cls):
-            raise refuse(f"expected a mapping, found {found(value)}", WRITTEN)
-        return value
+    _short = written_as("a mapping", "write {service: NAME, tolerance: 0.02}")

@@ -1,13 +1,13 @@
 """A workflow: the whole file."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import Flaw, Flaws, Label, Model, WrittenAs, found, refuse
+from diel.spec.model import Flaw, Label, Model, WrittenAs, found, refuse
 from diel.spec.stage import Shell, Stage
 
 
@@ -43,37 +43,25 @@ class Workflow(Model):
         """Whether a stage makes use of something; what none uses is not looked at."""
         return any(uses(stage) for stage in self.stages.values())
 
+    def flaws(self) -> Iterator[Flaw]:
+        hint = "rename one of them: `{0}.x` and `{0}` would be two things in an expression"
+        for label, axis in self.axes.items():
+            if label in self.stages:
+                yield Flaw(f"'{label}' is both an axis and a stage", hint.format(label), ("axes", label))
+            for name in axis.gives or ():
+                if name in self.stages and name != label:
+                    message = f"axis '{label}' gives a parameter '{name}', and '{name}' is a stage"
+                    yield Flaw(message, hint.format(name), ("axes", label))
+        for label, axis in self.axes.items():
+            for flaw in axis.registry_flaws(self.hyperparameters):
+                yield flaw._replace(key=("axes", label, axis.word, *flaw.key))
+
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        flaws = [*_clashes(self), *_unknown_hyperparameters(self)]
-        if flaws:
-            raise Flaws(*flaws)
-        return self if self.shell is None else self._with_shell(self.shell)
-
-    def _with_shell(self, shell: str | tuple[str, ...]) -> Self:
-        """The same, each stage with the shell that it uses."""
+    def _shared_shell(self) -> Self:
+        """Each stage that needs a shell and names none has the workflow's."""
         stages = {
-            name: stage.model_copy(update={"shell": shell})
-            if stage.shell is None and isinstance(stage.command, str)
-            else stage
+            name: stage.model_copy(update={"shell": self.shell})
             for name, stage in self.stages.items()
+            if self.shell is not None and stage.shell is None and isinstance(stage.command, str)
         }
-        return self.model_copy(update={"stages": stages})
-
-
-def _clashes(workflow: Workflow) -> Iterable[Flaw]:
-    """Names that would mean two things in an expression."""
-    hint = "rename one of them: `{0}.x` and `{0}` would be two things in an expression"
-    for label, axis in workflow.axes.items():
-        if label in workflow.stages:
-            yield Flaw(f"'{label}' is both an axis and a stage", hint.format(label), ("axes", label))
-        for name in axis.gives or ():
-            if name in workflow.stages and name != label:
-                message = f"axis '{label}' gives a parameter '{name}', and '{name}' is a stage"
-                yield Flaw(message, hint.format(name), ("axes", label))
-
-
-def _unknown_hyperparameters(workflow: Workflow) -> Iterable[Flaw]:
-    for label, axis in workflow.axes.items():
-        for flaw in axis.registry_flaws(workflow.hyperparameters):
-            yield Flaw(flaw.message, flaw.hint, ("axes", label, axis.word, *flaw.key))
+        return self.model_copy(update={"stages": self.stages | stages}) if stages else self

@@ -11,7 +11,7 @@ from diel.axes.domain import Origins
 from diel.errors import UsageError
 from diel.paths import RunPaths
 from diel.spec import Axis, Workflow
-from diel.spec.forms.axis import Points, Rows, keep, kept
+from diel.spec.forms.axis import Points, keep, kept
 from diel.spec.forms.rows import read_points, rows_to_points
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.stage_run import StageRun
@@ -89,16 +89,16 @@ class Axes:
                     f"other tasks gave {', '.join(names)}"
                 )
             names = made.parameters if len(made) or names is None else names
-            rows += made.rows
+            rows += map(made.values, range(len(made)))
             origins += [tuple(maker.domain.coordinates(index).values())] * len(made)
-        points = Rows(names or axis.gives or (label,), rows)
+        points = Points.of_rows(names or axis.gives or (label,), rows)
         keep(points, self._paths.axis(label))
         self.points[label] = points
         axes = tuple(maker.domain.coordinates(0)) if maker.size else maker.domain.axes
         if maker.domain.axes:
             self.origins[label] = Origins(axes, origins)
 
-    def _made(self, label: str, axis: Axis, task: str, record: Made, output: str) -> Rows:
+    def _made(self, label: str, axis: Axis, task: str, record: Made, output: str) -> Points:
         try:
             value = output_of(record, output, self._paths.root)
         except KeyError:

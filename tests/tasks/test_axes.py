@@ -13,7 +13,7 @@ from diel.errors import UsageError
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.spec import AxisForm, Workflow
-from diel.spec.forms.axis import Listed, Points
+from diel.spec.forms.axis import Points
 from diel.states import TaskState
 from diel.tasks.axes import Axes
 from diel.tasks.results import Results
@@ -85,7 +85,7 @@ def maker(paths: RunPaths, made: list[Any], over: bool = True) -> tuple[StageRun
     axes = ("a",) if over else ()
     domain = make_domain(axes, {"a": len(made)}, {})
     run = StageRun("make", None, StageHistory("analysis", len(made), bytearray()), 0, domain)  # type: ignore[arg-type]
-    run.points = {"a": Listed(("a",), (range(len(made)),))}
+    run.points = {"a": Points(("a",), (range(len(made)),))}
     results = Results(paths)
     for index, value in enumerate(made):
         if value is None:

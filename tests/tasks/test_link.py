@@ -13,7 +13,7 @@ from diel.axes.domain import make_domain
 from diel.graph import Edge
 from diel.journal.stage_history import StageHistory
 from diel.spec import Stage
-from diel.spec.forms.axis import Listed
+from diel.spec.forms.axis import Points
 from diel.states import TaskState
 from diel.tasks.link import Link, Verdict
 from diel.tasks.stage_run import StageRun
@@ -25,7 +25,7 @@ SPEC = Stage.model_validate({"command": ["true"]})
 def stage_run(name: str, setup: Setup) -> StageRun:
     over, counts, _ = setup
     domain = make_domain(*setup)
-    points: dict[str, Any] = {axis: Listed((axis,), (range(counts[axis]),)) for axis in over}
+    points: dict[str, Any] = {axis: Points((axis,), (range(counts[axis]),)) for axis in over}
     history = StageHistory("analysis", domain.size, bytearray(domain.size))
     return StageRun(name, SPEC, history, 0, domain, points)
 

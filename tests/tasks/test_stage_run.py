@@ -5,7 +5,7 @@ from __future__ import annotations
 from diel.axes.domain import Origins, make_domain
 from diel.journal.stage_history import StageHistory
 from diel.spec import Stage
-from diel.spec.forms.axis import Listed, Points
+from diel.spec.forms.axis import Points
 from diel.states import TaskState
 from diel.tasks.stage_run import StageRun
 
@@ -13,7 +13,7 @@ from diel.tasks.stage_run import StageRun
 def stage_run(size: int) -> StageRun:
     domain = make_domain(("a",), {"a": size}, {})
     spec = Stage.model_validate({"command": ["true"], "over": ["a"]})
-    points: dict[str, Points] = {"a": Listed(("a",), (range(size),))}
+    points: dict[str, Points] = {"a": Points(("a",), (range(size),))}
     history = StageHistory("analysis", size, bytearray(size))
     return StageRun("s", spec, history, 0, domain, points)
 
@@ -84,7 +84,7 @@ def test_a_stage_is_complete_when_all_its_tasks_ended_or_never_will_be_known() -
 def test_a_tasks_point_has_the_parameters_of_all_its_axes() -> None:
     run = stage_run(2)
     run.domain = make_domain(("p", "d"), {"p": 2, "d": 3}, {"d": Origins(("p",), [(0,), (1,), (1,)])})
-    run.points = {"p": Listed(("x", "y"), ([1, 2], [3, 4])), "d": Listed(("d",), (["a", "b", "c"],))}
+    run.points = {"p": Points(("x", "y"), ([1, 2], [3, 4])), "d": Points(("d",), (["a", "b", "c"],))}
     assert [run.point(index) for index in range(3)] == [
         {"x": 1, "y": 3, "d": "a"},
         {"x": 2, "y": 4, "d": "b"},

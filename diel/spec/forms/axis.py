@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +15,29 @@ from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import Flaw
 
 
-class Points(ABC):
-    """An ordered sequence of points; each gives the same parameters a value."""
+@dataclass(frozen=True)
+class Points:
+    """An ordered sequence of points: a column for each parameter, all of the same length."""
 
     parameters: tuple[str, ...]
+    columns: tuple[Sequence[Any], ...]
 
-    @abstractmethod
-    def __len__(self) -> int: ...
+    @classmethod
+    def of_rows(cls, parameters: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Points:
+        """Points of which each row has the values of one."""
+        return cls(parameters, tuple([row[place] for row in rows] for place in range(len(parameters))))
 
-    @abstractmethod
+    @classmethod
+    def counted(cls, label: str, size: int) -> Points:
+        """Points that are numbers from 0 on: of a search, a loop, the replicas of a service."""
+        return cls((label,), (range(size),))
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
     def values(self, index: int) -> tuple[Any, ...]:
         """The values of a point, in the order of `parameters`."""
+        return tuple(column[index] for column in self.columns)
 
     def find(self, wanted: Any) -> int | None:
         """The index of the first point with this value: a value, or a mapping of parameters."""
@@ -51,48 +62,6 @@ def _same(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-@dataclass(frozen=True)
-class Listed(Points):
-    """Values that are written down: one column a parameter, all of the same length."""
-
-    parameters: tuple[str, ...]
-    columns: tuple[Sequence[Any], ...]
-
-    def __len__(self) -> int:
-        return len(self.columns[0])
-
-    def values(self, index: int) -> tuple[Any, ...]:
-        return tuple(column[index] for column in self.columns)
-
-
-@dataclass(frozen=True)
-class Rows(Points):
-    """Points that were read from a file or handed over by a stage: one row a point."""
-
-    parameters: tuple[str, ...]
-    rows: Sequence[tuple[Any, ...]]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def values(self, index: int) -> tuple[Any, ...]:
-        return self.rows[index]
-
-
-class Counted(Points):
-    """Points that are numbers, counted from 0: of a search, a loop, the replicas of a service."""
-
-    def __init__(self, label: str, size: int) -> None:
-        self.parameters = (label,)
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def values(self, index: int) -> tuple[Any, ...]:
-        return (index,)
-
-
 def keep(points: Points, path: Path) -> None:
     """Writes points as JSON lines: the parameters first, then one line a point."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,12 +70,12 @@ def keep(points: Points, path: Path) -> None:
         file.writelines(json.dumps(points.values(index)).encode() + b"\n" for index in range(len(points)))
 
 
-def kept(path: Path) -> Rows | None:
+def kept(path: Path) -> Points | None:
     """The points that `keep` wrote, or None."""
     try:
         with open(path, encoding="utf-8") as file:
             parameters = tuple(json.loads(file.readline()))
-            return Rows(parameters, [tuple(json.loads(line)) for line in file])
+            return Points.of_rows(parameters, [json.loads(line) for line in file])
     except FileNotFoundError:
         return None
 

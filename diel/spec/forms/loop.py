@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from diel.errors import counted, did_you_mean
-from diel.spec.forms.axis import Axis, Choice, Counted, Known, Points
+from diel.spec.forms.axis import Axis, Choice, Known, Points
 from diel.spec.hyperparameter import Condition
 from diel.spec.model import MAX_POINTS, Model, found
 
@@ -44,7 +44,7 @@ class Judged(Axis):
         return self.most
 
     def points_of(self, label: str, known: Known, folder: Path) -> Points:
-        return Counted(label, self.size(known) or 0)
+        return Points.counted(label, self.size(known) or 0)
 
     def choice(self, point: object) -> Choice | None:
         if isinstance(point, Mapping):

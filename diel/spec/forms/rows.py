@@ -12,14 +12,14 @@ from pydantic import AfterValidator, Field
 
 from diel.errors import UsageError, counted
 from diel.files import read_file, reason
-from diel.spec.forms.axis import Axis, Points, Rows
-from diel.spec.model import Items, Label, Model, Text, no_repeats
+from diel.spec.forms.axis import Axis, Points
+from diel.spec.model import Items, Label, Model, Text, no_repeats, written_as
 from diel.values import scalar
 
 MAX_BYTES = 2**31
 
 
-def read_points(path: Path, label: str, columns: Sequence[str] | None) -> Rows:
+def read_points(path: Path, label: str, columns: Sequence[str] | None) -> Points:
     """One point a row of a CSV (with a header) or JSONL file.
 
     Raises UsageError naming the file and the line.
@@ -81,22 +81,23 @@ def _csv(text: str, path: Path) -> list[Any]:
         raise UsageError(f"{path}:{reader.line_num}: not CSV: {error}") from error
 
 
-def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | None, source: str) -> Rows:
+def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | None, source: str) -> Points:
     """Points from a list: mappings give a parameter a key, anything else the axis's own name.
 
     Raises UsageError where rows differ in their keys or lack a column.
     """
     items = list(items)
     if not items:
-        return Rows(tuple(columns) if columns else (label,), [])
+        return Points(tuple(columns) if columns else (label,), ((),) * len(columns or (label,)))
     if not isinstance(items[0], Mapping):
         if columns is not None and tuple(columns) != (label,):
             raise UsageError(f"axis '{label}': {source} gives plain values, no columns {', '.join(columns)}")
-        return Rows((label,), [(item,) for item in items])
+        return Points((label,), (items,))
     names = tuple(columns) if columns is not None else tuple(items[0])
     bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
-    if bad:
-        raise UsageError(f"axis '{label}': {source}: column {bad[0]!r} is no parameter name")
+    if bad or not names:
+        why = f"column {bad[0]!r} is no parameter name" if bad else "point 0 gives no parameter a value"
+        raise UsageError(f"axis '{label}': {source}: {why}")
     rows = []
     for number, item in enumerate(items):
         missing = [n for n in names if not isinstance(item, Mapping) or n not in item]
@@ -112,7 +113,7 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
                 f"name the `columns` to use"
             )
         rows.append(tuple(item[name] for name in names))
-    return Rows(names, rows)
+    return Points.of_rows(names, rows)
 
 
 Columns = Annotated[Items[Label], Field(min_length=1), AfterValidator(no_repeats)]
@@ -126,6 +127,7 @@ class FileForm(Model, Axis):
 
     path: Text = Field(min_length=1, description="The file, relative to the workflow file.")
     columns: Columns | None = Field(default=None, description="Columns to use; all where absent.")
+    _short = written_as("a file name", "for instance `points.csv`", text="path")
 
     @property
     def gives(self) -> tuple[str, ...] | None:

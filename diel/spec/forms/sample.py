@@ -4,12 +4,12 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from diel.errors import DielError
-from diel.spec.forms.axis import Axis, Known, Rows
+from diel.spec.forms.axis import Axis, Known, Points
 from diel.spec.hyperparameter import undrawable
 from diel.spec.model import Flaw, Items, Label, Model, Number, found, no_repeats, refuse
 from diel.values import as_float
@@ -26,27 +26,25 @@ class SampleRange(Model):
     log: bool = Field(default=False, description="Whether to draw on a logarithmic scale.")
     type: Literal["int", "float"] = Field(default="float", description="Type of the values drawn.")
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def flaws(self) -> Iterator[Flaw]:
         for word in ("low", "high"):
             if not math.isfinite(as_float(getattr(self, word))):
-                raise refuse("expected a finite number, found one that is beyond a double", "", word)
+                yield Flaw("expected a finite number, found one that is beyond a double", "", (word,))
+                return
         if not self.low < self.high:
-            raise refuse(f"expected low < high, found low {self.low} and high {self.high}", "", "low")
-        if self.log and self.low <= 0:
-            raise refuse(f"a logarithmic scale needs low > 0, found {self.low}", "", "low")
-        if self.type == "int" and math.ceil(self.low) > math.floor(self.high):
-            raise refuse(f"no whole number lies between {self.low} and {self.high}", "", "low")
-        return self
+            yield Flaw(f"expected low < high, found low {self.low} and high {self.high}", "", ("low",))
+        elif self.log and self.low <= 0:
+            yield Flaw(f"a logarithmic scale needs low > 0, found {self.low}", "", ("low",))
+        elif self.type == "int" and math.ceil(self.low) > math.floor(self.high):
+            yield Flaw(f"no whole number lies between {self.low} and {self.high}", "", ("low",))
 
 
 def _list_or_ranges(value: Any) -> Any:
+    hint = "write {NAME: {low: 0, high: 1}}"
     if not isinstance(value, list | dict):
-        raise refuse(
-            f"expected ranges by parameter name, found {found(value)}", "write {NAME: {low: 0, high: 1}}"
-        )
+        raise refuse(f"expected ranges by parameter name, found {found(value)}", hint)
     if not value:
-        raise refuse("expected at least one parameter", "write {NAME: {low: 0, high: 1}}")
+        raise refuse("expected at least one parameter", hint)
     return value
 
 
@@ -77,11 +75,11 @@ class Sample(Model, Axis):
         names = self.parameters if isinstance(self.parameters, tuple) else ()
         return undrawable(known, names, numbers=True)
 
-    def points_of(self, label: str, known: Known, folder: Path) -> Rows:
+    def points_of(self, label: str, known: Known, folder: Path) -> Points:
         ranges = list(self._ranges(known))
         unit = _unit_points(self.method, self.points, len(ranges), self.seed)
         rows = [tuple(_scale(u, r) for u, r in zip(row, ranges, strict=True)) for row in unit]
-        return Rows(self.gives, rows)
+        return Points.of_rows(self.gives, rows)
 
     def _ranges(self, known: Known) -> Iterator[SampleRange]:
         """The range of each parameter: its own, or that of the hyperparameter that it names."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from math import prod
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -10,7 +10,6 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     WithJsonSchema,
-    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticKnownError
 
@@ -22,7 +21,6 @@ from diel.spec.hyperparameter import Condition, Hyperparameter, undrawable
 from diel.spec.model import (
     MAX_POINTS,
     Flaw,
-    Flaws,
     Items,
     Limit,
     Model,
@@ -67,10 +65,12 @@ def _failures(value: Any) -> Any:
         return value
     if isinstance(value, float) and 0 < value <= 1:
         return value
-    told = f"expected a number of trials such as 3, or a share of them such as 0.5, found {found(value)}"
+    hint = "write failures: 0.5 for half of the trials, failures: 0 for none"
     if isinstance(value, float) and value >= 0 and value.is_integer():
-        raise refuse(told, f"write {int(value)}, without decimals, for a number of trials")
-    raise refuse(told, "write failures: 0.5 for half of the trials, failures: 0 for none")
+        hint = f"write {int(value)}, without decimals, for a number of trials"
+    raise refuse(
+        f"expected a number of trials such as 3, or a share of them such as 0.5, found {found(value)}", hint
+    )
 
 
 Failures = Annotated[
@@ -85,10 +85,6 @@ Failures = Annotated[
         }
     ),
 ]
-
-_SINGLE = ("cmaes",)
-"""Samplers that take one objective."""
-
 
 _NEEDS = {"cmaes": ("cmaes",), "gp": ("scipy", "torch"), "qmc": ("scipy",)}
 """Packages of samplers, beside Optuna."""
@@ -254,49 +250,34 @@ class Search(Model, Judged):
 
     # --- what a file may say of it ----------------------------------------------------------------
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        flaws = [*self._objective_flaws(), *self._stray_flaws()]
-        if self.trials is None and self.sampler != "grid":
-            flaws.append(Flaw("a search needs `trials`, the most that it may run", "write trials: 50"))
-        if flaws:
-            raise Flaws(*flaws)
-        return self
-
-    def _objective_flaws(self) -> list[Flaw]:
-        if not self.objectives:
-            hint = "write minimize: STAGE.VALUE or maximize: STAGE.VALUE"
-            return [Flaw("a search needs a goal", hint)]
-        names = [reference for reference, _ in self.objectives]
-        flaws = [
-            Flaw(f"'{name}' is an objective twice", "drop one of them", (_word(self, name),))
-            for name in sorted({name for name in names if names.count(name) > 1})
-        ]
-        if len(names) > 1 and self.pruner != "none":
-            hint = "drop the pruner: no trial of several objectives is bad before its end"
-            flaws.append(Flaw("a pruner goes with one objective", hint, ("pruner",)))
-        if len(names) > 1 and self.sampler in _SINGLE:
-            hint = "nsga2, tpe, gp, random, qmc and grid take several"
-            flaws.append(Flaw(f"{self.sampler} takes one objective", hint, ("sampler",)))
-        return flaws
-
-    def _stray_flaws(self) -> list[Flaw]:
+    def flaws(self) -> Iterator[Flaw]:
+        yield from self._objective_flaws()
         foreign = self.sampler not in SAMPLERS
-        stray: dict[str, tuple[bool, str]] = {
+        fitting = {
             "watch": (self.pruner != "none", "it goes with a pruner"),
             "population": (self.sampler in ("nsga2", "cmaes") or foreign, "it goes with nsga2 and cmaes"),
             "startup": (self.sampler in ("tpe", "gp", "cmaes") or foreign, "it goes with tpe, gp and cmaes"),
         }
-        given: dict[str, Any] = {word: getattr(self, word) for word in stray}
-        return [
-            Flaw(f"`{word}` means nothing here: {why}", "drop it", (word,))
-            for word, (fits, why) in stray.items()
-            if given[word] is not None and not fits
-        ]
+        for word, (fits, why) in fitting.items():
+            if getattr(self, word) is not None and not fits:
+                yield Flaw(f"`{word}` means nothing here: {why}", "drop it", (word,))
+        if self.trials is None and self.sampler != "grid":
+            yield Flaw("a search needs `trials`, the most that it may run", "write trials: 50")
 
-
-def _word(search: Search, name: str) -> str:
-    return "minimize" if (name, True) in search.objectives else "maximize"
+    def _objective_flaws(self) -> Iterator[Flaw]:
+        names = [reference for reference, _ in self.objectives]
+        if not names:
+            hint = "write minimize: STAGE.VALUE or maximize: STAGE.VALUE"
+            yield Flaw("a search needs a goal", hint)
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            word = "minimize" if (name, True) in self.objectives else "maximize"
+            yield Flaw(f"'{name}' is an objective twice", "drop one of them", (word,))
+        if len(names) > 1 and self.pruner != "none":
+            hint = "drop the pruner: no trial of several objectives is bad before its end"
+            yield Flaw("a pruner goes with one objective", hint, ("pruner",))
+        if len(names) > 1 and self.sampler == "cmaes":
+            hint = "nsga2, tpe, gp, random, qmc and grid take several"
+            yield Flaw("cmaes takes one objective", hint, ("sampler",))
 
 
 def _listing(given: Hyperparameter) -> str:

@@ -1,15 +1,15 @@
 """An axis as a workflow file writes it: its values, or one of the other forms."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
 from diel.errors import counted
-from diel.spec.forms.axis import Axis, Known, Listed
+from diel.spec.forms.axis import Axis, Known, Points
 from diel.spec.forms.loop import Loop
 from diel.spec.forms.rows import Columns, Derived, FileForm
 from diel.spec.forms.sample import Sample
@@ -31,8 +31,8 @@ class Inline(Axis):
     def size(self, known: Known) -> int:
         return len(self.columns[0])
 
-    def listed(self, label: str, folder: Path) -> Listed:
-        return Listed(self.names or (label,), self.columns)
+    def listed(self, label: str, folder: Path) -> Points:
+        return Points(self.names or (label,), self.columns)
 
 
 @dataclass(frozen=True)
@@ -94,23 +94,18 @@ def _spaced(value: Any) -> Any:
 def _exponents(value: tuple[float, float, int]) -> tuple[float, float, int]:
     """Refuses what overflows, and ends that look like values where exponents are meant."""
     first, last, count = value
+    hint = "logspace takes exponents of ten, -308 to 308"
     flaws = [
-        Flaw(
-            f"10 to the power {end} is beyond a double",
-            "logspace takes exponents of ten, -308 to 308",
-            (place,),
-        )
+        Flaw(f"10 to the power {end} is beyond a double", hint, (place,))
         for place, end in enumerate((first, last))
         if abs(end) > 308
     ]
     if flaws:
         raise Flaws(*flaws)
     if count > 1 and 10 ** abs(last - first) < 2:
-        meant = (
-            f"; write [{math.log10(first):g}, {math.log10(last):g}, {count}]"
-            if first > 0 and last > 0
-            else ""
-        )
+        meant = ""
+        if first > 0 and last > 0:
+            meant = f"; write [{math.log10(first):g}, {math.log10(last):g}, {count}]"
         raise refuse(
             f"logspace takes exponents of ten, as NumPy's does; [{first}, {last}, {count}] would run from "
             f"{10**first:.6g} to {10**last:.6g}{meant}",
@@ -188,27 +183,23 @@ class StaticForm(Model):
             return Spaced(*self.linspace)
         if self.logspace is not None:
             return Spaced(*self.logspace, powers=True)
-        return _whole(self.range) if self.range is not None else ()
+        bounds = (self.range,) if isinstance(self.range, int) else self.range
+        return () if bounds is None else range(*bounds)
 
     @model_validator(mode="before")
     @classmethod
     def _mapping(cls, value: Any) -> Any:
-        if isinstance(value, dict | cls):
-            return value
-        if isinstance(value, list):
-            raise refuse(
-                "expected one of the forms of an axis, found a list", f"write {{values: {_entries(value)}}}"
-            )
-        raise refuse(f"expected one of the forms of an axis, found {found(value)}", cls._hint())
+        if not isinstance(value, dict | cls):
+            hint = f"write {{values: {_entries(value)}}}" if isinstance(value, list) else cls._hint()
+            raise refuse(f"expected one of the forms of an axis, found {found(value)}", hint)
+        return value
 
-    @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def flaws(self) -> Iterator[Flaw]:
         given = [form for form, field in self.forms().items() if getattr(self, field) is not None]
         if len(given) > 1:
-            raise refuse(f"expected one form, found {' and '.join(given)}", "drop all but one", given[1])
+            yield Flaw(f"expected one form, found {' and '.join(given)}", "drop all but one", (given[1],))
         if not given:
-            raise refuse("found none of the forms of an axis", self._hint())
-        return self
+            yield Flaw("found none of the forms of an axis", self._hint())
 
     @classmethod
     def forms(cls) -> dict[str, str]:
@@ -221,24 +212,12 @@ class StaticForm(Model):
         return f"give one of {', '.join(cls.forms())}; for instance values: [1, 2, 3]"
 
 
-def _whole(bounds: int | tuple[int, ...]) -> Sequence[int]:
-    return range(bounds) if isinstance(bounds, int) else range(*bounds)
-
-
 Column = Values | StaticForm
 
 
 def sequence_of(column: tuple[Any, ...] | StaticForm) -> Sequence[Any]:
     """The values of one of several lists side by side."""
     return column.sequence if isinstance(column, StaticForm) else column
-
-
-def _path_to_file(value: Any) -> Any:
-    if isinstance(value, str):
-        return {"path": value}
-    if not isinstance(value, dict | FileForm):
-        raise refuse(f"expected a file name, found {found(value)}", "for instance `points.csv`")
-    return value
 
 
 def _zip_of_forms(value: Any) -> Any:
@@ -259,7 +238,7 @@ class AxisForm(StaticForm):
     zip: Annotated[dict[Label, Column], BeforeValidator(_zip_of_forms)] | None = Field(
         default=None, description="Several parameters that vary together; all of the same length."
     )
-    file: Annotated[FileForm, BeforeValidator(_path_to_file)] | None = Field(
+    file: FileForm | None = Field(
         default=None, description="A CSV or JSONL file: one point a row, one parameter a column."
     )
     sample: Sample | None = Field(default=None, description="Points drawn from ranges.")
@@ -289,13 +268,14 @@ class AxisForm(StaticForm):
         form = self.file or self.sample or self.search or self.loop
         return Inline((self.sequence,)) if form is None else form
 
-    @model_validator(mode="after")
-    def _zipped(self) -> Self:
+    def flaws(self) -> Iterator[Flaw]:
+        wrong = [*super().flaws()]
+        yield from wrong
         lengths = {name: len(sequence_of(column)) for name, column in (self.zip or {}).items()}
-        if len(set(lengths.values())) > 1:
+        if len(set(lengths.values())) > 1 and not wrong:
             listed = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-            raise refuse(f"the lists differ in length: {listed}", "a zip takes one value of each", "zip")
-        if self.columns is not None and self.source is None:
+            message = f"the lists differ in length: {listed}"
+            yield Flaw(message, "a zip takes one value of each", ("zip",))
+        elif self.columns is not None and self.source is None and not wrong:
             hint = "write file: {path: FILE, columns: [...]}" if self.file is not None else "drop it"
-            raise refuse("`columns` goes with `from`", hint, "columns")
-        return self
+            yield Flaw("`columns` goes with `from`", hint, ("columns",))

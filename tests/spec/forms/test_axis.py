@@ -106,7 +106,7 @@ def test_a_computed_column_ends_where_it_ends() -> None:
     """What walks over it, `in` for one, must come to an end."""
     spec = workflow({"zip": {"a": {"linspace": [0.0, 1.0, 3]}}})
     points = spec.axes["x"].points_of("x", {}, HERE)
-    assert list(points.columns[0]) == [0.0, 0.5, 1.0]  # type: ignore[attr-defined]
+    assert list(points.columns[0]) == [0.0, 0.5, 1.0]
     with pytest.raises(IndexError):
         points.values(3)
 
