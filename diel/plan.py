@@ -141,6 +141,14 @@ class Plan:
         return None if None in counts else sum(count or 0 for count in counts)
 
     @property
+    def shapes(self) -> dict[Shape, list[str]]:
+        """The shapes that stages ask for, each with these stages."""
+        found: dict[Shape, list[str]] = {}
+        for name, stage in self.stages.items():
+            found.setdefault(stage.shape, []).append(name)
+        return found
+
+    @property
     def adaptive(self) -> dict[str, AxisPlan]:
         """The searches and loops that a stage runs over."""
         used = {label for stage in self.stages.values() for label in stage.axes}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from diel.blocks.script import block_job, node_script
 from diel.controller.home import choose_home, controller_script
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.submission import job_prefix
-from diel.scheduler import Scheduler, scheduler_named
+from diel.scheduler import scheduler_named
 from diel.scheduler.inside import Inside
 
 POOL = "<the command line of Parsl's worker pool, known when the run has started>"
@@ -27,11 +26,8 @@ class Script:
     about: str
     shape: str | None
     """The resource shape of the block; None for a controller."""
-    stages: tuple[str, ...]
+    stages: list[str]
     text: str
-
-    def document(self) -> dict[str, Any]:
-        return {**asdict(self), "stages": list(self.stages)}
 
 
 def scripts_of(plan: Plan, runs: Path) -> list[Script]:
@@ -52,14 +48,15 @@ def _controllers(plan: Plan, paths: RunPaths) -> Iterator[Script]:
         whole = "the controller and all workers" if home == "inside" else "the controller"
         about = f"the job of {whole}, for `diel submit`"
         text = controller_script(plan, paths, home)
-        yield Script(str(paths.controllers / "c1.sh"), about, None, tuple(plan.stages), text)
+        yield Script(str(paths.controllers / "c1.sh"), about, None, list(plan.stages), text)
 
 
 def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
     """The job and the node script of each shape's block."""
-    scheduler = _scheduler(plan)
-    for number, shape in enumerate(dict.fromkeys(stage.shape for stage in plan.stages.values())):
-        stages = tuple(name for name, stage in plan.stages.items() if stage.shape == shape)
+    scheduler = scheduler_named(plan.site.scheduler)
+    if choose_home(plan.site) == "inside":
+        scheduler = Inside(scheduler, (), "", 0.0)
+    for number, (shape, stages) in enumerate(plan.shapes.items()):
         stem = f"1-{number}"
         walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
         name = f"{job_prefix(paths)}-{stem}"
@@ -69,9 +66,3 @@ def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
         yield Script(str(paths.block_script(stem)), about, shape.label, stages, scheduler.script(job))
         about = f"what {'the first' if shape.nodes else 'each'} node of that block runs"
         yield Script(str(paths.node_script(stem)), about, shape.label, stages, node)
-
-
-def _scheduler(plan: Plan) -> Scheduler:
-    """What a controller would ask for blocks: the site's scheduler, or its own within the allocation."""
-    scheduler = scheduler_named(plan.site.scheduler)
-    return Inside(scheduler, (), "", 0.0) if choose_home(plan.site) == "inside" else scheduler

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from diel.cli.complete import complete_target
-from diel.cli.options import run_argument, runs_option
+from diel.cli.options import runs_option
+from diel.cli.target import complete_target, run_argument
 from diel.errors import UsageError, counted
 from diel.journal.segment import Reader, read_run
-from diel.paths import RunPaths, here, runs_dir
+from diel.paths import RunPaths, here
 from diel.project.requests import ask_cancel
 from diel.project.runs import find_run
 from diel.states import TaskState
@@ -35,11 +35,11 @@ PAUSE = 0.1
 @click.argument("targets", nargs=-1, metavar="[STAGE|TASK]...", shell_complete=complete_target)
 @runs_option
 @click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has stopped.")
-def command(run: str, targets: tuple[str, ...], runs: Path | None, no_wait: bool) -> int:
+def command(run: str, targets: tuple[str, ...], runs: Path, no_wait: bool) -> int:
     """`diel cancel melt-3 train simulate/17` stops a stage and a task of `melt-3`. What has a result
     keeps it; `diel resume` goes on with the rest.
     """
-    paths = find_run(runs_dir(runs), run)
+    paths = find_run(runs, run)
     reader = read_run(paths)
     status = fold_status(paths, reader)
     if status.state.ended:
@@ -71,7 +71,7 @@ def _check(reader: Reader, targets: Sequence[str]) -> list[str]:
 
 
 def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) -> None:
-    """Asks the controller, and waits until what was asked for has come about."""
+    """Asks the controller, and waits until it has done so."""
     what = ", ".join(targets) or paths.run_id
     try:
         ask_cancel(paths, targets)
@@ -83,7 +83,7 @@ def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) 
     end = time.monotonic() + WAIT
     while time.monotonic() < end:
         status = read_status(paths, reader)
-        if not status.alive or (targets and _ended(reader, targets)):
+        if not status.alive or (targets and all(_has_ended(reader, target) for target in targets)):
             _tell(paths, reader, status, targets)
             return
         time.sleep(PAUSE)
@@ -96,29 +96,23 @@ def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) 
 def _tell(paths: RunPaths, reader: Reader, status: Status, targets: list[str]) -> None:
     if not targets:
         click.echo(f"{paths.run_id} {status.state}")
-        return
     for target in targets:
         name, _, index = target.partition("/")
         stage = reader.history.stage(name)
         if index:
             click.echo(f"{target} {stage.state(int(index)).label}")
         else:
-            click.echo(
-                f"{target}: {stage.counts()['cancelled']:,} of {counted(stage.total, 'task')} cancelled"
-            )
+            cancelled = stage.counts()["cancelled"]
+            click.echo(f"{target}: {cancelled:,} of {counted(stage.total, 'task')} cancelled")
 
 
-def _ended(reader: Reader, targets: list[str]) -> bool:
-    """Whether all tasks of all targets have ended."""
-    for target in targets:
-        name, _, index = target.partition("/")
-        stage = reader.history.stage(name)
-        if index and not stage.state(int(index)).ended:
-            return False
-        ended = sum(stage.states.count(state) for state in TaskState if state.ended)
-        if not index and ended < stage.total:
-            return False
-    return True
+def _has_ended(reader: Reader, target: str) -> bool:
+    """Whether all tasks of a target have ended."""
+    name, _, index = target.partition("/")
+    stage = reader.history.stage(name)
+    if index:
+        return stage.state(int(index)).ended
+    return sum(stage.states.count(state) for state in TaskState if state.ended) >= stage.total
 
 
 def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
@@ -144,9 +138,8 @@ def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
     if status.lease is not None and status.lease.host != socket.gethostname():
         click.echo(f"what may still run on {status.lease.host} itself ends by itself", err=True)
     coming = status.submission if status.awaited else None
-    word = (
-        "was gone" if coming is None else "had not come yet" + (f" (job {coming.job})" if coming.job else "")
-    )
+    job = f" (job {coming.job})" if coming is not None and coming.job else ""
+    word = "was gone" if coming is None else f"had not come yet{job}"
     click.echo(f"{paths.run_id} cancelled; its controller {word}")
     return 0 if found is None else _tell_left(paths, found)
 

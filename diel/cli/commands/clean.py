@@ -12,12 +12,12 @@ from pathlib import Path
 
 import click
 
-from diel.cli.complete import complete_run
-from diel.cli.disk import size_of
+from diel.cli.commands.list import size_of
 from diel.cli.options import Duration, runs_option
+from diel.cli.target import complete_run
 from diel.controller.unneeded import drop, find_unneeded
 from diel.errors import DielError, UsageError, counted
-from diel.paths import RunPaths, here, runs_dir
+from diel.paths import RunPaths, here
 from diel.project.lease import driver, refuse_driven
 from diel.project.runs import all_runs, find_run, stillborn
 from diel.results import Recorded
@@ -90,7 +90,7 @@ class Run:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(
     names: tuple[str, ...],
-    runs: Path | None,
+    runs: Path,
     everything: bool,
     failed: bool,
     older_than: float | None,
@@ -106,31 +106,29 @@ def command(
     With --intermediate the runs stay (the last one where none is named), with their values and with the
     files that no stage reads; those that stages hand to each other go, where all that read them is done.
     """
-    where = runs_dir(runs)
+    choosing = everything or failed or older_than is not None or keep is not None
+    if intermediate and choosing:
+        raise UsageError("--intermediate is for runs that are named, or the last one")
     if intermediate:
-        if everything or failed or older_than is not None or keep is not None:
-            raise UsageError("--intermediate is for runs that are named, or the last one")
-        _trim(where, names or ("last",), force=force, yes=yes)
+        _trim(runs, names or ("last",), force=force, yes=yes)
         return
-    if not names and not (everything or failed or older_than is not None or keep is not None):
+    if not names and not choosing:
         raise UsageError("say which runs: diel clean RUN…, or --all, --failed, --older-than AGE, --keep N")
-    if names and (everything or failed or older_than is not None or keep is not None):
+    if names and choosing:
         raise UsageError("give the names of runs, or options that choose them, not both")
-    known = [_run(paths) for paths in all_runs(where)]
+    known = [_run(paths) for paths in all_runs(runs)]
     if names:
-        chosen = _named(where, names)
-        _refuse(chosen, known, force=force)
+        chosen = _named(runs, names)
+        _refuse(chosen, known, "removed", force=force)
     else:
         chosen = _left(_choose(known, failed=failed, older_than=older_than, keep=keep), known, force=force)
-    leftovers = [path for path in where.glob(f"{REMOVED}*") if path.is_dir()]
-    leftovers += stillborn(where)
+    leftovers = [path for path in runs.glob(f"{REMOVED}*") if path.is_dir()] + stillborn(runs)
     if not chosen and not leftovers:
-        click.echo(f"nothing to remove in {where}")
+        click.echo(f"nothing to remove in {runs}")
         return
     freed = _offer(chosen, leftovers, yes=yes)
     _remove(chosen, leftovers)
-    count = len(chosen) + len(leftovers)
-    click.echo(f"removed {counted(count, 'run')}, freed {format_size(freed)}")
+    click.echo(f"removed {counted(len(chosen) + len(leftovers), 'run')}, freed {format_size(freed)}")
 
 
 def _run(paths: RunPaths) -> Run:
@@ -151,12 +149,11 @@ def _named(where: Path, names: Sequence[str]) -> list[Run]:
     return [_run(paths) for paths in found.values()]
 
 
-def _refuse(chosen: Sequence[Run], known: Sequence[Run], *, force: bool) -> None:
-    """Raises UsageError where a named run must not be removed: nothing is removed then."""
+def _refuse(chosen: Sequence[Run], known: Sequence[Run], done: str, *, force: bool) -> None:
+    """Raises UsageError where a named run must not be touched: nothing is `done` then."""
     for run in chosen:
-        why = _protection(run, chosen, known, force=force)
-        if why:
-            raise UsageError(f"{run.name} {why}; nothing was removed")
+        if why := _protection(run, chosen if done == "removed" else (), known, force=force):
+            raise UsageError(f"{run.name} {why}; nothing was {done}")
 
 
 def _left(chosen: Iterable[Run], known: Sequence[Run], *, force: bool) -> list[Run]:
@@ -218,11 +215,7 @@ def _newer(run: Run, later: Sequence[Run]) -> int:
 def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
     """Deletes what the tasks of some runs handed to each other, and need no more. Raises UsageError."""
     chosen = _named(where, names)
-    known = [_run(paths) for paths in all_runs(where)] if not force else []
-    for run in chosen:
-        why = _protection(run, [], known, force=force)
-        if why:
-            raise UsageError(f"{run.name} {why}; nothing was deleted")
+    _refuse(chosen, [] if force else [_run(paths) for paths in all_runs(where)], "deleted", force=force)
     for run in chosen:
         recorded = Recorded(run.paths)
         found = find_unneeded(recorded)
@@ -242,19 +235,16 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
 
 def _offer(chosen: Sequence[Run], leftovers: Sequence[Path], *, yes: bool) -> int:
     """Says what would be freed, and asks; returns its bytes. Raises UsageError where nobody can answer."""
-    rows: list[list[str]] = []
-    total = 0
+    found = []
     for run in chosen:
-        size, files = size_of(run.paths.root)
-        total += size
         state = "cannot be read" if run.state is None else paint_state(run.state)
         age = f"{format_duration(max(0.0, time.time() - run.last))} ago"
-        rows.append([run.name, state, age, format_size(size), counted(files, "file")])
+        found.append((run.name, state, age, size_of(run.paths.root)))
     for path in leftovers:
-        size, files = size_of(path)
-        total += size
         state = "half removed" if path.name.startswith(REMOVED) else "half made"
-        rows.append([path.name.removeprefix(REMOVED), state, "", format_size(size), counted(files, "file")])
+        found.append((path.name.removeprefix(REMOVED), state, "", size_of(path)))
+    rows = [[*words, format_size(size), counted(files, "file")] for *words, (size, files) in found]
+    total = sum(size for *_, (size, _) in found)
     click.echo("\n".join(columns(rows, right=(3, 4))))
     _ask(f"Remove {counted(len(rows), 'run')}, {format_size(total)}?", "removed", yes=yes)
     return total

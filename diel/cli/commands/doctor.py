@@ -14,7 +14,6 @@ import click
 from diel.cli.options import Duration, json_option, runs_option
 from diel.doctor import EXTRAS, PROGRAMS, Finding, examine, try_jobs
 from diel.errors import DielError, UsageError, did_you_mean
-from diel.paths import runs_dir
 from diel.site import Site, find_site, missing
 from diel.status.columns import paint, printable
 
@@ -35,7 +34,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 @click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool alone.")
 @click.option("--wait", type=Duration(), metavar="TIME", default="5m", help="How long to wait for the jobs.")
 def command(
-    runs: Path | None,
+    runs: Path,
     as_json: bool,
     site: str | None,
     deep: bool,
@@ -48,7 +47,6 @@ def command(
     """
     if pools and not job:
         raise UsageError("--pool says where the trial job goes; add --job")
-    folder = runs_dir(runs)
     findings: list[Finding] = []
 
     def show(finding: Finding) -> None:
@@ -57,11 +55,11 @@ def command(
             click.echo("\n".join(_lines(finding)))
 
     tried = _trial_site(site, pools) if job else None
-    for finding in examine(folder, site, deep=deep):
+    for finding in examine(runs, site, deep=deep):
         show(finding)
     if tried is not None:
         with _ended_by_signals():
-            for finding in _tried(site, *tried, folder, wait, findings):
+            for finding in _tried(site, *tried, runs, wait, findings):
                 show(finding)
     wrong = [finding.name for finding in findings if finding.required and not finding.ok]
     if as_json:

@@ -7,19 +7,10 @@ from pathlib import Path
 
 import click
 
-from diel.cli.complete import complete_stage
-from diel.cli.named_run import run_and_rest
 from diel.cli.options import json_option, runs_option
+from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import UsageError, did_you_mean
-from diel.explain import (
-    explain_block,
-    explain_run,
-    explain_task,
-    render_block,
-    render_run,
-    render_task,
-)
-from diel.paths import runs_dir
+from diel.explain import explain_block, explain_run, explain_task, render_block, render_run, render_task
 from diel.results import Recorded
 
 
@@ -28,7 +19,7 @@ from diel.results import Recorded
 @runs_option
 @json_option
 @click.option("--block", metavar="BLOCK", help="Explain this block of the run (`1-0`), or of its job's id.")
-def command(words: tuple[str, ...], runs: Path | None, as_json: bool, block: str | None) -> int:
+def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None) -> int:
     """Also says how a block ended.
 
     \b
@@ -37,7 +28,7 @@ def command(words: tuple[str, ...], runs: Path | None, as_json: bool, block: str
         diel explain last simulate/3    one task: its parameters, inputs, attempts
         diel explain last --block 1-0   one block of a scheduler, by its name or its job's id
     """
-    paths, rest = run_and_rest(runs_dir(runs), words)
+    paths, rest = run_and_rest(runs, words)
     if len(rest) > 1:
         raise UsageError(f"expected RUN and one STAGE or TASK, found also '{rest[1]}'")
     if rest and block is not None:

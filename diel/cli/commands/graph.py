@@ -11,6 +11,7 @@ import click
 
 from diel.check import check
 from diel.cli.options import output_option, put, runs_option
+from diel.cli.target import is_file
 from diel.drawing import (
     Drawing,
     Node,
@@ -21,11 +22,11 @@ from diel.drawing import (
     draw_text,
     make_drawing,
 )
-from diel.paths import runs_dir
 from diel.project.runs import find_run
 from diel.results import Recorded
 from diel.spec import Stage, Workflow
 
+ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
 COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yellow", "cancelled": "yellow"}
 
 
@@ -39,22 +40,15 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
 )
 @output_option
 @runs_option
-def command(target: str, form: str | None, output: Path | None, runs: Path | None) -> int:
+def command(target: str, form: str | None, output: Path | None, runs: Path) -> int:
     """The graph of a RUN shows how its stages stand. An arrow says what a stage reads and by which rule:
     `match` reads the task at the same point, `gather` all tasks along an axis, `broadcast` gives the same
     to every task, `pick` takes one.
     """
-    path = Path(target)
-    is_file = target.endswith((".yaml", ".yml")) or path.is_file()
-    drawing = of_file(path, runs_dir(runs)) if is_file else of_run(Recorded(find_run(runs_dir(runs), target)))
-    text = _draw(drawing, form or _by_ending(output), output)
-    put(text, output)
+    drawing = _of_file(Path(target), runs) if is_file(target) else _of_run(Recorded(find_run(runs, target)))
+    by_ending = ENDINGS.get(output.suffix, "text") if output is not None else "text"
+    put(_draw(drawing, form or by_ending, output), output)
     return 0
-
-
-def _by_ending(output: Path | None) -> str:
-    endings = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
-    return endings.get(output.suffix, "text") if output is not None else "text"
 
 
 def _draw(drawing: Drawing, form: str, output: Path | None) -> str:
@@ -82,7 +76,7 @@ def _can_show(text: str) -> bool:
     return True
 
 
-def of_file(path: Path, runs: Path) -> Drawing:
+def _of_file(path: Path, runs: Path) -> Drawing:
     """The drawing of a workflow file. Raises SpecError where it is wrong."""
     checked = check(path, runs=runs)
     nodes = {
@@ -98,25 +92,21 @@ def of_file(path: Path, runs: Path) -> Drawing:
 
 
 def _axes(workflow: Workflow, over: tuple[str, ...], counts: Mapping[str, int | None]) -> tuple[str, ...]:
-    return tuple(
-        axis_text(
-            label, workflow.axes[label], "…" if (count := counts[label]) is None else format(count, ",")
-        )
-        for label in over
-    )
+    known = {label: "…" if (count := counts[label]) is None else f"{count:,}" for label in over}
+    return tuple(axis_text(label, workflow.axes[label], count) for label, count in known.items())
 
 
 def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -> str:
-    over = stage.over
-    known = [counts[axis] for axis in over] + ([stage.service.replicas] if stage.service is not None else [])
+    known = [counts[axis] for axis in stage.over]
+    known += [stage.service.replicas] if stage.service is not None else []
     if None in known:
         return "… tasks"
+    bound = "up to " if any(workflow.axes[label].may_end_early for label in stage.over) else ""
     total = prod(count or 0 for count in known)
-    bound = "up to " if any(workflow.axes[label].may_end_early for label in over) else ""
     return "1 task" if total == 1 else f"{bound}{total:,} tasks"
 
 
-def of_run(run: Recorded) -> Drawing:
+def _of_run(run: Recorded) -> Drawing:
     """The drawing of a run, with how each stage stands."""
     nodes = {}
     for name, stage in run.workflow.stages.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,7 +12,7 @@ import click
 from diel.errors import UsageError
 
 STARTER = Path(__file__).parents[2] / "starter"
-"""The project as it is copied: a workflow, a module of its own, a page that says what to do."""
+"""The project as it is copied: a workflow, a module, a page that says what to do."""
 
 
 @click.command("init")
@@ -22,8 +21,12 @@ def command(directory: Path) -> None:
     """It stands in DIR, or here: a small sweep, a Python module of your own, a fit. No file that is there
     is overwritten.
     """
-    files = list(_files())
-    there = [file for file in files if (directory / file).exists() or (directory / file).is_symlink()]
+    files = sorted(
+        path.relative_to(STARTER)
+        for path in STARTER.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
+    there = [file for file in files if os.path.lexists(directory / file)]
     if there:
         raise UsageError(
             f"{directory / there[0]} is there already, and `diel init` overwrites nothing; "
@@ -39,11 +42,3 @@ def command(directory: Path) -> None:
         click.echo(f"  {target}")
     go_there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
     click.echo(f"\nNow: {go_there}diel run workflow.yaml")
-
-
-def _files() -> Iterator[Path]:
-    """The starter's files, relative to it."""
-    for folder, folders, names in os.walk(STARTER):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        for name in sorted(names):
-            yield (Path(folder) / name).relative_to(STARTER)

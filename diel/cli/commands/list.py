@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diel.cli.disk import size_of
 from diel.cli.options import json_option, runs_option
 from diel.errors import UsageError
-from diel.paths import runs_dir
 from diel.project.runs import all_runs
 from diel.states import TaskState
 from diel.status import Status, read_status
@@ -24,25 +24,35 @@ from diel.values import format_duration, format_size
 @runs_option
 @json_option
 @click.option("--size", "with_size", is_flag=True, help="Add what each run takes on the disk.")
-def command(runs: Path | None, as_json: bool, with_size: bool) -> None:
+def command(runs: Path, as_json: bool, with_size: bool) -> None:
     """`last` means the lowest one."""
-    where = runs_dir(runs)
     rows = []
-    for paths in all_runs(where):
+    for paths in all_runs(runs):
         size = size_of(paths.root)[0] if with_size else None
         try:
-            rows.append((paths.run_id, read_status(paths), size))
+            rows.append((read_status(paths), size))
         except UsageError as error:
             click.echo(f"{paths.run_id}: {error}", err=True)
     if as_json:
-        click.echo(json.dumps({"runs": [_document(*row[1:]) for row in rows]}))
+        click.echo(json.dumps({"runs": [_document(*row) for row in rows]}))
     elif not rows:
-        click.echo(f"no runs in {where}: start one with `diel run FILE`, or give --runs DIR")
+        click.echo(f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR")
     else:
         header = ["run", "state", "done", "failed", "started", "took", *(["size"] if with_size else [])]
         table = [[paint(cell, dim=True) for cell in header]]
-        table += [_row(status, size) for _, status, size in rows]
+        table += [_row(*row) for row in rows]
         click.echo("\n".join(columns(table, right=(2, 3, 5, 6))))
+
+
+def size_of(root: Path) -> tuple[int, int]:
+    """Bytes on disk and number of files below a directory; what vanishes meanwhile is left out."""
+    size = files = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
+                files += 1
+    return size, files
 
 
 def _row(status: Status, size: int | None) -> list[str]:
@@ -60,7 +70,7 @@ def _row(status: Status, size: int | None) -> list[str]:
 
 
 def _document(status: Status, size: int | None) -> dict[str, Any]:
-    document = {
+    return {
         "run": status.run,
         "workflow": status.workflow,
         "state": status.state.value,
@@ -69,5 +79,5 @@ def _document(status: Status, size: int | None) -> dict[str, Any]:
         "began": status.began,
         "ended": status.ended,
         "elapsed_s": round(status.elapsed, 3),
+        **({} if size is None else {"size": size}),
     }
-    return document if size is None else {**document, "size": size}

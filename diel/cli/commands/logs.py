@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from diel.cli.complete import complete_task
-from diel.cli.named_run import run_and_rest
 from diel.cli.options import runs_option
-from diel.errors import JournalError, UsageError
+from diel.cli.target import complete_task, run_and_rest
+from diel.errors import JournalError, UsageError, counted
 from diel.journal.segment import Reader, read_result, read_run, result_in, segments
-from diel.paths import RunPaths, runs_dir
-from diel.states import RunState, TaskState
+from diel.paths import RunPaths
+from diel.states import TaskState
 from diel.status import find_task, fold_status
 from diel.status.columns import paint, printable, shorten
+from diel.status.run import LIVE
 from diel.status.tasks import failure_lines
 
 if TYPE_CHECKING:
@@ -60,12 +60,16 @@ class Output:
 @click.option("--metrics", "streams", flag_value="metrics", help="What it reported as it went: JSON lines.")
 @click.option("-f", "--follow", is_flag=True, help="Go on while the task runs.")
 def command(
-    words: tuple[str, ...], runs: Path | None, attempt: int | None, streams: str | None, follow: bool
+    words: tuple[str, ...], runs: Path, attempt: int | None, streams: str | None, follow: bool
 ) -> int:
     """`diel logs simulate/17` reads the last run, `diel logs melt-3 simulate/17` reads `melt-3`. A stage
     that has one task may be named alone.
     """
-    paths, task = _run_and_task(words, runs_dir(runs))
+    paths, rest = run_and_rest(runs, words)
+    if len(rest) != 1:
+        found = "none" if not rest else f"{len(rest)} ({', '.join(rest)})"
+        raise UsageError(f"expected one task, found {found}: diel logs {paths.run_id} STAGE/INDEX")
+    task = rest[0]
     wanted = STREAMS if streams is None else (streams,)
     if follow:
         return _follow(paths, task, attempt, wanted)
@@ -74,14 +78,6 @@ def command(
         _tell(f"{output.task} {_nothing(output, wanted)}")
     _tell_failure(paths, output)
     return 0
-
-
-def _run_and_task(words: tuple[str, ...], runs: Path) -> tuple[RunPaths, str]:
-    paths, rest = run_and_rest(runs, words)
-    if len(rest) != 1:
-        found = "none" if not rest else f"{len(rest)} ({', '.join(rest)})"
-        raise UsageError(f"expected one task, found {found}: diel logs {paths.run_id} STAGE/INDEX")
-    return paths, rest[0]
 
 
 # --- where the output is --------------------------------------------------------------------------
@@ -104,7 +100,7 @@ def find_output(reader: Reader, task: str, attempt: int | None = None) -> Output
         raise UsageError(f"{label} is {state.label} and has not begun, so it has printed nothing; {why}")
     number = attempt or last
     if number > last:
-        raise UsageError(f"{label} has had {_attempts(last)}, no attempt {number}")
+        raise UsageError(f"{label} has had {counted(last, 'attempt')}, no attempt {number}")
     under_way = stage.under_way.get(index)
     capture = None
     if under_way is not None and under_way.number == number and under_way.state is TaskState.RUNNING:
@@ -122,14 +118,12 @@ def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None)
         raise UsageError(f"{label} was taken from {cached['run']}, which is not there any more")
     last = made["attempt"]
     if attempt is not None and attempt > last:
-        raise UsageError(f"{label} comes from {cached['run']}, where it had {_attempts(last)}, not {attempt}")
+        raise UsageError(
+            f"{label} comes from {cached['run']}, where it had {counted(last, 'attempt')}, not {attempt}"
+        )
     number = attempt or last
     folder = origin.task_dir(made["stage"], made["index"], number)
     return Output(f"{origin.run_id} {made['stage']}/{made['index']}", number, TaskState.DONE, folder)
-
-
-def _attempts(count: int) -> str:
-    return "one attempt" if count == 1 else f"{count} attempts"
 
 
 def _made(origin: RunPaths, key: str) -> Done | None:
@@ -164,14 +158,11 @@ def _find_cached(paths: RunPaths, stage: str, index: int) -> Cached:
 
 def _show(output: Output, wanted: tuple[str, ...]) -> int:
     """Copies the streams byte for byte, each to its own; returns how many bytes there were."""
-    size = 0
-    for stream in wanted:
-        try:
-            with open(output.path(stream), "rb") as file:
-                size += _copy(file, stream)
-        except OSError:
-            continue  # a silent task has no file
-    return size
+    files: dict[str, BinaryIO] = {}
+    try:
+        return _copy_news(output, wanted, files)
+    finally:
+        _close(files)
 
 
 def _copy(file: BinaryIO, stream: str) -> int:
@@ -186,18 +177,16 @@ def _copy(file: BinaryIO, stream: str) -> int:
 
 def _nothing(output: Output, wanted: tuple[str, ...]) -> str:
     what = "reported no metrics" if wanted == ("metrics",) else f"printed nothing to {' or '.join(wanted)}"
-    so_far = " so far; --follow goes on" if output.state is TaskState.RUNNING else ""
-    return f"{what}{so_far}"
+    return f"{what}{' so far; --follow goes on' if output.state is TaskState.RUNNING else ''}"
 
 
 def _tell_failure(paths: RunPaths, output: Output) -> None:
     """Why a failed task failed: the first thing that a reader of its output wants to know."""
-    stage, _, index = output.task.partition("/")
-    if output.state is not TaskState.FAILED:
-        return
-    record = read_run(paths).history.failures.get((stage, int(index)))
-    if record is not None:
-        _tell(shorten(failure_lines(record)[0], 400))
+    if output.state is TaskState.FAILED:
+        stage, _, index = output.task.partition("/")
+        record = read_run(paths).history.failures.get((stage, int(index)))
+        if record is not None:
+            _tell(shorten(failure_lines(record)[0], 400))
 
 
 def _tell(text: str) -> None:
@@ -219,8 +208,7 @@ def _follow(paths: RunPaths, task: str, attempt: int | None, wanted: tuple[str, 
         while True:
             status = fold_status(paths, reader)
             state = reader.history.stage(name).state(index)
-            live = status.state in (RunState.PENDING, RunState.RUNNING)
-            over = state.ended or not live
+            over = state.ended or status.state not in LIVE
             count = reader.history.stage(name).attempts.get(index, 1 if state.good else 0)
             begun = 0 < (attempt or count) <= count
             if begun:

@@ -6,7 +6,7 @@ import ast
 import json
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from diel.errors import Problem, UsageError
 from diel.modules.catalogue import Module, ModuleNotFound, every, find, search_path
 from diel.modules.parameter import Parameter
 from diel.modules.source import read_source
+from diel.status.columns import columns
 from diel.table import Table, render, short_path
 
 WIDTH = 96
@@ -58,12 +59,12 @@ def _list(found: list[Module | Problem], as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps({"modules": [_document(module) for module in modules]}))
     elif modules:
-        columns = ("name", "kind", "from", "what it does")
+        header = ("name", "kind", "from", "what it does")
         rows = [
             (m.reference, m.signature.kind or "", ORIGINS[m.origin], _first_sentence(m.signature.doc))
             for m in modules
         ]
-        click.echo("\n".join(render(Table(columns, rows, {}), width=100)))
+        click.echo("\n".join(render(Table(header, rows, {}), width=100)))
         click.echo(f"\n`diel modules {modules[0].reference}` tells what it takes and returns")
     else:
         click.echo("no modules found")
@@ -153,21 +154,21 @@ def _document(module: Module) -> dict[str, Any]:
         "path": str(module.path),
         "line": signature.line,
         "function": module.function,
-        "parameters": [_parameter(one, docs) for one in signature.parameters if not one.injected],
-        "filled_in": [parameter.name for parameter in signature.parameters if parameter.injected],
+        "parameters": [
+            {
+                "name": one.name,
+                "type": one.annotation,
+                "required": one.required,
+                "default": one.default,
+                "doc": docs.get(one.name, ""),
+            }
+            for one in signature.parameters
+            if not one.injected
+        ],
+        "filled_in": [one.name for one in signature.parameters if one.injected],
         "variadic": signature.variadic,
         "returns": None if signature.returns is None else dict(signature.returns),
         "artifacts": sorted(signature.artifacts),
-    }
-
-
-def _parameter(parameter: Parameter, docs: dict[str, str]) -> dict[str, Any]:
-    return {
-        "name": parameter.name,
-        "type": parameter.annotation,
-        "required": parameter.required,
-        "default": parameter.default,
-        "doc": docs.get(parameter.name, ""),
     }
 
 
@@ -182,7 +183,7 @@ def _lines(module: Module) -> Iterator[str]:
     given = [parameter for parameter in signature.parameters if not parameter.injected]
     yield ""
     yield "takes"
-    yield from _table((p.name, _type(p.annotation), _default(p), docs.get(p.name, "")) for p in given)
+    yield from _table([(p.name, _type(p.annotation), _default(p), docs.get(p.name, "")) for p in given])
     if signature.variadic:
         yield "    and any others"
     if not given and not signature.variadic:
@@ -194,30 +195,23 @@ def _lines(module: Module) -> Iterator[str]:
     yield ""
     yield "returns"
     if signature.returns is None:
-        yield "    what its annotation does not tell"
+        yield "    what its annotation does not say"
     elif not signature.returns:
         yield "    nothing"
     else:
         files = signature.artifacts
         yield from _table(
-            (n, _type(t), "a file" if n in files else "", "") for n, t in signature.returns.items()
+            [(n, _type(t), "a file" if n in files else "", "") for n, t in signature.returns.items()]
         )
 
 
 def _default(parameter: Parameter) -> str:
-    if parameter.required:
-        return "required"
-    default = parameter.default
-    return f"default {json.dumps(default, ensure_ascii=False, default=str)}"
+    default = json.dumps(parameter.default, ensure_ascii=False, default=str)
+    return "required" if parameter.required else f"default {default}"
 
 
-def _table(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Rows in columns; the last cell, which is prose, below its row."""
-    known = list(rows)
-    if not known:
-        return
-    widths = [max(map(len, column)) for column in list(zip(*known, strict=True))[:-1]]
-    for *cells, doc in known:
-        line = "    " + "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        yield line.rstrip()
+    for line, (*_, doc) in zip(columns([row[:-1] for row in rows]), rows, strict=True):
+        yield f"    {line}"
         yield from textwrap.wrap(doc, WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 8)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diel.cli.commands.validate import tasks_text
-from diel.cli.options import json_option
-from diel.cli.wanted import SITE, Wanted, workflow_options
+from diel.cli.options import json_option, workflow_options
 from diel.errors import counted
-from diel.plan import Plan, StagePlan
+from diel.plan import Plan, StagePlan, prepare
 from diel.project.submission import Home
-from diel.site import Pool, Shape, cores_of, missing
+from diel.site import cores_of, missing
 from diel.table import Table, render
 from diel.values import format_duration, format_size
 
@@ -33,7 +32,7 @@ WIDTH = 72
 
 
 @click.command("plan")
-@workflow_options(SITE)
+@workflow_options()
 @json_option
 @click.option(
     "--scripts", "with_scripts", is_flag=True, help="Print the job scripts that a run there would submit."
@@ -43,13 +42,22 @@ WIDTH = 72
     type=click.Choice(list(HOMES)),
     help="Where `diel submit --home` would put the controller, in place of what the site says.",
 )
-def command(wanted: Wanted, as_json: bool, with_scripts: bool, home: Home | None) -> int:
+def command(
+    file: Path,
+    settings: tuple[str, ...],
+    params_files: tuple[Path, ...],
+    site: str | None,
+    runs: Path,
+    as_json: bool,
+    with_scripts: bool,
+    home: Home | None,
+) -> int:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
-    plan = _at_home(wanted.plan(), home)
+    plan = _at_home(prepare(file, settings, params_files, site, runs), home)
     if as_json:
-        click.echo(json.dumps(_document(plan, wanted.runs, with_scripts=with_scripts)))
+        click.echo(json.dumps(_document(plan, runs, with_scripts=with_scripts)))
     else:
-        click.echo("\n".join(_script_lines(plan, wanted.runs) if with_scripts else _lines(plan)))
+        click.echo("\n".join(_script_lines(plan, runs) if with_scripts else _lines(plan)))
     return 0
 
 
@@ -69,11 +77,11 @@ def _at_home(plan: Plan, home: Home | None) -> Plan:
 def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
     document = plan.document()
     document["home"] = plan.site.controller.home if plan.site.scheduled else "login"
-    document["blocks"] = [block.document() for block in blocks_of(plan)]
+    document["blocks"] = _blocks(plan)
     if with_scripts:
         from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
 
-        document["scripts"] = [script.document() for script in scripts_of(plan, runs)]
+        document["scripts"] = [asdict(script) for script in scripts_of(plan, runs)]
     return document
 
 
@@ -104,7 +112,7 @@ def _lines(plan: Plan) -> Iterator[str]:
     if plan.site.scheduled:
         yield from _block_lines(plan)
         yield ""
-    rest = "" if plan.tasks is not None else ": the run will tell the rest"
+    rest = "" if plan.tasks is not None else ": the run will show the rest"
     for label, adaptive in plan.adaptive.items():
         yield f"{adaptive.axis.word:<14} {label}: {adaptive}"
     yield f"tasks          {tasks_text(plan)}{rest}"
@@ -125,52 +133,37 @@ def _lines(plan: Plan) -> Iterator[str]:
 # --- blocks ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BlockPlan:
-    """The blocks of one resource shape."""
-
-    shape: Shape
-    pool: Pool
-    stages: tuple[str, ...]
-    walltime: float
-    """Seconds."""
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape.label,
-            "pool": self.shape.pool,
-            "stages": list(self.stages),
-            "tasks": self.shape.slots(self.pool),
-            "nodes": self.shape.block_nodes(self.pool),
-            "cores": cores_of(self.pool),
-            "gpus": self.pool.gpus if self.shape.gpus else 0,
-            "walltime_s": self.walltime,
-            "most": self.pool.blocks,
-        }
-
-
-def blocks_of(plan: Plan) -> list[BlockPlan]:
+def _blocks(plan: Plan) -> list[dict[str, Any]]:
     """The blocks that a run may ask for, by shape; none without a scheduler."""
     if not plan.site.scheduled:
         return []
     found = []
-    for shape in dict.fromkeys(stage.shape for stage in plan.stages.values()):
+    for shape, stages in plan.shapes.items():
         pool = plan.site.pools[shape.pool]
-        stages = tuple(name for name, stage in plan.stages.items() if stage.shape == shape)
-        found.append(BlockPlan(shape, pool, stages, shape.block_walltime(pool, plan.site.grace)))
+        found.append(
+            {
+                "shape": shape.label,
+                "pool": shape.pool,
+                "stages": stages,
+                "tasks": shape.slots(pool),
+                "nodes": shape.block_nodes(pool),
+                "cores": cores_of(pool),
+                "gpus": pool.gpus if shape.gpus else 0,
+                "walltime_s": shape.block_walltime(pool, plan.site.grace),
+                "most": pool.blocks,
+            }
+        )
     return found
 
 
 def _block_lines(plan: Plan) -> Iterator[str]:
     columns = ("shape", "pool", "stages", "tasks a block", "block", "walltime", "most blocks")
     rows = []
-    for block in blocks_of(plan):
-        facts = block.document()
-        size = f"{counted(facts['nodes'], 'node')} × {counted(facts['cores'], 'core')}"
-        size += f", {counted(facts['gpus'], 'GPU')}" if facts["gpus"] else ""
-        walltime = format_duration(block.walltime)
-        stages = ", ".join(block.stages)
-        rows.append((facts["shape"], facts["pool"], stages, facts["tasks"], size, walltime, facts["most"]))
+    for block in _blocks(plan):
+        size = f"{counted(block['nodes'], 'node')} × {counted(block['cores'], 'core')}"
+        size += f", {counted(block['gpus'], 'GPU')}" if block["gpus"] else ""
+        stages, walltime = ", ".join(block["stages"]), format_duration(block["walltime_s"])
+        rows.append((block["shape"], block["pool"], stages, block["tasks"], size, walltime, block["most"]))
     yield from render(Table(columns, rows, {}), width=WIDTH)
 
 
@@ -180,14 +173,14 @@ def _block_lines(plan: Plan) -> Iterator[str]:
 def _row(plan: Plan, stage: StagePlan) -> tuple[object, ...]:
     counts = plan.checked.counts
     early = {label for label, axis in plan.adaptive.items() if axis.may_end_early}
-    axes = " × ".join(f"{axis} ({_points(counts[axis], axis in early)})" for axis in stage.axes)
-    tasks = "…" if stage.tasks is None else f"{'≤' if early & set(stage.axes) else ''}{stage.tasks:,}"
+    axes = " × ".join(f"{axis} ({_count(counts[axis], bound=axis in early)})" for axis in stage.axes)
+    tasks = _count(stage.tasks, bound=bool(early & set(stage.axes)))
     longest = "no limit" if stage.seconds is None else format_duration(stage.seconds)
     hours = "" if stage.core_hours is None else _hours(stage.core_hours)
     return stage.name, stage.kind, tasks, axes, stage.pool, _resources(plan, stage), longest, hours
 
 
-def _points(count: int | None, bound: bool) -> str:
+def _count(count: int | None, *, bound: bool) -> str:
     return "…" if count is None else f"{'≤' if bound else ''}{count:,}"
 
 

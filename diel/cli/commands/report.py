@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from diel.cli.options import output_option, put, run_argument, runs_option
-from diel.paths import runs_dir
+from diel.cli.options import output_option, put, runs_option
+from diel.cli.target import run_argument
 from diel.project.runs import find_run
 from diel.report import write_report
 from diel.results import Recorded
@@ -17,11 +17,11 @@ from diel.results import Recorded
 @run_argument
 @output_option
 @runs_option
-def command(run: str, output: Path | None, runs: Path | None) -> int:
+def command(run: str, output: Path | None, runs: Path) -> int:
     """How it stands, its stages, the best trial or the Pareto front of each search, the course of each
     loop, what failed, and where the results are. It goes to stdout where no file is named.
     """
-    paths = find_run(runs_dir(runs), run)
+    paths = find_run(runs, run)
     put(write_report(Recorded(paths)).removesuffix("\n"), output)
     if output is not None:
         click.echo(f"{output}: the report of {paths.run_id}")

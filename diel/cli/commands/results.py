@@ -10,11 +10,9 @@ from typing import Any
 
 import click
 
-from diel.cli.complete import complete_stage
-from diel.cli.named_run import run_and_rest
 from diel.cli.options import json_option, runs_option
+from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import UsageError, counted
-from diel.paths import runs_dir
 from diel.results import Recorded, make_table, summarize
 from diel.table import Table, render, write_csv, write_parquet
 from diel.values import json_value
@@ -29,7 +27,7 @@ from diel.values import json_value
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N rows alone.")
 def command(
     words: tuple[str, ...],
-    runs: Path | None,
+    runs: Path,
     as_csv: bool,
     as_json: bool,
     parquet: Path | None,
@@ -47,7 +45,7 @@ def command(
     """
     if as_csv + as_json + (parquet is not None) > 1:
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
-    paths, wanted = run_and_rest(runs_dir(runs), words)
+    paths, wanted = run_and_rest(runs, words)
     run = Recorded(paths)
     if as_json and (silent := _without_results(run, wanted)):
         table = _empty(run, wanted, silent)

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from diel.cli.commands.submit import HOMES, patience, tell
-from diel.cli.options import json_option, run_argument, runs_option
+from diel.cli.options import json_option, runs_option
+from diel.cli.target import run_argument
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.controller.missing import Again, find_missing, write_again
 from diel.controller.outdated import find_outdated
@@ -23,7 +24,7 @@ from diel.errors import DielError, UsageError
 from diel.explain.view import View
 from diel.journal.segment import read_run
 from diel.journal.stage_history import ranges
-from diel.paths import RunPaths, runs_dir
+from diel.paths import RunPaths
 from diel.project.lease import refuse_driven
 from diel.project.run_file import read_kept_workflow
 from diel.project.runs import find_run, mend_run
@@ -53,7 +54,7 @@ from diel.terminal.progress import drive
 @json_option
 def command(
     run: str,
-    runs: Path | None,
+    runs: Path,
     in_foreground: bool,
     home: Home | None,
     site: str | None,
@@ -67,7 +68,7 @@ def command(
     """
     if in_foreground and home is not None:
         raise UsageError("--here is in the foreground, --home is not: give one of them")
-    paths = find_run(runs_dir(runs), run)
+    paths = find_run(runs, run)
     read_kept_workflow(paths)  # a damaged run is reported as one, even where nothing is left to do
     if read_run(paths).history.state is RunState.SUCCEEDED:
         click.echo(f"{paths.run_id} has succeeded: there is nothing to do", err=as_json)
@@ -148,5 +149,4 @@ def _take_back(paths: RunPaths, *, forced: bool) -> None:
 
 
 def _names(again: Again) -> str:
-    """The tasks, for people."""
     return ", ".join(f"{stage}/{tasks_text(ranges(tasks))}" for stage, tasks in again.items())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from diel.blocks.script import NeverRuns
-from diel.cli.wanted import Wanted, anew_options, workflow_options
+from diel.cli.options import anew_options, workflow_options
 from diel.controller.start import discard, start
+from diel.plan import prepare
 from diel.terminal.progress import drive
 
 
@@ -14,17 +17,20 @@ from diel.terminal.progress import drive
 @workflow_options("Where to run; `local` where neither this nor DIEL_SITE is given.")
 @anew_options
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress; failures and the end alone.")
-def command(wanted: Wanted, begin_at: str | None, no_cache: bool, quiet: bool) -> int:
+def command(
+    file: Path,
+    settings: tuple[str, ...],
+    params_files: tuple[Path, ...],
+    site: str | None,
+    runs: Path,
+    begin_at: str | None,
+    no_cache: bool,
+    quiet: bool,
+) -> int:
     """Results of earlier runs are used where nothing that they depend on has changed."""
-    fresh = not wanted.runs.exists()
-    controller = start(
-        wanted.plan(),
-        wanted.runs,
-        wanted.settings,
-        wanted.params_files,
-        use_cache=not no_cache,
-        begin_at=begin_at,
-    )
+    fresh = not runs.exists()
+    plan = prepare(file, settings, params_files, site, runs)
+    controller = start(plan, runs, settings, params_files, use_cache=not no_cache, begin_at=begin_at)
     try:
         return drive(controller, quiet=quiet)
     except NeverRuns:

@@ -27,8 +27,7 @@ def command(output: Path | None) -> int:
 
     `diel validate` checks more than a schema can say.
     """
-    text = json.dumps(schema(), indent=2, ensure_ascii=False)
-    put(text, output)
+    put(json.dumps(schema(), indent=2, ensure_ascii=False), output)
     if output is not None:
         line = f"# yaml-language-server: $schema={output}"
         click.echo(f"{output}: begin workflow files with `{line}`", err=True)

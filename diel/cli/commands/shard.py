@@ -28,20 +28,16 @@ def command(name: str, epoch: int, rank: int | None, ranks: int | None, null: bo
     own disk with `stage: node`; the rows of an array as numbers.
     """
     try:
-        _print_part(name, epoch, rank, ranks, null)
+        shards, inputs, local = read_shards(os.environ)
+        if name not in shards:
+            hint = did_you_mean(name, shards) or f"inputs that are shared out: {', '.join(shards)}"
+            raise UsageError(f"no input '{name}' is shared out here; {hint}")
+        if shards[name].by == "rank":
+            rank = from_launcher("rank", RANK) if rank is None else rank
+            ranks = from_launcher("ranks", RANKS) if ranks is None else ranks
+        drawn = draw(name, inputs[name], shards[name], rank or 0, ranks or 1, epoch, local, os.environ)
     except ModuleError as error:  # here a user reads it, not a module
         raise UsageError(str(error)) from error
-
-
-def _print_part(name: str, epoch: int, rank: int | None, ranks: int | None, null: bool) -> None:
-    shards, inputs, local = read_shards(os.environ)
-    if name not in shards:
-        hint = did_you_mean(name, shards) or f"inputs that are shared out: {', '.join(shards)}"
-        raise UsageError(f"no input '{name}' is shared out here; {hint}")
-    if shards[name].by == "rank":
-        rank = from_launcher("rank", RANK) if rank is None else rank
-        ranks = from_launcher("ranks", RANKS) if ranks is None else ranks
-    drawn = draw(name, inputs[name], shards[name], rank or 0, ranks or 1, epoch, local, os.environ)
     leave_notes(os.environ.get("DIEL_TASK_DIR", "."))
     for item in drawn:
         click.echo(os.fspath(item) if isinstance(item, os.PathLike) else item, nl=not null)

@@ -7,17 +7,17 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 import click
 
-from diel.cli.complete import complete_stage
-from diel.cli.named_run import run_and_rest
 from diel.cli.options import Duration, json_option, runs_option
+from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import UsageError, counted
 from diel.journal.segment import Reader, read_run
-from diel.paths import here, runs_dir
+from diel.paths import here
 from diel.states import RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of
 from diel.status.blocks import WIDE, never_lines
@@ -45,6 +45,8 @@ EXIT_CODES = {
     RunState.INTERRUPTED: 130,
 }
 SHOWN_FAILURES = 5
+MOST_RANGES = 12
+"""Ranges of tasks in one state that are shown."""
 _STATES = (
     TaskState.CACHED,
     TaskState.RUNNING,
@@ -78,7 +80,7 @@ _STATES = (
 )
 def command(
     words: tuple[str, ...],
-    runs: Path | None,
+    runs: Path,
     as_json: bool,
     state: str | None,
     show_all: bool,
@@ -89,7 +91,7 @@ def command(
     """Shows a row for each stage, and what failed. With STAGE, shows which of its tasks are in which
     state.
     """
-    paths, rest = run_and_rest(runs_dir(runs), words)
+    paths, rest = run_and_rest(runs, words)
     if len(rest) > 1:
         raise UsageError(f"expected a run and a stage, found {len(words)} words: {' '.join(words)}")
     stage = rest[0] if rest else None
@@ -104,9 +106,7 @@ def command(
             return json.dumps(status.document())
         return _run_view(status, here(paths), show_all, rows, brief=brief)
 
-    def read() -> Status:
-        return read_status(paths, reader)
-
+    read = partial(read_status, paths, reader)
     if watch:
         status = _watch(read, view, interval, redraw=not as_json and sys.stdout.isatty())
     else:
@@ -175,33 +175,29 @@ def _run_view(status: Status, where: str, show_all: bool, rows: int | None, *, b
 
 
 def _head(status: Status) -> list[str]:
-    total = "? tasks" if status.total is None else counted(status.total, "task")
     stillborn = status.state is RunState.CANCELLED and all(stage.total is None for stage in status.stages)
+    total = "? tasks" if status.total is None else counted(status.total, "task")
     parts = [
         f"{paint(status.run, bold=True)} {paint_state(status.state)}",
         "before it began" if stillborn else f"{status.good:,} of {total}",
+        *(
+            paint(count_text(state, status.count(state), status.tolerated), fg=colour)
+            for state, colour in ((TaskState.FAILED, "red"), (TaskState.SKIPPED, "yellow"))
+            if status.count(state)
+        ),
+        format_duration(status.elapsed),
     ]
-    parts += [
-        paint(count_text(state, status.count(state), status.tolerated), fg=colour)
-        for state, colour in ((TaskState.FAILED, "red"), (TaskState.SKIPPED, "yellow"))
-        if status.count(state)
-    ]
-    parts.append(format_duration(status.elapsed))
     lines = [" · ".join(parts)]
-    lease = status.lease
-    states = (RunState.PENDING, RunState.RUNNING, RunState.INTERRUPTED)
-    if lease is not None and status.state in states and not status.awaited:
-        age = format_duration(status.heartbeat_age or 0.0)
-        word = "alive" if status.alive else "gone"
-        lines.append(f"controller {word}: process {lease.pid} on {lease.host}, heartbeat {age} ago")
-    coming = status.submission
+    lease, coming = status.lease, status.submission
     if status.awaited and coming is not None:
         ago = format_duration(max(0.0, status.now - coming.made))
         what = f"as job {coming.job}" if coming.job else f"on {coming.host}"
         lines.append(f"waits for its controller, asked for {what} {ago} ago")
-    if status.uses:
-        lines.append(f"uses results of {', '.join(status.uses)}")
-    return lines
+    elif lease is not None and not status.state.ended:
+        age = format_duration(status.heartbeat_age or 0.0)
+        word = "alive" if status.alive else "gone"
+        lines.append(f"controller {word}: process {lease.pid} on {lease.host}, heartbeat {age} ago")
+    return [*lines, *([f"uses results of {', '.join(status.uses)}"] if status.uses else [])]
 
 
 def _table(status: Status, room: int | None) -> list[str]:
@@ -229,17 +225,17 @@ def _rank(stage: StageStatus) -> int:
 
 def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
     total = "?" if stage.total is None else f"{stage.total:,}"
-    done = f"{stage.good:,}/{total}"
-    cells = [f"{stage[state]:,}" if stage[state] else "" for state in states]
-    coloured = [
-        paint(c, fg="red") if s == TaskState.FAILED else c for s, c in zip(states, cells, strict=True)
+    counts = [
+        paint(f"{stage[state]:,}", fg="red" if state is TaskState.FAILED else None) if stage[state] else ""
+        for state in states
     ]
+    done = f"{stage.good:,}/{total}"
     return [
         stage.name,
         stage.kind,
         _bar(stage.good, stage.total),
         done,
-        *coloured,
+        *counts,
         mean_text(stage.mean_seconds),
     ]
 
@@ -254,31 +250,33 @@ def _failures(status: Status, where: str, show_all: bool) -> list[str]:
     if not status.failures:
         return []
     shown = status.failures if show_all else status.failures[:SHOWN_FAILURES]
-    lines = [""]
-    for record in shown:
-        lines += failure_lines(record)
+    lines = ["", *(line for record in shown for line in failure_lines(record))]
     failed = status.count(TaskState.FAILED)
     if failed > len(shown):
         most = "all" if len(status.failures) == failed else f"the first {len(status.failures)}"
-        how = f"`diel status {status.run} --all{where}` shows {most}"
-        lines.append(f"{failed - len(shown)} more failed" + (f"; {how}" if not show_all else ""))
+        how = f"; `diel status {status.run} --all{where}` shows {most}"
+        lines.append(f"{failed - len(shown)} more failed{'' if show_all else how}")
     return lines
 
 
 def _next_step(status: Status, where: str) -> list[str]:
     run = status.run
-    if status.state == RunState.FAILED and status.failures:
+    if status.state is RunState.RUNNING:
+        return never_lines(status, where)
+    if status.state is RunState.FAILED and status.failures:
         task = task_of(status.failures[0])
         steps = (f"explain {run} {task}", f"logs {run} {task}", f"resume {run}")
-        return ["", "next: " + ", ".join(f"`diel {step}{where}`" for step in steps)]
-    if status.state == RunState.INTERRUPTED and "refuse" in status.trouble:
+        step = ", ".join(f"`diel {step}{where}`" for step in steps)
+    elif status.state is RunState.FAILED:  # of a search or loop whose tasks are done
+        step = "correct the workflow and `diel run` it again: what is done is kept"
+    elif status.state is RunState.INTERRUPTED and "refuse" in status.trouble:
         again = f"`diel resume {run} --site {status.site or 'NAME'}{where}` reads it anew and goes on"
-        return ["", f"next: correct the site file, then {again}"]
-    if status.state == RunState.FAILED:  # of a search or loop whose tasks are done
-        return ["", "next: correct the workflow and `diel run` it again: what is done is kept"]
-    if status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
-        return ["", f"next: `diel resume {run}{where}` goes on with it"]
-    return never_lines(status, where) if status.blocks else []
+        step = f"correct the site file, then {again}"
+    elif status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
+        step = f"`diel resume {run}{where}` goes on with it"
+    else:
+        return []
+    return ["", f"next: {step}"]
 
 
 # --- a stage --------------------------------------------------------------------------------------
@@ -307,23 +305,22 @@ def _stage_view(
         return json.dumps(document)
     if not tasks and not omitted:
         return f"{status.run} {name}: no tasks" + (f" {wanted}" if wanted else "")
-    rows = []
-    for state, pairs in tasks.items():
-        count = sum(last - first + 1 for first, last in pairs)
-        limit = len(pairs) if show_all or wanted else 12
-        rows.append([paint_state(state.label), f"{count:,}", tasks_text(pairs, limit)])
-    if omitted:
-        limit = len(omitted) if show_all else 12
-        rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
-    lines = [
-        f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}",
-        *columns(rows, right=(1,)),
+    limit = sys.maxsize if show_all or wanted else MOST_RANGES
+    rows = [
+        [
+            paint_state(state.label),
+            f"{sum(last - first + 1 for first, last in pairs):,}",
+            tasks_text(pairs, limit),
+        ]
+        for state, pairs in tasks.items()
     ]
+    if omitted:
+        rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
+    head = f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}"
+    lines = [head, *columns(rows, right=(1,))]
     if failures:
         shown = failures if show_all else failures[:SHOWN_FAILURES]
-        lines.append("")
-        for record in shown:
-            lines += failure_lines(record)
+        lines += ["", *(line for record in shown for line in failure_lines(record))]
         if len(shown) < len(failures):
             lines.append(f"{len(failures) - len(shown)} more failed; --all shows them")
     return "\n".join(lines)

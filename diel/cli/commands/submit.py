@@ -7,22 +7,21 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diel.cli.options import json_option
-from diel.cli.wanted import Wanted, anew_options, workflow_options
+from diel.cli.options import anew_options, json_option, workflow_options
 from diel.controller.home import Unanswered, has_come, submit_new
 from diel.errors import DielError
 from diel.paths import RunPaths, here
-from diel.plan import Plan
+from diel.plan import Plan, prepare
 from diel.project.lease import read_lease
 from diel.project.submission import Home, Submission
 from diel.site.find import detect
 from diel.status import read_status
+from diel.status.columns import columns
 
 TAIL = 20
 """Lines of a controller's log that are shown where it did not come."""
@@ -41,27 +40,31 @@ HOMES = ("login", "job", "inside")
     "allocation that holds the workers as well.",
 )
 @json_option
-def command(wanted: Wanted, begin_at: str | None, no_cache: bool, home: Home | None, as_json: bool) -> int:
+def command(
+    file: Path,
+    settings: tuple[str, ...],
+    params_files: tuple[Path, ...],
+    site: str | None,
+    runs: Path,
+    begin_at: str | None,
+    no_cache: bool,
+    home: Home | None,
+    as_json: bool,
+) -> int:
     """Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
-    plan = replace(wanted, site=wanted.site or os.environ.get("DIEL_SITE") or detect()).plan()
+    plan = prepare(file, settings, params_files, site or os.environ.get("DIEL_SITE") or detect(), runs)
     with patience(plan, as_json=as_json):
         paths, made = submit_new(
-            plan,
-            wanted.runs,
-            wanted.settings,
-            wanted.params_files,
-            home=home,
-            use_cache=not no_cache,
-            begin_at=begin_at,
+            plan, runs, settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
         )
     return tell(paths, plan, made, as_json=as_json)
 
 
 @contextmanager
 def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
-    """Says what is waited for where a controller's job is not taken soon, and how to go on if it never is.
+    """Says what the command waits for if the job is not taken soon, and how to go on if it never is.
 
     Raises DielError where the scheduler has not answered.
     """
@@ -93,20 +96,17 @@ def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int
         return 0 if came else 1
     run, where = paths.run_id, here(paths)
     if not came:
-        click.echo(f"{run}: its controller did not take it\n{_tail(paths.controller_log)}", err=True)
-        click.echo(
-            f"{paths.controller_log} has all that it said; `diel resume {run}{where}` tries anew", err=True
-        )
+        text = f"{run}: its controller did not take it\n{_tail(paths.controller_log)}\n"
+        text += f"{paths.controller_log} has all that it said; `diel resume {run}{where}` tries anew"
+        click.echo(text, err=True)
         return 1
     click.echo(f"{run}: submitted to site '{plan.site.name}', {_whereabouts(paths, made)}")
     steps = (
-        (f"diel status {run}{where}", "how it stands"),
-        (f"diel logs {run} TASK{where}", "what a task printed"),
-        (f"diel cancel {run}{where}", "stop it"),
+        [f"    diel status {run}{where}", "# how it stands"],  # a shell's comment: the line can be copied
+        [f"    diel logs {run} TASK{where}", "# what a task printed"],
+        [f"    diel cancel {run}{where}", "# stop it"],
     )
-    width = max(len(words) for words, _ in steps)
-    for words, what in steps:
-        click.echo(f"    {words:<{width}}  # {what}")  # as a shell's comment: the whole line can be copied
+    click.echo("\n".join(columns(steps)))
     return 0
 
 

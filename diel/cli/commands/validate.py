@@ -9,36 +9,39 @@ from typing import Any
 
 import click
 
-from diel.cli.options import json_option
-from diel.cli.wanted import SITE, Wanted, workflow_options
-from diel.errors import Problem, SpecError, UsageError
-from diel.plan import Plan
+from diel.cli.options import json_option, workflow_options
+from diel.errors import Problem, SpecError, UsageError, counted
+from diel.plan import Plan, prepare
 
 
 @click.command("validate")
-@workflow_options(SITE)
+@workflow_options()
 @json_option
-def command(wanted: Wanted, as_json: bool) -> int:
+def command(
+    file: Path,
+    settings: tuple[str, ...],
+    params_files: tuple[Path, ...],
+    site: str | None,
+    runs: Path,
+    as_json: bool,
+) -> int:
     """Gives file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
     2 for one that is wrong.
     """
-    if not as_json:
-        click.echo(f"{wanted.file}: good: {_size(wanted.plan())}")
-        return 0
-    document, code = _document(wanted)
-    click.echo(json.dumps(document))
-    return code
-
-
-def _document(wanted: Wanted) -> tuple[dict[str, Any], int]:
-    """What `--json` prints, and the exit code."""
-    file = wanted.file
     try:
-        plan = wanted.plan()
+        plan = prepare(file, settings, params_files, site, runs)
     except UsageError as error:
+        if not as_json:
+            raise
         problems = error.problems if isinstance(error, SpecError) else [_problem(file, error)]
         found = {"valid": False, "file": str(file), "problems": [asdict(problem) for problem in problems]}
-        return found, error.exit_code
+        click.echo(json.dumps(found))
+        return error.exit_code
+    click.echo(json.dumps(_document(file, plan)) if as_json else f"{file}: good: {_size(plan)}")
+    return 0
+
+
+def _document(file: Path, plan: Plan) -> dict[str, Any]:
     return {
         "valid": True,
         "file": str(file),
@@ -46,8 +49,8 @@ def _document(wanted: Wanted) -> tuple[dict[str, Any], int]:
         "workflow": plan.workflow.name,
         "stages": len(plan.stages),
         "tasks": plan.tasks,
-        "tasks_known": known_tasks(plan),
-    }, 0
+        "tasks_known": _known_tasks(plan),
+    }
 
 
 def _problem(file: Path, error: UsageError) -> Problem:
@@ -57,18 +60,17 @@ def _problem(file: Path, error: UsageError) -> Problem:
 
 
 def _size(plan: Plan) -> str:
-    stages = len(plan.stages)
-    return f"{stages} stage{'s' if stages != 1 else ''}, {tasks_text(plan)}"
+    return f"{counted(len(plan.stages), 'stage')}, {tasks_text(plan)}"
 
 
-def known_tasks(plan: Plan) -> int:
+def _known_tasks(plan: Plan) -> int:
     """The tasks that can be counted before the run."""
     return sum(stage.tasks or 0 for stage in plan.stages.values())
 
 
 def tasks_text(plan: Plan) -> str:
-    """How many tasks there are: `96+… tasks` where only the run will tell the rest."""
-    known = known_tasks(plan)
+    """How many tasks there are: `96+… tasks` where only the run will show the rest."""
+    known = _known_tasks(plan)
     if plan.tasks is None:
         return f"{known:,}+… tasks"
-    return f"{'up to ' if plan.may_end_early else ''}{known:,} task{'s' if known != 1 else ''}"
+    return f"{'up to ' if plan.may_end_early else ''}{counted(known, 'task')}"

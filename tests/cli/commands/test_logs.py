@@ -134,7 +134,7 @@ def test_a_task_that_has_not_begun_is_said_to_have_printed_nothing_for_that(
     assert (said.code, "a/0 is queued and has not begun" in said.err) == (2, True)
     assert call(capsys, "logs", "a/1").out == "one\n"
     said = call(capsys, "logs", "a/1", "--attempt", "2")
-    assert (said.code, "a/1 has had one attempt, no attempt 2" in said.err) == (2, True)
+    assert (said.code, "a/1 has had 1 attempt, no attempt 2" in said.err) == (2, True)
     assert "a/2 printed nothing to stdout or stderr so far" in call(capsys, "logs", "a/2").err
 
 

@@ -49,7 +49,7 @@ def test_each_stage_is_a_row_with_tasks_axes_and_bounds(flow: Path, capsys: Capt
 def test_what_only_the_run_will_tell_is_left_open(flow: Path, capsys: Capture) -> None:
     flow.write_text(FLOW + LATER)
     said = call(capsys, "plan", "flow.yaml").out
-    assert "tasks          1,000,001+… tasks: the run will tell the rest" in said
+    assert "tasks          1,000,001+… tasks: the run will show the rest" in said
     assert "core-hours     no bound: later has no `walltime` or `timeout`" in said
     flow.write_text(FLOW + LATER.replace("[x]", "[x], timeout: 1h"))
     assert "no bound: the number of tasks is not known" in call(capsys, "plan", "flow.yaml").out

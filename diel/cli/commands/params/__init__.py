@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from diel.cli.commands.params.diff import command as diff
-from diel.cli.commands.params.history import command as history
-from diel.cli.commands.params.promote import command as promote
-from diel.cli.commands.params.set import command as set_
-from diel.cli.commands.params.show import command as show
+from diel.cli.commands.params.change import promote, set_
+from diel.cli.commands.params.history import diff, history
+from diel.cli.commands.params.show import show
 
 
 class Params(click.Group):
@@ -20,12 +18,8 @@ class Params(click.Group):
         return super().parse_args(context, args)
 
 
-@click.group("params", cls=Params)
+@click.group("params", cls=Params, commands=[show, set_, history, diff, promote])
 def command() -> None:
     """A project is all runs of one directory. `diel params FILE` and `diel params RUN` are short for
     `diel params show`.
     """
-
-
-for one in (show, set_, history, diff, promote):
-    command.add_command(one)

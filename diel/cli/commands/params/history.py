@@ -1,25 +1,28 @@
-"""`diel params history`: every value that hyperparameters had in a project, over time."""
+"""`diel params history` and `diel params diff`: the values of hyperparameters over time, and of two runs."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diel.cli.commands.params.reads import reads_of_run
-from diel.cli.commands.params.searched import good_trials, searches_of
+from diel.cli.commands.params.show import origin_text, pairs_of, reads_of_run, searches_of
 from diel.cli.options import json_option, runs_option
+from diel.cli.target import complete_run
 from diel.errors import DielError, UsageError, did_you_mean
-from diel.paths import RunPaths, runs_dir
-from diel.project.runs import all_runs
-from diel.registry import Change, read_changes
+from diel.paths import RunPaths
+from diel.project.runs import all_runs, find_run
+from diel.registry import Change, Value, kept_values, read_changes, read_current
 from diel.results import Recorded
 from diel.table import Table, render, shown
+
+PROJECT = "project"
+"""What a new run of the same workflow would have."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,15 @@ class Event:
 @click.argument("name", required=False)
 @runs_option
 @json_option
-def command(name: str | None, runs: Path | None, as_json: bool) -> int:
+def history(name: str | None, runs: Path, as_json: bool) -> int:
     """Show every value of NAME over time, or of all hyperparameters.
 
     Values of runs and where they are from, the best trials of their searches, what was set, promoted and
     published for the project.
     """
-    place = runs_dir(runs)
-    changes, unreadable = read_changes(place)
+    changes, unreadable = read_changes(runs)
     events = [event for change in changes for event in _of_change(change)]
-    for paths in all_runs(place):
+    for paths in all_runs(runs):
         try:
             events += _of_run(paths)
         except DielError as error:
@@ -62,13 +64,12 @@ def command(name: str | None, runs: Path | None, as_json: bool) -> int:
     if wanted is not None and not found:
         names = {event.name for event in events}
         hint = did_you_mean(wanted, names) or f"there are: {', '.join(sorted(names)) or 'none'}"
-        raise UsageError(f"no hyperparameter '{wanted}' in {place}\n    {hint}")
+        raise UsageError(f"no hyperparameter '{wanted}' in {runs}\n    {hint}")
     if as_json:
         files = [str(file) for file in unreadable]
         click.echo(json.dumps({"history": [asdict(event) for event in found], "unreadable": files}))
         return 0
-    for line in _lines(found, place):
-        click.echo(line)
+    click.echo("\n".join(_lines(found, runs)))
     for file in unreadable:
         click.echo(f"cannot be read, and left alone: {file}", err=True)
     return 0
@@ -93,17 +94,13 @@ def _of_run(paths: RunPaths) -> Iterator[Event]:
     for name, value in known.hyperparameters.items():
         source = known.sources.get(name) or known.origins.get(name, "")
         yield Event(known.created, name, value, "run", source, paths.run_id, readers.get(name, ()))
-    for label, course in searches_of(paths):
-        for trial in good_trials(course):
-            scores = ", ".join(
-                f"{goal} = {shown(score)}"
-                for (goal, _), score in zip(course.facts.objectives, trial.values, strict=True)
-            )
+    for axis, course in searches_of(paths):
+        for trial in course.good:
+            scores = pairs_of([goal for goal, _ in course.facts.objectives], trial.values)
+            source = f"best: {axis.label} {trial.number}, {scores}"
+            when = trial.ended or trial.began
             for name, value in trial.hp.items():
-                when, by = trial.ended or trial.began, readers.get(name, ())
-                yield Event(
-                    when, name, value, "trial", f"best: {label} {trial.number}, {scores}", paths.run_id, by
-                )
+                yield Event(when, name, value, "trial", source, paths.run_id, readers.get(name, ()))
 
 
 def _lines(events: list[Event], runs: Path) -> Iterator[str]:
@@ -124,3 +121,70 @@ def _lines(events: list[Event], runs: Path) -> Iterator[str]:
         for event in events
     ]
     yield from render(Table(columns, rows, {}), width=60)
+
+
+# --- two runs -------------------------------------------------------------------------------------
+
+
+@click.command("diff")
+@click.argument("first", metavar="A", shell_complete=complete_run)
+@click.argument("second", metavar="[B]", default=PROJECT, shell_complete=complete_run)
+@runs_option
+@json_option
+def diff(first: str, second: str, runs: Path, as_json: bool) -> int:
+    """Show in which hyperparameters two runs differ, and where each value is from.
+
+    `project`, which B is where it is not given, means what a new run of A's workflow would have.
+    """
+    if first == PROJECT:
+        first, second = second, first
+    if first == PROJECT:
+        raise UsageError("name a run to compare with the project: diel params diff RUN")
+    run = Recorded(find_run(runs, first))
+    against = None if second == PROJECT else Recorded(find_run(runs, second))
+    a, b = run.paths.run_id, PROJECT if against is None else against.paths.run_id
+    values = _of_project(runs, run) if against is None else kept_values(against.run_file).values
+    differences = _differences(kept_values(run.run_file).values, values)
+    if as_json:
+        click.echo(json.dumps({"a": a, "b": b, "differences": differences}))
+    elif not differences:
+        click.echo(f"{a} and {b} have the same hyperparameters")
+    else:
+        click.echo("\n".join(render(_table(a, b, differences), width=60)))
+    return 0
+
+
+def _of_project(runs: Path, run: Recorded) -> dict[str, Value]:
+    """The values that a new run of the same workflow would have without further settings."""
+    workflow = run.workflow
+    found = {
+        name: Value(given.accept(given.default), "default", "")
+        for name, given in workflow.hyperparameters.items()
+        if given.default is not None
+    }
+    for name, held in read_current(runs)[0].items():
+        if name in workflow.hyperparameters:
+            found[name] = Value(held.value, "project", held.change.source)
+    return found
+
+
+def _differences(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
+    """By name: the value on each side with its origin, null where a side has none."""
+    found = {}
+    for name in dict.fromkeys([*first, *second]):
+        a, b = first.get(name), second.get(name)
+        if a is None or b is None or a.value != b.value or type(a.value) is not type(b.value):
+            found[name] = {"a": None if a is None else asdict(a), "b": None if b is None else asdict(b)}
+    return found
+
+
+def _table(first: str, second: str, differences: Mapping[str, dict[str, Any]]) -> Table:
+    rows = [
+        (f"hp.{name}", *(cell for side in (both["a"], both["b"]) for cell in _cells(side)))
+        for name, both in differences.items()
+    ]
+    return Table(("name", first, "from", second, "from"), rows, {})
+
+
+def _cells(side: Mapping[str, Any] | None) -> tuple[str, str]:
+    return ("(none)", "") if side is None else (shown(side["value"]), origin_text(side))

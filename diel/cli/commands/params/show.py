@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from diel.cli.commands.params.reads import reads_of_run, reads_of_workflow
-from diel.cli.commands.params.searched import searches_document, searches_lines
-from diel.cli.options import complete_run, json_option, runs_option, settings_options
-from diel.errors import UsageError
-from diel.load import Document, load
-from diel.paths import runs_dir
+from diel.cli.options import json_option, runs_option, settings_options
+from diel.cli.target import complete_run, is_file
+from diel.errors import UsageError, counted
+from diel.graph import hyperparameter_reads
+from diel.load import load
+from diel.paths import RunPaths
 from diel.project.runs import find_run
 from diel.registry import Value, kept_values, read_changes, read_current, resolve
 from diel.results import Recorded
-from diel.spec import Hyperparameter, Workflow
+from diel.spec import Workflow
+from diel.status import AxisStatus, CourseStatus, read_status
+from diel.status.axis import trial_document
 from diel.table import Table, render, shown
 
 NARROW = 48
@@ -29,25 +32,21 @@ NARROW = 48
 @settings_options
 @runs_option
 @json_option
-def command(
-    target: str, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path | None, as_json: bool
+def show(
+    target: str, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path, as_json: bool
 ) -> int:
     """Show the hyperparameters of a workflow FILE or of a RUN: type, bounds, value, and where it is from.
 
     Also which stages read each, and of a run what its searches found and what it published.
     """
-    place = runs_dir(runs)
-    document = _of_file(Path(target), settings, params_files, place) if _is_file(target) else None
-    if document is None:
-        if settings or params_files:
-            raise UsageError("--set and --params go with a workflow file; a run has its values already")
-        document = _of_run(place, target)
+    if is_file(target):
+        document = _of_file(Path(target), settings, params_files, runs)
+    elif settings or params_files:
+        raise UsageError("--set and --params go with a workflow file; a run has its values already")
+    else:
+        document = _of_run(runs, target)
     click.echo(json.dumps(document) if as_json else "\n".join(_lines(document)))
     return 0
-
-
-def _is_file(target: str) -> bool:
-    return target.endswith((".yaml", ".yml")) or Path(target).is_file()
 
 
 def _of_file(
@@ -56,10 +55,11 @@ def _of_file(
     held, unreadable = read_current(runs)
     document = load(path, lambda head: resolve(head, settings, params_files, held).plain())
     values = resolve(document, settings, params_files, held).values
+    reads = {name: sorted(hyperparameter_reads(name, one)) for name, one in document.spec.stages.items()}
     return {
         "workflow": document.spec.name,
         "run": None,
-        "hyperparameters": _described(document.spec, values, reads_of_workflow(document.spec)),
+        "hyperparameters": _described(document.spec, values, reads),
         "searches": [],
         "published": [],
         "unreadable": [str(file) for file in unreadable],
@@ -70,14 +70,14 @@ def _of_run(runs: Path, name: str) -> dict[str, Any]:
     run = Recorded(find_run(runs, name))
     changes, unreadable = read_changes(run.paths.root.parent)
     values = {
-        name: Value(value.value, value.origin, value.source or _source(run, run.document, name, value.origin))
+        name: Value(value.value, value.origin, value.source or _source(run, name, value.origin))
         for name, value in kept_values(run.run_file).values.items()
     }
     return {
         "workflow": run.run_file.workflow,
         "run": run.paths.run_id,
         "hyperparameters": _described(run.workflow, values, reads_of_run(run)),
-        "searches": searches_document(run.paths),
+        "searches": [_search(axis, course) for axis, course in searches_of(run.paths)],
         "published": [
             {"name": name, "value": value, "stage": change.stage, "task": change.task, "time": change.time}
             for change in changes
@@ -89,10 +89,10 @@ def _of_run(runs: Path, name: str) -> dict[str, Any]:
     }
 
 
-def _source(run: Recorded, document: Document, name: str, origin: str) -> str:
-    """Where a run's value was written, as far as a run keeps it that an earlier diel made."""
+def _source(run: Recorded, name: str, origin: str) -> str:
+    """Where the value of a run that an earlier diel made was written, as far as the run keeps it."""
     if origin == "default":
-        place = document.problem(("hyperparameters", name, "default"), "")
+        place = run.document.problem(("hyperparameters", name, "default"), "")
         return f"{place.file}:{place.line}"
     if origin == "file":
         return ", ".join(run.run_file.params_files)
@@ -103,32 +103,67 @@ def _source(run: Recorded, document: Document, name: str, origin: str) -> str:
 def _described(
     workflow: Workflow, values: Mapping[str, Value], reads: Mapping[str, list[str]]
 ) -> dict[str, dict[str, Any]]:
-    found = {}
-    for name, given in workflow.hyperparameters.items():
-        known = values.get(name)
-        found[name] = {
-            **_bounds(given),
-            "value": None if known is None else known.value,
-            "origin": None if known is None else known.origin,
-            "source": "" if known is None else known.source,
+    none = {"value": None, "origin": None, "source": ""}
+    return {
+        name: {
+            **given.model_dump(exclude={"when"}),
+            **(asdict(values[name]) if name in values else none),
             "read_by": [stage for stage, names in reads.items() if name in names],
             "searched_by": [label for label, axis in workflow.axes.items() if name in axis.sets],
             "published_by": [stage for stage, one in workflow.stages.items() if name in one.publishes],
         }
-    return found
-
-
-def _bounds(given: Hyperparameter) -> dict[str, Any]:
-    return {
-        "type": given.type,
-        "default": given.default,
-        "low": given.low,
-        "high": given.high,
-        "log": given.log,
-        "step": given.step,
-        "choices": None if given.choices is None else list(given.choices),
-        "description": given.description,
+        for name, given in workflow.hyperparameters.items()
     }
+
+
+def reads_of_run(run: Recorded) -> dict[str, list[str]]:
+    """The hyperparameters that each stage reads whose tasks are known."""
+    found: dict[str, list[str]] = {}
+    for _, record in run.events(b'"event":"stage"'):
+        if record["event"] == "stage" and not record.get("void"):
+            found[record["stage"]] = record.get("reads", [])
+    return {name: found[name] for name in run.workflow.stages if name in found}
+
+
+# --- searches -------------------------------------------------------------------------------------
+
+
+def searches_of(paths: RunPaths) -> list[tuple[AxisStatus, CourseStatus]]:
+    """Each search of a run with its axis; an axis that searches once for each point of others has many."""
+    axes = [axis for axis in read_status(paths).axes if axis.facts.kind == "search"]
+    return [(axis, course) for axis in axes for course in axis.courses]
+
+
+def _search(axis: AxisStatus, course: CourseStatus) -> dict[str, Any]:
+    return {
+        "axis": axis.label,
+        "at": dict(course.at),
+        "state": course.state,
+        "reason": course.reason,
+        "trials": len(course.trials),
+        "objectives": axis.objectives,
+        "best": [trial_document(trial) for trial in course.good],
+    }
+
+
+def _search_lines(search: Mapping[str, Any]) -> Iterator[str]:
+    """A line, and one for each good trial."""
+    at = f" at {pairs(search['at'])}" if search["at"] else ""
+    what = "Pareto front" if len(search["objectives"]) > 1 else "best"
+    none = "" if search["best"] else ", none good"
+    yield f"{search['axis']}{at}: {counted(search['trials'], 'trial')}, {search['state']}{none}"
+    for trial in search["best"]:
+        scores = pairs_of([goal["value"] for goal in search["objectives"]], trial["values"])
+        yield f"    {what}: {search['axis']} {trial['trial']}: {scores} with {pairs(trial['hp'])}"
+
+
+def pairs(values: Mapping[str, Any]) -> str:
+    """`hidden = 64, rate = 0.01`."""
+    return pairs_of(list(values), list(values.values()))
+
+
+def pairs_of(names: Sequence[str], values: Sequence[Any]) -> str:
+    return ", ".join(f"{name} = {shown(value)}" for name, value in zip(names, values, strict=True))
 
 
 # --- as text --------------------------------------------------------------------------------------
@@ -136,8 +171,8 @@ def _bounds(given: Hyperparameter) -> dict[str, Any]:
 
 def _lines(document: dict[str, Any]) -> Iterator[str]:
     known: dict[str, dict[str, Any]] = document["hyperparameters"]
-    whose = document["run"] or document["workflow"]
     if not known:
+        whose = document["run"] or document["workflow"]
         yield f"{whose} has no hyperparameters; they stand under `hyperparameters:` in the workflow file"
         return
     columns = ("name", "type", "value", "from", "allowed", "default", "description")
@@ -146,7 +181,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
             f"hp.{name}",
             one["type"],
             "(none)" if one["value"] is None else shown(one["value"]),
-            _origin(one),
+            "a search, or --set" if one["origin"] is None else origin_text(one),
             _allowed(one),
             shown(one["default"]),
             one["description"],
@@ -154,30 +189,25 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         for name, one in known.items()
     ]
     yield from render(Table(columns, rows, {}), width=NARROW)
-    yield from _reads(known)
-    yield from searches_lines(document["searches"])
+    for verb, key in (("reads", "read_by"), ("sets", "searched_by"), ("publishes", "published_by")):
+        for who in dict.fromkeys(stage for one in known.values() for stage in one[key]):
+            yield f"{who} {verb} {', '.join(f'hp.{name}' for name, one in known.items() if who in one[key])}"
+    for search in document["searches"]:
+        yield from _search_lines(search)
     for one in document["published"]:
         yield f"{one['stage']}/{one['task']} published hp.{one['name']} = {shown(one['value'])}"
     for file in document["unreadable"]:
         yield f"cannot be read, and left alone: {file}"
 
 
-def _origin(one: dict[str, Any]) -> str:
-    if one["origin"] is None:
-        return "a search, or --set"
-    return "default" if one["origin"] == "default" else one["source"] or one["origin"]
-
-
-def _reads(known: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-    """A line a stage that reads, a search that sets, a stage that publishes."""
-    for verb, key in (("reads", "read_by"), ("sets", "searched_by"), ("publishes", "published_by")):
-        for who in dict.fromkeys(stage for one in known.values() for stage in one[key]):
-            yield f"{who} {verb} {', '.join(f'hp.{name}' for name, one in known.items() if who in one[key])}"
+def origin_text(value: Mapping[str, Any]) -> str:
+    """Where a value is from."""
+    return "default" if value["origin"] == "default" else value["source"] or value["origin"]
 
 
 def _allowed(one: dict[str, Any]) -> str:
     if one["choices"] is not None:
-        return " | ".join(shown(choice) for choice in one["choices"])
+        return " | ".join(map(shown, one["choices"]))
     low, high = one["low"], one["high"]
     if low is None and high is None:
         return ""

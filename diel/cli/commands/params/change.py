@@ -1,0 +1,333 @@
+"""`diel params set` and `diel params promote`: values of hyperparameters for all later runs of a project."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diel.cli.commands.params.show import pairs, searches_of
+from diel.cli.options import json_option, runs_option
+from diel.cli.target import run_argument
+from diel.errors import DielError, UsageError, counted, did_you_mean
+from diel.journal.axis_history import Trial
+from diel.load import Document, load
+from diel.paths import RunPaths
+from diel.project.run_file import read_run_file
+from diel.project.runs import all_runs, find_run
+from diel.registry import Change, append_change, read_current, typed
+from diel.results import Recorded
+from diel.spec import Flaws, Hyperparameter
+from diel.states import TrialState
+from diel.status import CourseStatus
+from diel.status.axis import trial_document
+from diel.table import shown
+from diel.values import scalar
+
+
+@click.command("set")
+@click.argument("words", nargs=-1, required=True, metavar="NAME=VALUE...")
+@click.option("--unset", is_flag=True, help="Take the project's values of these names back.")
+@click.option(
+    "--workflow",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A workflow to check the values by, besides those of the project's runs.",
+)
+@runs_option
+@json_option
+def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Path, as_json: bool) -> int:
+    """Set values that all later runs of the project begin with, or take them back.
+
+    They beat the defaults of workflows; --params and --set of a run beat them. Each is checked against
+    type and bounds in every workflow of the project that has it.
+    """
+    before = _held(runs)
+    if unset:
+        change = Change("set", unset=_names(words, before))
+    else:
+        change = Change("set", _values(words, known_workflows(runs, files)))
+    made = append_change(runs, change)
+    if as_json:
+        known = {name: before[name] for name in (*made.values, *made.unset) if name in before}
+        click.echo(json.dumps({"set": dict(made.values), "unset": list(made.unset), "before": known}))
+        return 0
+    for line in _lines(made, before):
+        click.echo(line)
+    for name in made.unset:
+        click.echo(f"hp.{name}: back to the default of each workflow  (was {shown(before[name])})")
+    return 0
+
+
+def _held(runs: Path) -> dict[str, Any]:
+    """The values that the project has now."""
+    return {name: held.value for name, held in read_current(runs)[0].items()}
+
+
+def _lines(made: Change, before: dict[str, Any]) -> list[str]:
+    """The values that were set, and those before them."""
+    was = {
+        name: f"was {shown(before[name])}" if name in before else "the project had none"
+        for name in made.values
+    }
+    return [f"hp.{name} = {shown(value)}  ({was[name]})" for name, value in made.values.items()]
+
+
+def _names(words: Sequence[str], held: dict[str, Any]) -> tuple[str, ...]:
+    """The names to unset. Raises UsageError where the project has no value of one."""
+    names = tuple(dict.fromkeys(word.partition("=")[0].strip().removeprefix("hp.") for word in words))
+    for name in names:
+        if name not in held:
+            hint = did_you_mean(name, held) or f"it has: {', '.join(held) or 'none'}"
+            raise UsageError(f"the project has no value of '{name}'\n    {hint}")
+    return names
+
+
+def _values(words: Sequence[str], known: Sequence[Known]) -> dict[str, Any]:
+    """The values by name. Raises UsageError with all that is wrong."""
+    values: dict[str, Any] = {}
+    wrong: list[str] = []
+    for word in words:
+        left, equals, text = word.partition("=")
+        name = left.strip().removeprefix("hp.")
+        try:
+            if not equals or not name:
+                raise UsageError(f"{word}: expected NAME=VALUE; --unset takes a value back")
+            values[name] = _value(name, text, having(known, name))
+        except UsageError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    return values
+
+
+def _value(name: str, text: str, known: Sequence[Known]) -> Any:
+    """A value that fits in all workflows that have it. Raises UsageError."""
+    first = known[0]
+    try:
+        value = typed(first.hyperparameters[name], text)
+    except Flaws as error:
+        raise _refused(name, text, error, first) from None
+    for other in known[1:]:
+        try:
+            other.hyperparameters[name].accept(value)
+        except Flaws as error:
+            raise _refused(name, text, error, other) from None
+    return value
+
+
+def _refused(name: str, text: str, error: Flaws, known: Known) -> UsageError:
+    flaw = error.flaws[0]
+    hint = f"\n    {flaw.hint}" if flaw.hint else ""
+    return UsageError(f"hp.{name}={text}: {flaw.message}, by workflow '{known.name}' ({known.where}){hint}")
+
+
+# --- promoting ------------------------------------------------------------------------------------
+
+
+@click.command("promote")
+@run_argument
+@click.option("--axis", metavar="NAME", help="The search, where the run has several.")
+@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="A trial that is not the best one.")
+@click.option(
+    "--at",
+    "points",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The point of another axis, where there is a search for each.",
+)
+@runs_option
+@json_option
+def promote(
+    run: str, axis: str | None, trial: int | None, points: tuple[str, ...], runs: Path, as_json: bool
+) -> int:
+    """Make the values of a search's best trial what all later runs of the project begin with.
+
+    Where a search has several objectives no trial is the best: --trial says which one of the front.
+    """
+    paths = find_run(runs, run)
+    label, course = _search(paths, axis, points)
+    chosen = _trial(paths, label, course, trial)
+    place = paths.root.parent
+    before = _held(place)
+    run_file = read_run_file(paths)
+    change = Change(
+        "promotion",
+        chosen.hp,
+        workflow=run_file.workflow,
+        run=paths.run_id,
+        axis=label,
+        trial=chosen.number,
+        began=run_file.created,
+    )
+    made = append_change(place, change)
+    misfits = _misfits(place, made)
+    if as_json:
+        known = {name: before[name] for name in made.values if name in before}
+        document = {"run": paths.run_id, "axis": label, **trial_document(chosen)}
+        click.echo(json.dumps({**document, "before": known, "misfits": misfits}))
+        return 0
+    scores = ", ".join(map(shown, chosen.values))
+    click.echo(f"{paths.run_id}, {label} {chosen.number} ({scores}) is what later runs begin with:")
+    for line in _lines(made, before):
+        click.echo(f"    {line}")
+    for misfit in misfits:
+        click.echo(f"but {misfit}", err=True)
+    return 0
+
+
+def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> tuple[str, CourseStatus]:
+    """The search that is meant. Raises UsageError where there is none, or more than one."""
+    found = [(axis_.label, course) for axis_, course in searches_of(paths)]
+    labels = list(dict.fromkeys(label for label, _ in found))
+    if not labels:
+        raise UsageError(f"{paths.run_id} has no search whose trials could be promoted, or none has begun")
+    if axis is not None and axis not in labels:
+        hint = did_you_mean(axis, labels) or f"searches: {', '.join(labels)}"
+        raise UsageError(f"{paths.run_id} has no search '{axis}'\n    {hint}")
+    if axis is None and len(labels) > 1:
+        raise UsageError(f"{paths.run_id} has several searches: say which one, --axis {' or '.join(labels)}")
+    wanted = dict(map(_point, points))
+    named = [(label, course) for label, course in found if label == (axis or labels[0])]
+    here = [one for one in named if all(one[1].at.get(name) == value for name, value in wanted.items())]
+    if len(here) == 1:
+        return here[0]
+    known = "; ".join(pairs(course.at) for _, course in named[:5])
+    if not here:
+        hint = f"there are: {known}" if known else "it searches once, for all points: leave --at out"
+        raise UsageError(f"no search '{named[0][0]}' at {pairs(wanted)}\n    {hint}")
+    raise UsageError(
+        f"'{named[0][0]}' has searched at each of {len(here)} points: say at which by --at NAME=VALUE\n"
+        f"    there are: {known}{'; …' if len(named) > 5 else ''}"
+    )
+
+
+def _point(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--at {text}: expected NAME=VALUE")
+    return name.strip(), scalar(value)
+
+
+def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None) -> Trial:
+    """The trial that is promoted. Raises UsageError where there is none, or none that is the best."""
+    if number is not None:
+        return _numbered(paths, label, course, number)
+    name = f"search '{label}' of {paths.run_id}"
+    if course.state == "failed":
+        raise UsageError(f"{name} failed, and has no trial to promote: {course.why or course.reason}")
+    if course.state != "over":
+        done = course.count(TrialState.COMPLETE)
+        raise UsageError(
+            f"{name} is not over: {done} of at most {counted(course.total, 'trial')} have a score\n"
+            f"    `diel resume {paths.run_id}` goes on where nothing runs; "
+            "--trial N promotes one that is complete"
+        )
+    good = course.good
+    if len(course.facts.objectives) > 1:
+        shown_front = "; ".join(f"{one.number}: {', '.join(map(shown, one.values))}" for one in good[:8])
+        goals = ", ".join(value for value, _ in course.facts.objectives)
+        raise UsageError(
+            f"{name} has several objectives ({goals}), and so no best trial: say which one by --trial N\n"
+            f"    the front: {shown_front or 'empty'}"
+        )
+    if not good:
+        raise UsageError(f"{name} has no trial with a score")
+    return good[0]
+
+
+def _numbered(paths: RunPaths, label: str, course: CourseStatus, number: int) -> Trial:
+    if number >= len(course.trials):
+        raise UsageError(f"search '{label}' of {paths.run_id} has trials 0 to {len(course.trials) - 1} alone")
+    found = course.trials[number]
+    if found.state is not TrialState.COMPLETE:
+        why = f": {found.message}" if found.message else ""
+        raise UsageError(f"{label} {number} of {paths.run_id} is {found.state.value}, and has no score{why}")
+    return found
+
+
+def _misfits(runs: Path, change: Change) -> list[str]:
+    """The workflows of the project that the values do not fit: their runs will be refused."""
+    found = []
+    for known in known_workflows(runs):
+        for name, value in change.values.items():
+            if name in known.hyperparameters:
+                try:
+                    known.hyperparameters[name].accept(value)
+                except Flaws as error:
+                    why = error.flaws[0].message
+                    found.append(f"hp.{name} does not fit workflow '{known.name}' ({known.where}): {why}")
+    return found
+
+
+# --- the workflows that a project knows -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Known:
+    """A workflow with its hyperparameters."""
+
+    name: str
+    where: str
+    """Its file, or the run that has it."""
+    hyperparameters: dict[str, Hyperparameter]
+
+
+def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
+    """The workflows of a project: the named files first, then those of its runs, the newest first.
+
+    Of a run its file counts, as it is now; where that is gone or wrong, what the run has kept of it.
+    Raises SpecError for a named file that is wrong.
+    """
+    found: dict[str, Known] = {}
+    for path in files:
+        document = load(path)
+        found[document.spec.name] = _known(document, str(path))
+    for paths in reversed(all_runs(runs)):
+        run = Recorded(paths)
+        try:
+            if run.run_file.workflow not in found:
+                found[run.run_file.workflow] = _of_run(run)
+        except DielError:
+            continue  # made by another diel, or torn: it has no say here
+    return list(found.values())
+
+
+def _of_run(run: Recorded) -> Known:
+    source = Path(run.run_file.source)
+    try:
+        document = load(source)
+        if document.spec.name == run.run_file.workflow:
+            return _known(document, str(source))
+    except DielError:
+        pass
+    return _known(run.document, run.paths.run_id)
+
+
+def _known(document: Document, where: str) -> Known:
+    return Known(document.spec.name, where, dict(document.spec.hyperparameters))
+
+
+def having(known: Iterable[Known], name: str) -> list[Known]:
+    """The workflows that have a hyperparameter. Raises UsageError where none has."""
+    known = list(known)
+    found = [one for one in known if name in one.hyperparameters]
+    if found:
+        return found
+    if not known:
+        raise UsageError(
+            f"no hyperparameter '{name}': no run here says its type and bounds\n"
+            "    name a workflow that has it: --workflow FILE"
+        )
+    names = sorted({name for one in known for name in one.hyperparameters})
+    hint = did_you_mean(name, names) or (f"there are: {', '.join(names)}" if names else "")
+    where = ", ".join(one.where for one in known[:3])
+    raise UsageError(
+        f"no hyperparameter '{name}' in {where}\n    {hint or 'they have none'}; --workflow FILE adds another"
+    )

@@ -1,0 +1,105 @@
+"""Runs, stages and tasks in the words of a command: which are meant, and what a shell may offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from diel.cli.options import Decorator
+from diel.errors import DielError, UsageError
+from diel.journal.segment import read_run
+from diel.journal.stage_history import StageHistory
+from diel.paths import RunPaths, runs_dir
+from diel.project.runs import all_runs, find_run
+from diel.status import stage_names
+
+FIRST = 20
+"""Tasks of a stage that are offered: a shell then completes to `simulate/`, and shows a few."""
+
+
+def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str, ...]]:
+    """The run that the first word names and the other words; `last` and all words where it names none.
+
+    Raises UsageError where there is no run at all, and where a word looks like a run's name only.
+    """
+    if not words:
+        return find_run(runs), ()
+    try:
+        return find_run(runs, words[0]), tuple(words[1:])
+    except UsageError as error:
+        # STAGE, STAGE.VALUE or STAGE/INDEX: a run's name ends in a dash and a number
+        stage = words[0].partition("/")[0].partition(".")[0]
+        if words[0] == "last" or not stage.isidentifier():
+            raise
+        try:
+            return find_run(runs), tuple(words)
+        except UsageError:
+            raise error from None
+
+
+def is_file(target: str) -> bool:
+    """Whether FILE|RUN means a workflow file."""
+    return target.endswith((".yaml", ".yml")) or Path(target).is_file()
+
+
+# --- what a shell may offer -----------------------------------------------------------------------
+
+
+def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    names = ["last", *(paths.run_id for paths in all_runs(runs_dir(context.params.get("runs"))))]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+run_argument: Decorator = click.argument("run", default="last", shell_complete=complete_run)
+
+
+def complete_stage(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """[RUN] STAGE."""
+    return _after_run(context, parameter, incomplete, _stages)
+
+
+def complete_task(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """[RUN] TASK."""
+    return _after_run(context, parameter, incomplete, _tasks)
+
+
+def complete_target(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """RUN [STAGE|TASK]...: what follows the run."""
+    run = context.params.get("run") or "last"
+    stages = [name for name in _stages(context, run, incomplete) if name.startswith(incomplete)]
+    return stages if stages and "/" not in incomplete else _tasks(context, run, incomplete)
+
+
+def _after_run(
+    context: click.Context,
+    parameter: click.Parameter,
+    incomplete: str,
+    offer: Callable[[click.Context, str, str], Iterable[str]],
+) -> list[str]:
+    words = context.params.get("words") or ()
+    runs = [] if words else complete_run(context, parameter, incomplete)
+    found = offer(context, words[0] if words else "last", incomplete)
+    return [*runs, *(name for name in found if name.startswith(incomplete))]
+
+
+def _tasks(context: click.Context, run: str, incomplete: str) -> list[str]:
+    found = []
+    for name, stage in _stages(context, run, incomplete).items():
+        found += [name] if stage.total <= 1 else [f"{name}/{i}" for i in range(stage.total)[:FIRST]]
+        index = incomplete.removeprefix(f"{name}/")
+        if index != incomplete and index.isdecimal() and FIRST <= int(index) < stage.total:
+            found.append(incomplete)
+    return [task for task in found if task.startswith(incomplete)]
+
+
+def _stages(context: click.Context, run: str, incomplete: str) -> dict[str, StageHistory]:
+    """The stages of a run; nothing where it cannot be read, for a shell must not be disturbed."""
+    try:
+        paths = find_run(runs_dir(context.params.get("runs")), run)
+        known = read_run(paths).history.stages
+    except DielError:
+        return {}
+    later = [name for name in stage_names(paths) if name not in known]
+    return known | {name: StageHistory("analysis", 0, bytearray()) for name in later}
