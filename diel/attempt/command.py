@@ -14,12 +14,11 @@ from pathlib import Path
 
 from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
 from diel.attempt.block import with_hosts
-from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.bundle import Failure, Request
+from diel.attempt.mpi import STALE, World
 from diel.attempt.ports import AT_HOME, LOOKS, at_home
-from diel.attempt.reaper import signal_group
-from diel.attempt.space import is_full
-from diel.attempt.watchdog import Watchdog, Watched
-from diel.attempt.world import STALE, World
+from diel.attempt.reaper import is_full, signal_group
+from diel.attempt.watchdog import Attempt, Watchdog
 from diel.errors import ModuleError
 from diel.states import FailureClass
 
@@ -32,33 +31,32 @@ _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
 
 
 def run_command(
-    job: Job, request: Request, task_dir: str, run_dir: str, env: Mapping[str, str], dog: Watchdog, w: Watched
+    attempt: Attempt, run_dir: str, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
-    """Runs the command in `task_dir` and collects what it made.
+    """Runs the command in the task's directory and collects what it made.
 
     Raises Failure where it cannot start (`launch`), exits with another code than 0 or lacks an
     output (`app`), or was ended by the watchdog (its verdict).
     """
-    launch(job, request, task_dir, env, dog, w)
-    return collect(job, request, task_dir, run_dir, env)
+    launch(attempt, env, dog)
+    return collect(attempt, run_dir, env)
 
 
-def launch(
-    job: Job, request: Request, task_dir: str, env: Mapping[str, str], dog: Watchdog, w: Watched
-) -> None:
+def launch(attempt: Attempt, env: Mapping[str, str], dog: Watchdog) -> None:
     """Runs the command to its end. Raises Failure as `run_command` does."""
+    job, request = attempt.job, attempt.request
     assert request.command is not None
     write_given(request, env)
     for name, path in request.outputs.items():
         if "/" in path and not (name in job.promises and job.promises[name].glob is not None):
-            os.makedirs(os.path.dirname(os.path.join(task_dir, path)), exist_ok=True)
+            os.makedirs(os.path.dirname(f"{attempt.task_dir}/{path}"), exist_ok=True)
     try:
         if job.launcher:
-            spawn_ranks(job, (*_told_in_time(w, env), *request.command), task_dir, env, dog, w)
+            spawn_ranks((*_told_in_time(attempt, env), *request.command), env, dog, attempt)
         else:
-            spawn(request.command, env, dog, w)
+            spawn(request.command, env, dog, attempt)
     except Failure as failure:
-        raise _interrupted(job, failure, w) from failure
+        raise _interrupted(failure, attempt) from failure
 
 
 def write_given(request: Request, env: Mapping[str, str]) -> None:
@@ -71,15 +69,14 @@ def write_given(request: Request, env: Mapping[str, str]) -> None:
                 file.truncate()
 
 
-def collect(
-    job: Job, request: Request, task_dir: str, run_dir: str, env: Mapping[str, str]
-) -> tuple[Values, Artifacts]:
+def collect(attempt: Attempt, run_dir: str, env: Mapping[str, str]) -> tuple[Values, Artifacts]:
     """What a command that ended well has made. Raises Failure where an output is missing."""
+    job, outputs = attempt.job, attempt.request.outputs
     try:
         values = collect_result(env["DIEL_RESULT"], job.values)
         artifacts: Artifacts = {}
-        if request.outputs:
-            artifacts = collect_files(request.outputs, Path(task_dir), Path(run_dir), job.promises)
+        if outputs:
+            artifacts = collect_files(outputs, Path(attempt.task_dir), Path(run_dir), job.promises)
         if job.promises:
             check_values(values, job.promises)
         return values, artifacts
@@ -87,13 +84,13 @@ def collect(
         raise Failure(FailureClass.APP, str(error), 0) from error
 
 
-def _told_in_time(watched: Watched, env: Mapping[str, str]) -> tuple[str, ...]:
+def _told_in_time(attempt: Attempt, env: Mapping[str, str]) -> tuple[str, ...]:
     """Words in front of each MPI rank's command that send it SIGTERM when it is to save.
 
     A launcher is not asked to: MPICH's mpiexec (5.0) passes SIGTERM on, but srun (22.05) kills its
     ranks when it gets one.
     """
-    interrupt = watched.limits.interrupt
+    interrupt = attempt.limits.interrupt
     program = None if interrupt is None else _find("timeout", env.get("PATH", os.defpath))
     if program is None or interrupt is None:
         return ()
@@ -101,17 +98,17 @@ def _told_in_time(watched: Watched, env: Mapping[str, str]) -> tuple[str, ...]:
     return (program, "--foreground", "--preserve-status", "--signal=TERM", f"{seconds:.1f}")
 
 
-def _interrupted(job: Job, failure: Failure, watched: Watched) -> Failure:
+def _interrupted(failure: Failure, attempt: Attempt) -> Failure:
     """The failure of a command, which may be none: it saved and stopped, or was stopped with its block."""
     if failure.kind != FailureClass.APP:
         return failure
-    code = failure.exit_code
+    code, keeps = failure.exit_code, attempt.job.checkpoint
     if code == os.EX_TEMPFAIL:
-        if job.checkpoint:
+        if keeps:
             return Failure(FailureClass.INTERRUPTED, "it saved a checkpoint and stopped", code)
         message = f"{failure.message} (EX_TEMPFAIL) asks to continue later: that takes `checkpoint: true`"
         return Failure(FailureClass.APP, message, code)
-    if job.checkpoint and watched.interrupted:
+    if keeps and attempt.interrupted:
         message = f"{failure.message}, not {os.EX_TEMPFAIL}, when it was told that its end comes"
         return Failure(FailureClass.WALLTIME, message, code)
     return failure
@@ -136,17 +133,17 @@ def find_program(name: str, env: Mapping[str, str]) -> str:
     return found
 
 
-def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched: Watched) -> None:
+def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: Attempt) -> None:
     """Runs a program to its end in a process group of its own. Raises Failure unless it exits with 0."""
     child = start(words, env)
-    watched.group = child
+    attempt.group = child
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     with dog.lock:
         dog.end()
         signal_group(child, signal.SIGKILL)  # what the command left running in its group
         _, status = os.waitpid(child, 0)
-    if watched.verdict is not None:
-        raise watched.verdict
+    if attempt.verdict is not None:
+        raise attempt.verdict
     code = os.waitstatus_to_exitcode(status)
     failed = code not in (0, os.EX_TEMPFAIL)
     if failed and code > 0 and is_full("."):  # asked at once: there may be room again in a moment
@@ -160,24 +157,18 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, watched
         raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
 
 
-def spawn_ranks(
-    job: Job,
-    words: tuple[str, ...],
-    task_dir: str,
-    env: Mapping[str, str],
-    dog: Watchdog,
-    watched: Watched,
-) -> None:
+def spawn_ranks(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: Attempt) -> None:
     """Runs a program on the ranks of a task. Raises Failure as `spawn` does, and `launch` where they did not
     become one world.
     """
+    job = attempt.job
     env = {name: value for name, value in env.items() if name not in STALE}
     if at_home(job.launcher, env):
         env = {**AT_HOME, **env}
-        watched.doors = LOOKS
-    world = watched.world = World(job, words, task_dir, env)
+        attempt.doors = LOOKS
+    world = attempt.world = World(job, words, attempt.task_dir, env)
     try:
-        spawn((*with_hosts(job.launcher), *world.words, *words), env, dog, watched)
+        spawn((*with_hosts(job.launcher), *world.words, *words), env, dog, attempt)
         apart = world.end(0)
     except Failure as failure:
         if failure.kind != FailureClass.APP:

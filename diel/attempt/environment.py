@@ -7,8 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from diel.attempt.bundle import Job, Request
-from diel.attempt.limits import Limits
+from diel.attempt.watchdog import Attempt
 from diel.context import Context
 from diel.paths import RunPaths
 
@@ -25,8 +24,9 @@ class Surroundings:
         self._root = str(paths.root)
         self._tasks = str(paths.tasks)
 
-    def variables(self, job: Job, request: Request, task_dir: str, limits: Limits) -> dict[str, str]:
+    def variables(self, attempt: Attempt) -> dict[str, str]:
         """Environment variables of an attempt, besides those of the worker."""
+        job, request, limits, task_dir = attempt.job, attempt.request, attempt.limits, attempt.task_dir
         deadline = "" if limits.deadline is None else f"{limits.deadline:.3f}"
         return {
             "DIEL_RUN_ID": self._paths.run_id,
@@ -44,10 +44,11 @@ class Surroundings:
             "OMP_NUM_THREADS": str(job.threads),
         }
 
-    def context(self, job: Job, request: Request, task_dir: str, limits: Limits) -> Context:
+    def context(self, attempt: Attempt) -> Context:
         """The same for a Python module."""
+        job, request, limits = attempt.job, attempt.request, attempt.limits
         return Context(
-            task_dir=Path(task_dir),
+            task_dir=Path(attempt.task_dir),
             run_id=self._paths.run_id,
             run_dir=self._paths.root,
             stage=job.stage,

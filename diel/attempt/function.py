@@ -16,7 +16,7 @@ from diel.artifacts import Artifact, Artifacts, Values, collect_returned
 from diel.attempt.bundle import Failure, Job, Request
 from diel.attempt.command import spawn_ranks
 from diel.attempt.stream import close_streams
-from diel.attempt.watchdog import Watchdog, Watched
+from diel.attempt.watchdog import Attempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, StreamBroken, StreamLost
 from diel.modules.catalogue import Module, load_function
@@ -27,13 +27,11 @@ CALL_FILE = ".call.pickle"
 RETURN_FILE = ".return.json"
 
 
-def call_function(job: Job, request: Request, context: Context) -> tuple[Values, Artifacts]:
-    """Calls the module in this process. Raises Failure with the traceback's last line."""
-    return call(job, request, context, None)
+def call(job: Job, request: Request, context: Context, communicator: Any = None) -> tuple[Values, Artifacts]:
+    """Calls a module in this process and collects what it returned.
 
-
-def call(job: Job, request: Request, context: Context, communicator: Any) -> tuple[Values, Artifacts]:
-    """Calls a module and collects what it returned; anything that it raises becomes a Failure."""
+    Anything that it raises becomes a Failure with the last line of its traceback.
+    """
     module = job.module
     assert module is not None
     worker = os.getpid()
@@ -128,18 +126,13 @@ def _as_annotated(parameter: Parameter, value: Any) -> Any:
 
 
 def call_on_ranks(
-    job: Job,
-    request: Request,
-    context: Context,
-    env: Mapping[str, str],
-    dog: Watchdog,
-    watched: Watched,
+    attempt: Attempt, context: Context, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
     """Starts the module on MPI ranks; rank 0's return value is the result."""
-    call_file, return_file = write_call(job, request, context), context.task_dir / RETURN_FILE
+    call_file, return_file = write_call(attempt, context), context.task_dir / RETURN_FILE
     try:
         words = (sys.executable, "-m", "diel.worker.ranks", str(call_file))
-        spawn_ranks(job, words, str(context.task_dir), env, dog, watched)
+        spawn_ranks(words, env, dog, attempt)
         values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
     except Failure as failure:
         raise _told_by_rank(return_file, failure) from failure
@@ -151,13 +144,13 @@ def call_on_ranks(
     return values, artifacts
 
 
-def write_call(job: Job, request: Request, context: Context) -> Path:
+def write_call(attempt: Attempt, context: Context) -> Path:
     """Writes what another process needs to call the module, which `read_call` reads; returns the file.
 
     The environment is left out: that process has it, and it holds tokens that others may not read.
     """
     path = context.task_dir / CALL_FILE
-    path.write_bytes(pickle.dumps((job, replace(request, env={}), context)))
+    path.write_bytes(pickle.dumps((attempt.job, replace(attempt.request, env={}), context)))
     return path
 
 

@@ -1,6 +1,7 @@
 """The line between a worker and its controller: packed bundles go one way, packed reports the other.
 
-Each is eight bytes that give its length, then itself.
+Each is eight bytes that give its length, then itself. On one machine the server of the workers holds a pipe,
+and closes it when the controller is gone; a worker in a block has none, and goes on without a controller.
 """
 
 from __future__ import annotations
@@ -48,3 +49,17 @@ def receive(end: socket, lifeline: int) -> bytes:
         return bytes(data)
 
     return read(int.from_bytes(read(LENGTH)))
+
+
+_pipe: int | None = None
+
+
+def hold(pipe: int) -> None:
+    """Takes the pipe as this worker's."""
+    global _pipe
+    _pipe = pipe
+
+
+def is_cut() -> bool:
+    """Whether the controller is gone."""
+    return _pipe is not None and is_readable(_pipe)

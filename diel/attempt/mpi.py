@@ -1,16 +1,31 @@
-"""Which MPI a launcher is of, and which a program: asked where ranks found no world, and by `diel doctor`."""
+"""Whether the ranks of an attempt become one MPI world: the MPI of launchers and programs, what ranks say.
+
+An MPI that finds nothing of a launcher that it knows takes itself for a world of one process. Under the wrong
+launcher a task would so succeed with as many small worlds as it has ranks, all in one directory. Each rank is
+therefore started by a few lines of shell, which let what this launcher does not offer lead nowhere: such an
+MPI fails when it is initialised, before it computed anything, and what it says on the way goes to a file of
+the attempt. This costs a rank a millisecond, and holds for scripts, for programs that load MPI later or have
+it linked in, and on other nodes. A process that uses no MPI notices nothing.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+
+from diel.attempt.bundle import Failure, Job
+from diel.attempt.capture import errors_so_far
+from diel.states import FailureClass
 
 MPICH = "MPICH"
 """MPICH and its kin, of Intel and others: their ranks find each other by PMI."""
@@ -150,3 +165,157 @@ def _output(*words: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return (done.stdout + done.stderr).decode("utf-8", "replace")
+
+
+FILE = ".world"
+STALE = frozenset(
+    {"PMI_FD", "PMI_PORT", "PMI_ID", "PMI_RANK", "PMI_SIZE", "PMIX_NAMESPACE", "PMIX_RANK"}
+    | {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}
+)
+"""What a launcher tells its ranks; of one that started diel itself, it would be taken for this one's."""
+_RANK = """\
+diel_file=$1 diel_ranks=$2 diel_fd=987; shift 2
+diel_size=${OMPI_COMM_WORLD_SIZE:-${PMI_SIZE:-$diel_ranks}}
+[ "$diel_size" = "$diel_ranks" ] || echo "size=$diel_size" >>"$diel_file"
+if [ -w "$diel_file" ]; then
+  for diel_free in 9 8 7 6 5 4 3; do
+    [ -e "/proc/self/fd/$diel_free" ] || break
+  done
+  diel_fd=$diel_free
+  eval "exec $diel_fd>>\\"\\$diel_file\\""
+fi
+if [ -z "$PMI_FD$PMI_PORT$PMI_RANK$PMI_CONTROL_PORT$PALS_RANKID$FLUX_TASK_RANK" ]; then
+  export PMI_FD="$diel_fd"
+fi
+export OMPI_MCA_ess_singleton_server="${OMPI_MCA_ess_singleton_server:-file:/no/launcher/of/Open/MPI}"
+if [ -z "$PMIX_RANK$OMPI_COMM_WORLD_RANK" ]; then
+  export PMIX_MCA_gds="${PMIX_MCA_gds:-none}"
+  [ "$diel_fd" = 987 ] || export OPAL_OUTPUT_STDERR_FD="$diel_fd"
+fi
+exec "$@"
+"""
+"""Starts one rank: `sh -c TEXT rank FILE RANKS PROGRAM [ARG…]`.
+
+MPICH and its kin write a first word to PMI_FD and wait for an answer, which the file does not give. Open MPI
+up to 4 asks a server before it is a world of its own, and the file that should name it is not there; from 5
+on it asks PMIx, whose store is not there either. A shell has descriptors of one digit: a free one is taken.
+"""
+_FAMILIES = (
+    (re.compile(r"^cmd=init\b", re.MULTILINE), MPICH),
+    (
+        re.compile(
+            r"no/launcher/of|MPI_INIT|orte_init|PMIx_Init|no-pmi\b|OPAL ERROR: .* in file \S*_client\.c"
+        ),
+        OPEN_MPI,
+    ),
+)
+_SIZE = re.compile(r"^size=(\d+)$", re.MULTILINE)
+_FAILED = (
+    (re.compile(r"Fatal error in (?:internal_|P?MPI_)Init"), MPICH),
+    (re.compile(r"An error occurred in MPI_Init"), OPEN_MPI),
+)
+_UNKNOWN_PMI = "unsupported PMI version"
+"""What MPICH says from 4.2 on under a launcher that offers PMIx alone."""
+
+
+class World:
+    """The ranks of one attempt that is under way."""
+
+    def __init__(self, job: Job, command: tuple[str, ...], task_dir: str, env: Mapping[str, str]) -> None:
+        """Makes the file for what they say. Raises OSError."""
+        self._job = job
+        self._command = command
+        self._folder = Path(task_dir)
+        self._env = env
+        self._file = os.path.join(task_dir, FILE)
+        self._said = ""
+        self._seen = (0, 0)
+        self._found: Failure | None = None
+        self._looking = threading.Lock()
+        if job.ranks > 1:  # one rank is a world of one, whatever started it
+            Path(self._file).touch()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is put between the launcher and the command."""
+        return ("sh", "-c", _RANK, "rank", self._file, str(self._job.ranks)) if self._job.ranks > 1 else ()
+
+    def look(self) -> Failure | None:
+        """What is wrong, as far as the ranks have said; cheap, for whoever looks again and again."""
+        with self._looking:  # the watchdog may be at it
+            if self._job.ranks > 1 and self._found is None:
+                with contextlib.suppress(OSError):  # the task removed the file
+                    self._look()
+            return self._found
+
+    def _look(self) -> None:
+        with open(self._file, encoding="utf-8", errors="replace") as file:  # NFS looks anew when it opens
+            seen = (os.fstat(file.fileno()).st_size, os.fstat(2).st_size)
+            if seen != self._seen:
+                self._seen = seen
+                self._said = file.read()
+                self._found = self._judged()
+
+    def _judged(self) -> Failure | None:
+        started = _SIZE.search(self._said)
+        if started is not None:
+            return self._of_another_size(int(started[1]))
+        family = MPICH if _UNKNOWN_PMI in errors_so_far() else _first(_FAMILIES, self._said)
+        return None if family is None else self._apart(family)
+
+    def end(self, exit_code: int | None) -> Failure | None:
+        """What was wrong when all ranks had ended: where they failed, their programs tell too."""
+        found = self.look()
+        if found is not None or exit_code in (0, os.EX_TEMPFAIL):
+            return found
+        stderr = errors_so_far()
+        if _UNKNOWN_PMI in stderr:
+            return self._apart(MPICH)
+        launcher = launcher_of(self._job.launcher, self._env)
+        library = library_of(self._command, self._folder, self._env)
+        family = _first(_FAILED, stderr) or (library.family if library else None)
+        return self._apart(family) if family is not None and launcher.fits(family) is False else None
+
+    def close(self) -> None:
+        """Removes the file. What else Open MPI had to say goes where it meant it to go."""
+        if self._job.ranks > 1:
+            Path(self._file).unlink(missing_ok=True)
+            if self._found is None:
+                sys.stderr.write(self._said)
+
+    def _of_another_size(self, started: int) -> Failure:
+        launcher = launcher_of(self._job.launcher, self._env)
+        message = (
+            f"{self._job.ranks} ranks were asked for, and {launcher.text} started {started}: let `launcher` "
+            "of the site file say {ranks} where it says how many"
+        )
+        return Failure(FailureClass.LAUNCH, message)
+
+    def _apart(self, family: str) -> Failure:
+        launcher = launcher_of(self._job.launcher, self._env)
+        library = library_of(self._command, self._folder, self._env)
+        linked = f" ({library.text})" if library is not None and library.family == family else ""
+        if self._job.module is not None:
+            linked = " (mpi4py loads it)"
+        ranks = self._job.ranks
+        what = f"{ranks} ranks are no common world" if ranks > 1 else "its MPI cannot start"
+        message = (
+            f"{what}: the launcher is {launcher.text}, and the MPI of what it starts is {family}{linked}; "
+            f"{advice(launcher, family, self._env)}"
+        )
+        return Failure(FailureClass.LAUNCH, message)
+
+
+def advice(launcher: Launcher, family: str, environ: Mapping[str, str]) -> str:
+    """What to write so that ranks of an MPI find each other."""
+    if launcher.slurm:
+        kind = "pmix" if family == OPEN_MPI else "pmi2"
+        return f"write --mpi={kind} in `launcher` of the site file (`srun --mpi=list` shows what there is)"
+    program = starter_of(family, environ)
+    if program is None:
+        return f"load the module of {family}, and let `launcher` of the site file name its mpiexec"
+    return f'write `launcher: [{program}, -n, "{{ranks}}"]` in the site file, or take the launcher\'s MPI'
+
+
+def _first(patterns: tuple[tuple[re.Pattern[str], str], ...], text: str) -> str | None:
+    return next((family for pattern, family in patterns if pattern.search(text)), None)

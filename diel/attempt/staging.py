@@ -1,22 +1,33 @@
-"""A task's inputs on its node's disk: brought there before it begins, let go at its end."""
+"""A task's files on its node's disk: inputs are brought there before it begins, outputs are copied back.
+
+In the task's directory stands a link in the place of each output that a command writes on the node's disk, so
+that the command writes through it without knowing. The result is committed once the copies stand in the
+places of the links, while the worker goes on.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
+import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.attempt.block import with_hosts
-from diel.attempt.bundle import Failure, Job, Request, Staged, Staging
+from diel.attempt.bundle import Failure, Request, Staged, Staging
 from diel.attempt.command import spawn
-from diel.attempt.watchdog import Watchdog, Watched
-from diel.staging.bring import Brought, fetch, read_notes, take_notes
+from diel.attempt.reaper import is_full
+from diel.attempt.watchdog import Attempt, Watchdog
+from diel.staging.bring import Brought, copy_file, fetch, no_check, read_notes, take_notes, tree
 from diel.staging.disk import StagingError, own_disk
 from diel.staging.item import placed
 from diel.staging.shard import write_shards
+from diel.states import FailureClass
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -25,30 +36,30 @@ PLAN_FILE = ".stage.pickle"
 SHARDS_FILE = ".shards.json"
 
 
-def stage(
-    job: Job, request: Request, task_dir: str, env: Mapping[str, str], dog: Watchdog, watched: Watched
-) -> tuple[Request, Brought]:
-    """Brings a task's inputs to its node; the request with the copies' paths, or as it was.
+def stage(attempt: Attempt, env: Mapping[str, str], dog: Watchdog) -> Brought:
+    """Brings a task's inputs to its node; the attempt's request then has the paths of the copies.
 
     Raises Failure where the task was cancelled, or its time was over, meanwhile.
     """
+    job, staged = attempt.job, attempt.request.staged
     assert job.staging is not None
-    assert request.staged is not None
+    assert staged is not None
 
     def check() -> None:
-        if watched.verdict is not None:
-            raise watched.verdict
+        if attempt.verdict is not None:
+            raise attempt.verdict
 
     if job.staging.each_node and job.module is None:
-        return _on_each_node(job.staging, request, task_dir, env, dog, watched)
-    watched.staging = True
+        return _on_each_node(attempt, job.staging, staged, env, dog)
+    attempt.is_fetching = True
     try:
-        brought, entries = fetch(request.staged.items, job.staging.local, env, check)
+        brought, entries = fetch(staged.items, job.staging.local, env, check)
     finally:
         with dog.lock:
-            watched.staging = False
+            attempt.is_fetching = False
     check()
-    return with_copies(request, entries), brought
+    attempt.request = with_copies(attempt.request, entries)
+    return brought
 
 
 def with_copies(request: Request, entries: str) -> Request:
@@ -64,45 +75,39 @@ def with_copies(request: Request, entries: str) -> Request:
 
 
 def _on_each_node(
-    staging: Staging,
-    request: Request,
-    task_dir: str,
-    env: Mapping[str, str],
-    dog: Watchdog,
-    watched: Watched,
-) -> tuple[Request, Brought]:
+    attempt: Attempt, staging: Staging, staged: Staged, env: Mapping[str, str], dog: Watchdog
+) -> Brought:
     """The same for a command on nodes of its own: a program on each of them, before the command's ranks.
 
-    One command line is for all ranks, so that the copies must have the same path on all nodes.
+    One command line is for all ranks, so the copies must have the same path on all nodes.
     """
-    assert isinstance(request.staged, Staged)
-    plan = Path(task_dir, PLAN_FILE)
-    plan.write_bytes(pickle.dumps((request.staged.items, staging.local, task_dir)))
+    plan = Path(attempt.task_dir, PLAN_FILE)
+    plan.write_bytes(pickle.dumps((staged.items, staging.local, attempt.task_dir)))
     words = (*with_hosts(staging.each_node), sys.executable, "-m", "diel.staging.bring", str(plan))
     try:
-        spawn(words, env, dog, watched)
+        spawn(words, env, dog, attempt)
     except Failure as failure:
-        if watched.verdict is not None:
+        if attempt.verdict is not None:
             raise
-        return request, Brought(warning=f"the inputs could not be staged on the task's nodes: {failure}")
+        return Brought(warning=f"the inputs could not be staged on the task's nodes: {failure}")
     finally:
         plan.unlink(missing_ok=True)
-    watched.group = None
-    dog.begin(watched)
-    told = read_notes(task_dir)
-    whole = summed(told)
-    folders = {brought.folder for brought in told}
-    if whole.warning or not told or folders == {""}:
-        return request, whole
+    attempt.group = None
+    dog.begin(attempt)
+    told = read_notes(attempt.task_dir)
+    whole = _summed(told)
+    folders = sorted({brought.folder for brought in told})
+    if whole.warning or folders in ([], [""]):
+        return whole
     if len(folders) > 1:
-        places = " and ".join(sorted(folders)[:2])
-        return request, replace(
-            whole, warning=f"the task's nodes have other directories ({places}): one command line fits none"
-        )
-    return with_copies(request, f"{folders.pop()}/entries"), whole
+        places = " and ".join(folders[:2])
+        wrong = f"the task's nodes have other directories ({places}): one command line fits none"
+        return replace(whole, warning=wrong)
+    attempt.request = with_copies(attempt.request, f"{folders[0]}/entries")
+    return whole
 
 
-def summed(told: Sequence[Brought]) -> Brought:
+def _summed(told: Sequence[Brought]) -> Brought:
     """What several processes brought, in one."""
     return Brought(
         sum(one.copied for one in told),
@@ -114,26 +119,24 @@ def summed(told: Sequence[Brought]) -> Brought:
     )
 
 
-def late_notes(request: Request, task_dir: str) -> list[Brought]:
+def late_notes(attempt: Attempt) -> list[Brought]:
     """What was brought while the task ran: because it asked for its part, or by its ranks."""
     found = take_notes()
-    if request.shards or request.staged is not None:
-        found += read_notes(task_dir)
+    if attempt.request.shards or attempt.request.staged is not None:
+        found += read_notes(attempt.task_dir)
     return found
 
 
-def record_of(
-    stage: str, request: Request, node: str, brought: Brought, now: float
-) -> records.StagingRecord | None:
+def record_of(attempt: Attempt, node: str, brought: Brought) -> records.StagingRecord | None:
     """What the journal keeps; None where nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None
     return {
         "event": "staging",
-        "stage": stage,
-        "index": request.index,
-        "attempt": request.attempt,
-        "time": now,
+        "stage": attempt.job.stage,
+        "index": attempt.request.index,
+        "attempt": attempt.request.attempt,
+        "time": time.time(),
         "node": node,
         "copied": brought.copied,
         "bytes": brought.bytes,
@@ -144,17 +147,85 @@ def record_of(
     }
 
 
-def shard_environment(job: Job, request: Request, task_dir: str, env: Mapping[str, str]) -> dict[str, str]:
+def shard_environment(attempt: Attempt, env: Mapping[str, str]) -> dict[str, str]:
     """Variables by which `diel shard` finds a task's parts."""
-    assert job.staging is not None
-    if not request.shards:
+    staging, shards = attempt.job.staging, attempt.request.shards
+    assert staging is not None
+    if not shards:
         return {}
-    path = f"{task_dir}/{SHARDS_FILE}"
-    write_shards(path, request.shards, job.staging.local)
+    path = f"{attempt.task_dir}/{SHARDS_FILE}"
+    write_shards(path, shards, staging.local)
     found = {"DIEL_SHARDS": path}
-    if any(shard.stage for shard in request.shards.values()) and not job.staging.each_node:
-        try:
-            found["DIEL_LOCAL_PINS"] = own_disk(job.staging.local, env).pins()
-        except (StagingError, OSError):
-            return found  # told when a part is asked for
+    if any(shard.stage for shard in shards.values()) and not staging.each_node:
+        with contextlib.suppress(StagingError, OSError):  # told when a part is asked for
+            found["DIEL_LOCAL_PINS"] = own_disk(staging.local, env).pins()
     return found
+
+
+# --- outputs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Drain:
+    """One attempt's outputs on the node's disk."""
+
+    folder: str
+    task_dir: str
+    paths: tuple[str, ...]
+
+    def blame(self, failure: Failure) -> Failure:
+        """The failure of a command: a full disk is not its own fault. Another attempt writes elsewhere."""
+        if failure.kind != FailureClass.APP or not is_full(self.folder):
+            return failure
+        message = f"no space left on the node's disk {self.folder} ({failure.message})"
+        return Failure(FailureClass.NODE, message, failure.exit_code)
+
+    def copy(self) -> int:
+        """Puts the outputs into the places of their links; their bytes. Raises OSError."""
+        copied = 0
+        for path in self.paths:
+            written, link = f"{self.folder}/{path}", f"{self.task_dir}/{path}"
+            if not os.path.islink(link):
+                continue  # the command put a file of its own there, as programs do that rename
+            if not os.path.exists(written):
+                os.unlink(link)  # so that it is told missing, and not a link astray
+                continue
+            part = f"{self.task_dir}/.drain.part"
+            if os.path.isdir(written):
+                shutil.rmtree(part, ignore_errors=True)
+                copied += sum(copy_file(*pair, no_check, shared=False) for pair in tree(written, part))
+                os.unlink(link)
+            else:
+                copied += copy_file(written, part, no_check, shared=False)
+            os.rename(part, link)
+        return copied
+
+    def close(self) -> None:
+        """Deletes what lies on the node's disk."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def open_drain(attempt: Attempt, environ: Mapping[str, str], number: int) -> Drain | None:
+    """Makes the links; None where the task is to write to the run's directory itself.
+
+    So it is from the second attempt on, whatever the first died of. Raises StagingError where the
+    node's disk cannot be used.
+    """
+    staging, request, task_dir = attempt.job.staging, attempt.request, attempt.task_dir
+    assert staging is not None
+    if request.attempt > 1:
+        return None
+    folder = own_disk(staging.local, environ).drain_dir(number)
+    drain = Drain(folder, task_dir, tuple(request.outputs[name] for name in staging.drains))
+    try:
+        for path in drain.paths:
+            for root in (folder, task_dir):
+                os.makedirs(os.path.dirname(f"{root}/{path}"), exist_ok=True)
+            os.symlink(f"{folder}/{path}", f"{task_dir}/{path}")
+    except OSError as error:
+        for path in drain.paths:
+            with contextlib.suppress(OSError):
+                os.unlink(f"{task_dir}/{path}")
+        drain.close()
+        raise StagingError(f"{folder}: {error.strerror}") from error
+    return drain

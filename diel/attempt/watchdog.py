@@ -1,10 +1,10 @@
 """The watchdog of a worker: a thread that ends an attempt which must not go on.
 
-A command is ended by signals to its process group. A Python function shares the worker's process, so
-the worker ends with it: the failure is committed first, and Parsl starts another worker.
+A command is ended by signals to its process group. A Python function shares the worker's process, so the
+worker ends with it: the failure is committed first, and another worker is started.
 
-A command that keeps checkpoints gets SIGTERM some time before the end of its walltime or its block;
-a function asks `context.interrupted`. Ranks get theirs from `timeout` in front of each
+A command that keeps checkpoints gets SIGTERM some time before the end of its walltime or its block; a
+function asks `context.interrupted`. Ranks get theirs from `timeout` in front of each
 (`diel/attempt/command.py`), for not every launcher passes it on.
 """
 
@@ -18,15 +18,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from diel.attempt.bundle import Failure, Job
-from diel.attempt.lifeline import is_cut
-from diel.attempt.limits import Limits
-from diel.attempt.memory import Meter
+import psutil
+
+from diel.attempt.block import Limits
+from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.line import is_cut
+from diel.attempt.mpi import World
 from diel.attempt.ports import keep_at_home
 from diel.attempt.reaper import GRACE, ask_group, end_marked, kill_children, signal_group
-from diel.attempt.world import World
 from diel.paths import RunPaths
-from diel.project.requests import changed, read_cancels, read_stops
+from diel.project.requests import Cancel, changed, read_cancels, read_stops
 from diel.states import FailureClass
 from diel.values import format_duration, format_size
 
@@ -38,72 +39,49 @@ SHORT_GRACE = 0.5
 """Seconds from SIGTERM to SIGKILL for what no user asked to stop: a pruned trial is gone within 2 s."""
 LATE = 3.0
 """Seconds beyond its timeout after which a function is ended that does not even let this thread run."""
+SHARE = 0.02
+"""The most of a core's time that measuring memory may take: finding a task's processes means listing all."""
+PAGE = os.sysconf("SC_PAGE_SIZE")
 EXIT_CODE = 70
 """Exit code of a worker that ended together with its task."""
 
 
 @dataclass
-class Watched:
-    """The attempt that is running."""
+class Attempt:
+    """An attempt: what it was given, and what became of it so far."""
 
-    stage: str
-    index: int
+    job: Job
+    request: Request
     task_dir: str
-    began: float
-    """In time.monotonic seconds."""
-    epoch: float
-    """What to add to time.monotonic for seconds since the epoch, as the clock was when it began."""
-    timeout: float | None
-    in_process: bool = False
-    """Whether it is a Python function in the worker's own process."""
     limits: Limits = field(default_factory=Limits)
-    memory: int | None = None
-    """Bytes that it may take; None where nothing was said."""
-    walltime: float | None = None
+    began: float = field(default_factory=time.monotonic)
+    """In time.monotonic seconds."""
+    epoch: float = field(default_factory=lambda: time.time() - time.monotonic())
+    """What to add to time.monotonic for seconds since the epoch, as the clock was when it began."""
     group: int | None = None
     """Process group of its command, once it began."""
-    ranks: bool = False
-    """Whether an MPI launcher leads that group."""
     world: World | None = None
     """Its MPI ranks, once they began."""
     doors: int = 0
     """How often ports of its launcher are still to be looked for, to keep them from other hosts."""
-    told: bool = False
-    """Whether its command was told that its end comes."""
-    staging: bool = False
-    """Whether its inputs are on their way to the node: who copies them looks at the verdict."""
-    streams: bool = False
-    """Whether streams join it to others, which a controller opens and closes."""
-    keeps: bool = False
-    """Whether the rest of its bundle stays with the worker, to run while this one's outputs are copied."""
+    warned: bool = False
+    """Whether its command was told to save a checkpoint."""
+    is_fetching: bool = False
+    """Whether its inputs are on their way to the node: whoever copies them looks at the verdict."""
     verdict: Failure | None = None
     """Why it was ended, once it was."""
-    meter: Meter = field(default_factory=Meter)
+    measure_at: float = 0.0
+    """When its memory is measured again, in time.monotonic seconds."""
+
+    @property
+    def in_process(self) -> bool:
+        """Whether it is a Python function in the worker's own process."""
+        return self.job.module is not None and not self.job.launcher and self.job.service is None
 
     @property
     def interrupted(self) -> bool:
         """Whether the time has come to save a checkpoint and stop."""
         return self.limits.interrupt is not None and self.epoch + time.monotonic() >= self.limits.interrupt
-
-
-def watched_of(job: Job, index: int, task_dir: str, limits: Limits, *, streams: bool = False) -> Watched:
-    """What the watchdog has to know of an attempt that begins now."""
-    began = time.monotonic()
-    return Watched(
-        job.stage,
-        index,
-        task_dir,
-        began,
-        time.time() - began,
-        job.timeout,
-        job.module is not None and not job.launcher and job.service is None,
-        limits,
-        job.memory,
-        job.walltime,
-        ranks=bool(job.launcher),
-        streams=streams,
-        keeps=bool(job.staging is not None and job.staging.drains),
-    )
 
 
 class Watchdog:
@@ -116,16 +94,16 @@ class Watchdog:
         self._paths = paths
         self._release = release
         self._give_up = give_up
-        self._watched: Watched | None = None
+        self._watched: Attempt | None = None
         self._seen = 0.0
         threading.Thread(target=self._run, name="diel-watchdog", daemon=True).start()
 
-    def begin(self, watched: Watched) -> None:
-        self._watched = watched
-        if watched.in_process and watched.timeout is not None:
+    def begin(self, attempt: Attempt) -> None:
+        self._watched = attempt
+        if attempt.in_process and attempt.job.timeout is not None:
             # A function in C may keep the interpreter, and so this thread, from running. The thread
             # behind this call needs no interpreter.
-            faulthandler.dump_traceback_later(watched.timeout + LATE, exit=True, file=2)
+            faulthandler.dump_traceback_later(attempt.job.timeout + LATE, exit=True, file=2)
 
     def end(self) -> None:
         if self._watched is not None and self._watched.in_process:
@@ -134,118 +112,159 @@ class Watchdog:
 
     def end_now(self, *_: object) -> None:
         """Ends the running command and this process: what SIGTERM asks for. Nothing is committed."""
-        watched = self._watched
-        if watched is not None and watched.group is not None:
-            signal_group(watched.group, signal.SIGKILL)
+        attempt = self._watched
+        if attempt is not None and attempt.group is not None:
+            signal_group(attempt.group, signal.SIGKILL)
         kill_children()
         os._exit(128 + signal.SIGTERM)
-
-    def _run(self) -> None:
-        while True:
-            time.sleep(TICK)
-            watched = self._watched
-            if watched is not None:
-                self._look(watched)
-
-    def _look(self, watched: Watched) -> None:
-        age = time.monotonic() - watched.began
-        if age > RELEASE_AFTER and not watched.keeps:
-            self._release()
-        if watched.verdict is not None:
-            return
-        if watched.doors and watched.group is not None and keep_at_home(watched.group):
-            watched.doors -= 1
-        if watched.streams and is_cut():
-            self.end_now()  # it would wait for ever: another controller's tasks begin anew
-        if self._is_cancelled(watched):
-            self._release()  # the rest of the bundle may be cancelled too
-            self._stop(watched, Failure(FailureClass.CANCELLED, "cancelled"))
-            return
-        verdict = _out_of_time(watched, age) or _out_of_memory(watched) or _apart(watched)
-        if verdict is not None:
-            self._stop(watched, verdict)
-        elif watched.interrupted and not watched.told:
-            self._tell(watched)
-
-    def _tell(self, watched: Watched) -> None:
-        """Tells a command that keeps checkpoints that its end comes."""
-        with self.lock:
-            if self._watched is watched and watched.group is not None:
-                watched.told = True
-                if not watched.ranks:
-                    ask_group(watched.group)
-
-    def _is_cancelled(self, watched: Watched) -> bool:
-        now = changed(self._paths)
-        if now == self._seen:
-            return False
-        cancels = read_stops(self._paths)
-        if not any(cancel.covers(watched.stage, watched.index) for cancel in cancels):
-            self._seen = now  # nothing for this task; a later task looks again
-            return False
-        return True
-
-    def _may_take_time(self, watched: Watched, verdict: Failure) -> bool:
-        """Whether an end may take its time: a controller's stop may not."""
-        return verdict.kind != FailureClass.CANCELLED or any(
-            cancel.covers(watched.stage, watched.index) for cancel in read_cancels(self._paths)
-        )
 
     def look_again(self) -> None:
         """Makes the next look read the requests, whatever was read for an earlier task."""
         self._seen = 0.0
 
-    def _stop(self, watched: Watched, verdict: Failure) -> None:
+    def _run(self) -> None:
+        while True:
+            time.sleep(TICK)
+            attempt = self._watched
+            if attempt is not None:
+                self._look(attempt)
+
+    def _look(self, attempt: Attempt) -> None:
+        age = time.monotonic() - attempt.began
+        drains = attempt.job.staging is not None and attempt.job.staging.drains
+        if age > RELEASE_AFTER and not drains:  # those that drain are to run while outputs are copied
+            self._release()
+        if attempt.verdict is not None:
+            return
+        if attempt.doors and attempt.group is not None and keep_at_home(attempt.group):
+            attempt.doors -= 1
+        if attempt.request.streams is not None and is_cut():
+            self.end_now()  # it would wait for ever: another controller's tasks begin anew
+        if self._is_cancelled(attempt):
+            self._release()  # the rest of the bundle may be cancelled too
+            self._stop(attempt, Failure(FailureClass.CANCELLED, "cancelled"))
+            return
+        verdict = _out_of_time(attempt, age) or _out_of_memory(attempt)
+        if verdict is None and attempt.world is not None:
+            verdict = attempt.world.look()
+        if verdict is not None:
+            self._stop(attempt, verdict)
+        elif attempt.interrupted and not attempt.warned:
+            self._warn(attempt)
+
+    def _warn(self, attempt: Attempt) -> None:
+        """Tells a command that keeps checkpoints that its end comes."""
         with self.lock:
-            if self._watched is watched and watched.staging:
-                watched.verdict = verdict
+            if self._watched is attempt and attempt.group is not None:
+                attempt.warned = True
+                if not attempt.job.launcher:
+                    ask_group(attempt.group)
+
+    def _is_cancelled(self, attempt: Attempt) -> bool:
+        now = changed(self._paths)
+        if now == self._seen:
+            return False
+        if not any(_covers(cancel, attempt) for cancel in read_stops(self._paths)):
+            self._seen = now  # nothing for this task; a later task looks again
+            return False
+        return True
+
+    def _stop(self, attempt: Attempt, verdict: Failure) -> None:
+        with self.lock:
+            if self._watched is attempt and attempt.is_fetching:
+                attempt.verdict = verdict
                 return
-            if self._watched is not watched or (watched.group is None and not watched.in_process):
+            if self._watched is not attempt or (attempt.group is None and not attempt.in_process):
                 return
-            watched.verdict = verdict
-            if watched.group is None:
+            attempt.verdict = verdict
+            if attempt.group is None:
                 self._give_up(verdict)
                 kill_children()
                 os._exit(EXIT_CODE)
-            signal_group(watched.group, signal.SIGTERM)
-        grace = GRACE if self._may_take_time(watched, verdict) else SHORT_GRACE
+            signal_group(attempt.group, signal.SIGTERM)
+        hasty = verdict.kind == FailureClass.CANCELLED and not any(
+            _covers(cancel, attempt) for cancel in read_cancels(self._paths)
+        )
+        grace = SHORT_GRACE if hasty else GRACE
         patience = time.monotonic() + grace
-        while self._watched is watched and time.monotonic() < patience:
+        while self._watched is attempt and time.monotonic() < patience:
             time.sleep(TICK / 4)
         with self.lock:
-            if self._watched is watched:
-                signal_group(watched.group, signal.SIGKILL)
-        end_marked("DIEL_TASK_DIR", watched.task_dir, grace)
+            if self._watched is attempt:
+                signal_group(attempt.group, signal.SIGKILL)
+        end_marked("DIEL_TASK_DIR", attempt.task_dir, grace)
 
 
-def _out_of_time(watched: Watched, age: float) -> Failure | None:
+def _covers(cancel: Cancel, attempt: Attempt) -> bool:
+    return cancel.covers(attempt.job.stage, attempt.request.index)
+
+
+def _out_of_time(attempt: Attempt, age: float) -> Failure | None:
     """Why an attempt must not run any longer; None where it may."""
-    if watched.timeout is not None and age > watched.timeout:
-        message = f"ran longer than its timeout of {watched.timeout:g} s"
-        return Failure(FailureClass.TIMEOUT, message)
-    now, limits = watched.epoch + watched.began + age, watched.limits
+    job, limits = attempt.job, attempt.limits
+    if job.timeout is not None and age > job.timeout:
+        return Failure(FailureClass.TIMEOUT, f"ran longer than its timeout of {job.timeout:g} s")
+    now = attempt.epoch + attempt.began + age
     if limits.walltime is not None and now > limits.walltime:
-        message = f"ran longer than its walltime of {format_duration(watched.walltime or 0.0)}"
+        message = f"ran longer than its walltime of {format_duration(job.walltime or 0.0)}"
     elif limits.block is not None and now > limits.block:
         message = "its block ended before it did"
     else:
         return None
-    ignored = "; it was told so before, and went on" if watched.interrupted else ""
+    ignored = "; it was told so before, and went on" if attempt.interrupted else ""
     return Failure(FailureClass.WALLTIME, message + ignored)
 
 
-def _apart(watched: Watched) -> Failure | None:
-    """Why ranks that are not one world must not go on; None where nothing shows that."""
-    return None if watched.world is None else watched.world.look()
+# --- memory -----------------------------------------------------------------------------------------
 
 
-def _out_of_memory(watched: Watched) -> Failure | None:
-    root = os.getpid() if watched.in_process else watched.group
-    if watched.memory is None or root is None:
+def _out_of_memory(attempt: Attempt) -> Failure | None:
+    memory = attempt.job.memory
+    root = os.getpid() if attempt.in_process else attempt.group
+    if memory is None or root is None or time.monotonic() < attempt.measure_at:
         return None
-    used = watched.meter.exceeds(root, watched.memory)
-    if not used:
+    began = time.thread_time()
+    used = memory_of(root, memory)
+    attempt.measure_at = time.monotonic() + (time.thread_time() - began) / SHARE
+    if used <= memory:
         return None
-    took, limit = format_size(used), format_size(watched.memory)
-    own = ", its worker's own included" if watched.in_process else ""
-    return Failure(FailureClass.OOM, f"took {took} of memory{own}: more than its {limit}")
+    own = ", its worker's own included" if attempt.in_process else ""
+    return Failure(
+        FailureClass.OOM, f"took {format_size(used)} of memory{own}: more than its {format_size(memory)}"
+    )
+
+
+def memory_of(root: int, limit: int) -> int:
+    """Bytes that a process with all its descendants takes on this node.
+
+    Resident memory counts pages that processes share once for each: before it is held against a limit, the
+    shared ones are divided among those that share them.
+    """
+    processes = [root]
+    try:
+        processes += (child.pid for child in psutil.Process(root).children(recursive=True))
+    except psutil.Error:
+        return 0
+    used = sum(map(_resident, processes))
+    return used if used <= limit else sum(map(_proportional, processes))
+
+
+def _resident(process: int) -> int:
+    """Resident bytes; 0 for a process that is gone."""
+    try:
+        with open(f"/proc/{process}/statm", "rb") as file:
+            return int(file.read().split()[1]) * PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _proportional(process: int) -> int:
+    """Resident bytes, those shared with other processes in proportion; all of them where Linux is old."""
+    try:
+        with open(f"/proc/{process}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    return _resident(process)

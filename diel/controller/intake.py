@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Report
-from diel.attempt.reaper import kill_marked
+from diel.attempt.reaper import RecentOomKills, kill_marked
 from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
@@ -22,7 +22,6 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import is_cut_by_user
 from diel.worker.fence import put_up
-from diel.worker.oom import RecentOomKills
 
 if TYPE_CHECKING:
     from diel.journal.records import Done, Fail, Record, Release, Start

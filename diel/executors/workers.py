@@ -1,4 +1,4 @@
-"""The workers of one resource shape, and what they have to do."""
+"""What Parsl is told of the workers of a resource shape, and what it tells of blocks."""
 
 from __future__ import annotations
 

@@ -13,24 +13,23 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.attempt.block import own_block, own_node, pin_gpus
+from diel.artifacts import Artifacts, Values
+from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, Failure, Job, Report, Request
 from diel.attempt.capture import Capture
 from diel.attempt.command import collect, launch, run_command
 from diel.attempt.environment import Surroundings, restore, search_path
-from diel.attempt.function import call_function, call_on_ranks
-from diel.attempt.limits import Limits, limits_of
-from diel.attempt.space import is_full
-from diel.attempt.staging import late_notes, record_of, shard_environment, stage
+from diel.attempt.function import call, call_on_ranks
+from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
+from diel.attempt.staging import Drain, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Asked, ask
-from diel.attempt.watchdog import Watchdog, Watched, watched_of
+from diel.attempt.watchdog import Attempt, Watchdog
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
@@ -39,10 +38,7 @@ from diel.services.endpoint import variables
 from diel.staging.bring import Brought
 from diel.staging.disk import StagingError, release
 from diel.states import FailureClass
-from diel.worker.drain import Drain, open_drain
 from diel.worker.fence import ALL, fenced
-from diel.worker.killed import killer_of, told_by_mpiexec
-from diel.worker.oom import OomKills
 from diel.worker.record import done_record, fail_record
 from diel.worker.spare import Spare
 
@@ -93,7 +89,7 @@ class Worker:
         self._stage_made = ""
         self._rest: deque[Request] = deque()
         self._bundle: Bundle | None = None
-        self._attempt: tuple[Job, Request, float] | None = None
+        self._attempt: Attempt | None = None
         self._kills = OomKills()
         self._drain: Drain | None = None
         self._drains = 0
@@ -170,14 +166,13 @@ class Worker:
 
     def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record] | None:
         """Runs an attempt and commits what became of it; None where its outputs are still to be copied."""
-        now, began = time.time(), time.monotonic()
-        task_dir = self._task_dir(job, request)
-        unmade = self._try_to_make(job, request, task_dir)
+        now = time.time()
+        # As text: pathlib would cost a tenth of a short task's time.
+        task_dir = f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
+        attempt = Attempt(job, request, task_dir, limits_of(job, now, self.block))
+        unmade = self._try_to_make(attempt)
         if isinstance(unmade, FileExistsError) and unmade.filename == task_dir:
             return self._give_back(job, request)
-        limits = limits_of(job, now, self.block)
-        joined = request.streams is not None
-        watched = watched_of(job, request.index, task_dir, limits, streams=joined)
         self.segment.append(
             {
                 "event": "start",
@@ -188,130 +183,98 @@ class Worker:
                 "bundle": self._number,
             }
         )
-        self._attempt = (job, request, began)
+        self._attempt = attempt
         try:
             if unmade is not None:
                 raise unmade
-            if job.checkpoint:
-                os.makedirs(f"{self._tasks}/{job.stage}/{request.index}.checkpoint", exist_ok=True)
-            self.dog.begin(watched)
-            asked = None if job.surrogate is None else ask(self.paths, job, request)
-            if asked is not None and asked.values is not None:
-                return self._answered(job, request, began, task_dir, asked)
-            if request.staged is not None:
-                request = self._stage(job, request, task_dir, watched)
+            return self._run_begun(attempt)
+        except Failure as failure:
+            return self._fail(attempt, _continued(job, failure))
+        except (OSError, JournalError) as error:
+            return self._fail(attempt, Failure(FailureClass.NODE, f"{type(error).__name__}: {error}"))
+
+    def _run_begun(self, attempt: Attempt) -> tuple[int, Record] | None:
+        job = attempt.job
+        if job.checkpoint:
+            os.makedirs(f"{self._tasks}/{job.stage}/{attempt.request.index}.checkpoint", exist_ok=True)
+        self.dog.begin(attempt)
+        asked = None if job.surrogate is None else ask(self.paths, job, attempt.request)
+        artifacts: Artifacts = {}
+        values = None if asked is None else asked.values
+        if values is not None:
+            os.chdir(self._root)
+        else:
+            if attempt.request.staged is not None:
+                self._stage(attempt)
             try:
-                if request.streams is None or job.service is not None:
-                    values, artifacts = self._execute(job, request, task_dir, watched)
-                else:
-                    values, artifacts = self._execute_joined(job, request, task_dir, watched)
+                values, artifacts = self._execute_joined(attempt)
             finally:
                 if job.staging is not None:
-                    self._end_staging(job, request, task_dir)
-            with self.dog.lock:
-                self.dog.end()
-                if self._drain is not None:
-                    self._copy_drain(job, request, began, task_dir, asked)
-                    return None
-                record = done_record(job, request, began, values, artifacts, asked)
-                if self._tidy(job, task_dir):
-                    record["output"] = True
-                return self._commit(record)
-        except Failure as failure:
-            with self.dog.lock:
-                self.dog.end()
-                return self._fail(job, request, began, _continued(job, failure))
-        except (OSError, JournalError) as error:
-            with self.dog.lock:
-                self.dog.end()
-                broken = Failure(FailureClass.NODE, f"{type(error).__name__}: {error}")
-                return self._fail(job, request, began, broken)
-
-    def _answered(
-        self, job: Job, request: Request, began: float, task_dir: str, asked: Asked
-    ) -> tuple[int, Record]:
-        """Commits an answer as a task's result."""
+                    for brought in late_notes(attempt):
+                        self._tell_staging(attempt, brought)
+                    release()
         with self.dog.lock:
             self.dog.end()
-            os.chdir(self._root)
-            record = done_record(job, request, began, asked.values or {}, {}, asked)
-            self._tidy(job, task_dir)
+            drain, self._drain = self._drain, None
+            if drain is not None:
+                self._copy_drain(attempt, drain, asked)
+                return None
+            record = done_record(attempt, values, artifacts, asked)
+            if self._tidy(attempt):
+                record["output"] = True
             return self._commit(record)
 
     # --- the node's disk ----------------------------------------------------------------------------
 
-    def _stage(self, job: Job, request: Request, task_dir: str, watched: Watched) -> Request:
+    def _stage(self, attempt: Attempt) -> None:
         """Brings what the task reads to its node; ranks of a function see to that themselves."""
-        if job.module is not None and job.launcher:
-            return request
-        env = {**self.environ, **self._surroundings.variables(job, request, task_dir, watched.limits)}
-        request, brought = stage(job, request, task_dir, env, self.dog, watched)
-        self._tell_staging(job, request, brought)
-        return request
+        if attempt.job.module is None or not attempt.job.launcher:
+            env = {**self.environ, **self._surroundings.variables(attempt)}
+            self._tell_staging(attempt, stage(attempt, env, self.dog))
 
-    def _tell_staging(self, job: Job, request: Request, brought: Brought) -> None:
-        record = record_of(job.stage, request, own_node(self.environ), brought, time.time())
+    def _tell_staging(self, attempt: Attempt, brought: Brought) -> None:
+        record = record_of(attempt, own_node(self.environ), brought)
         if record is not None:
             with self.dog.lock:
                 self._told.append((self.segment.append(record), record))
 
-    def _end_staging(self, job: Job, request: Request, task_dir: str) -> None:
-        for brought in late_notes(request, task_dir):
-            self._tell_staging(job, request, brought)
-        release()
-
-    def _open_drain(self, job: Job, request: Request, task_dir: str) -> Drain | None:
+    def _open_drain(self, attempt: Attempt) -> Drain | None:
         """The outputs that the command is to write on the node's disk; none where that cannot be used."""
         self._drains += 1
         try:
-            return open_drain(job, request, task_dir, self.environ, self._drains)
+            return open_drain(attempt, self.environ, self._drains)
         except (StagingError, OSError) as error:
-            self._tell_staging(job, request, Brought(warning=str(error)))
+            self._tell_staging(attempt, Brought(warning=str(error)))
             return None
 
-    def _copy_drain(
-        self, job: Job, request: Request, began: float, task_dir: str, asked: Asked | None
-    ) -> None:
+    def _copy_drain(self, attempt: Attempt, drain: Drain, asked: Asked | None) -> None:
         """Copies and commits in a thread, while this one goes on with the next task of the bundle."""
-        drain, self._drain = self._drain, None
-        assert drain is not None
         tail = self.capture.tail()
-        wrote = self._tidy(job, task_dir)
-        env = self._surroundings.variables(job, request, task_dir, Limits())
+        wrote = self._tidy(attempt)
+        env = self._surroundings.variables(attempt)
         bundle = self._number
 
-        def copy() -> tuple[int, Record]:
-            record = self._drained_record(job, request, bundle, began, drain, env, asked)
-            if record["event"] == "fail":
-                record["stderr_tail"] = tail
-            elif wrote:
+        def copied() -> records.Done | records.Fail:
+            try:
+                drain.copy()
+                record = done_record(attempt, *collect(attempt, self._root, env), asked)
+            except Failure as failure:
+                return fail_record(attempt, bundle, failure, tail)
+            except (OSError, DielError) as error:
+                told = f"its outputs could not be copied from the node's disk: {error}"
+                return fail_record(attempt, bundle, Failure(FailureClass.NODE, told), tail)
+            if wrote:
                 record["output"] = True
+            return record
+
+        def commit() -> tuple[int, Record]:
+            record = copied()
             with self.dog.lock:
                 committed = self._commit(record)
             drain.close()
             return committed
 
-        self._draining.append(self._copiers.submit(copy))
-
-    def _drained_record(
-        self,
-        job: Job,
-        request: Request,
-        bundle: int,
-        began: float,
-        drain: Drain,
-        env: Mapping[str, str],
-        asked: Asked | None,
-    ) -> records.Done | records.Fail:
-        try:
-            drain.copy()
-            values, artifacts = collect(job, request, drain.task_dir, self._root, env)
-        except Failure as failure:
-            return fail_record(job, request, bundle, began, failure, "")
-        except (OSError, DielError) as error:
-            told = f"its outputs could not be copied from the node's disk: {error}"
-            return fail_record(job, request, bundle, began, Failure(FailureClass.NODE, told), "")
-        return done_record(job, request, began, values, artifacts, asked)
+        self._draining.append(self._copiers.submit(commit))
 
     def _end_drains(self) -> list[tuple[int, Record]]:
         """What became of the tasks of which outputs were copied, once all are. Raises JournalError."""
@@ -321,13 +284,9 @@ class Worker:
 
     # --- an attempt's surroundings --------------------------------------------------------------------
 
-    def _task_dir(self, job: Job, request: Request) -> str:
-        """The attempt's directory; as text, for pathlib would cost a tenth of a short task's time."""
-        return f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
-
-    def _try_to_make(self, job: Job, request: Request, task_dir: str) -> OSError | None:
+    def _try_to_make(self, attempt: Attempt) -> OSError | None:
         try:
-            self._make(job, request, task_dir)
+            self._make(attempt.job, attempt.request, attempt.task_dir)
         except OSError as error:
             return error
         return None
@@ -351,85 +310,79 @@ class Worker:
             os.mkdir(task_dir)
         os.chdir(task_dir)
 
-    def _execute(
-        self, job: Job, request: Request, task_dir: str, watched: Watched
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        if request.services:
-            told = variables(self.paths, request.services, request.index)
-            request = replace(request, env={**request.env, **told})
-        own = self._surroundings.variables(job, request, task_dir, watched.limits)
-        if request.streams is not None:
-            own |= stream_environment(job, request)
-        if job.service is not None:
-            from diel.worker.service import Keeper  # it loads the HTTP client, which other tasks do not need
-
-            env = {**self.environ, **own, **request.env}
-            context = self._surroundings.context(job, request, task_dir, watched.limits)
-            return Keeper(job, request, context, env, self.dog, watched, self.segment.append).keep()
-        if job.module is None or job.launcher:
-            env = {
-                **(WITH_RANKS if job.launcher else {}),
-                **self.environ,
-                **own,
-                **request.env,
-            }
-            if job.staging is not None:
-                env |= shard_environment(job, request, task_dir, env)
-                if job.staging.drains:
-                    self._drain = self._open_drain(job, request, task_dir)
-            if self._drain is not None:
-                self._launch_with_drain(job, request, task_dir, env, watched)
-                return {}, {}
-            if job.module is None:
-                return run_command(job, request, task_dir, self._root, env, self.dog, watched)
-            context = self._surroundings.context(job, request, task_dir, watched.limits)
-            return call_on_ranks(job, request, context, env, self.dog, watched)
-        os.environ.update(own)
-        os.environ.update(request.env)
+    def _execute_joined(self, attempt: Attempt) -> tuple[Values, Artifacts]:
+        """Executes an attempt; one that streams join to others is held to them."""
+        if attempt.request.streams is None or attempt.job.service is not None:
+            return self._execute(attempt)
         try:
-            context = self._surroundings.context(job, request, task_dir, watched.limits)
-            return call_function(job, request, context)
-        finally:
-            os.chdir(self._root)
-            restore(self.environ, own)
-
-    def _execute_joined(
-        self, job: Job, request: Request, task_dir: str, watched: Watched
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """As `_execute`, for a task that streams join to others."""
-        try:
-            with held_to_streams(self._root, job, request):
-                return self._execute(job, request, task_dir, watched)
+            with held_to_streams(self._root, attempt.job, attempt.request):
+                return self._execute(attempt)
         except Failure:
             if self._drain is not None:
                 self._drain.close()
                 self._drain = None
             raise
 
-    def _launch_with_drain(
-        self, job: Job, request: Request, task_dir: str, env: Mapping[str, str], watched: Watched
-    ) -> None:
-        drain = self._drain
-        assert drain is not None
+    def _execute(self, attempt: Attempt) -> tuple[Values, Artifacts]:
+        job, request = attempt.job, attempt.request
+        own = self._surroundings.variables(attempt)
+        if request.streams is not None:
+            own |= stream_environment(job, request)
+        given = dict(request.env)
+        if request.services:
+            given |= variables(self.paths, request.services, request.index)
+        if attempt.in_process:
+            return self._call(attempt, {**own, **given}, own)
+        env = {**self.environ, **own, **given}
+        if job.service is not None:
+            from diel.worker.service import Keeper  # it loads the HTTP client, which other tasks do not need
+
+            context = self._surroundings.context(attempt)
+            return Keeper(attempt, context, env, self.dog, self.segment.append).keep()
+        if job.launcher:
+            env = {**WITH_RANKS, **env}
+        if job.staging is not None:
+            env |= shard_environment(attempt, env)
+            if job.staging.drains:
+                self._drain = self._open_drain(attempt)
+        if self._drain is not None:
+            self._launch_with_drain(attempt, self._drain, env)
+            return {}, {}
+        if job.module is None:
+            return run_command(attempt, self._root, env, self.dog)
+        return call_on_ranks(attempt, self._surroundings.context(attempt), env, self.dog)
+
+    def _call(
+        self, attempt: Attempt, environ: Mapping[str, str], own: Mapping[str, str]
+    ) -> tuple[Values, Artifacts]:
+        """Calls a function in this process."""
+        os.environ.update(environ)
         try:
-            launch(job, request, task_dir, {**env, "DIEL_DRAIN_DIR": drain.folder}, self.dog, watched)
+            return call(attempt.job, attempt.request, self._surroundings.context(attempt))
+        finally:
+            os.chdir(self._root)
+            restore(self.environ, own)
+
+    def _launch_with_drain(self, attempt: Attempt, drain: Drain, env: Mapping[str, str]) -> None:
+        try:
+            launch(attempt, {**env, "DIEL_DRAIN_DIR": drain.folder}, self.dog)
         except Failure as failure:
             self._drain = None
             blamed = drain.blame(failure)
             drain.close()
             raise blamed from failure
 
-    def _fail(self, job: Job, request: Request, began: float, failure: Failure) -> tuple[int, Record]:
-        tail = self.capture.tail()
-        kind, message = self._diagnose(job, failure, tail)
-        record = fail_record(
-            job, request, self._number, began, Failure(kind, message, failure.exit_code), tail
-        )
-        try:
-            self.capture.collect(self._task_dir(job, request))
-        except OSError as error:
-            record["message"] += f" (and its output could not be kept: {error.strerror})"
-        return self.segment.append(record), record
+    def _fail(self, attempt: Attempt, failure: Failure) -> tuple[int, Record]:
+        with self.dog.lock:
+            self.dog.end()
+            tail = self.capture.tail()
+            kind, message = self._diagnose(attempt.job, failure, tail)
+            record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
+            try:
+                self.capture.collect(attempt.task_dir)
+            except OSError as error:
+                record["message"] += f" (and its output could not be kept: {error.strerror})"
+            return self.segment.append(record), record
 
     def _diagnose(self, job: Job, failure: Failure, tail: str) -> tuple[str, str]:
         """The class and message of a failure: what a program died of may not show in its exit code."""
@@ -449,20 +402,20 @@ class Worker:
             return FailureClass.NODE, f"ended from outside ({failure.message})"
         return failure.kind, failure.message
 
-    def _tidy(self, job: Job, task_dir: str) -> bool:
+    def _tidy(self, attempt: Attempt) -> bool:
         """Moves the output to the task, or keeps the directory of one that wrote nothing for the next one.
 
         In a block it stays where it is: as long as it is there its number is taken.
         """
-        caught = self.capture.collect(task_dir)
+        caught = self.capture.collect(attempt.task_dir)
         if not caught and not self._in_block:
-            self._spare.keep(job, task_dir)
+            self._spare.keep(attempt.job, attempt.task_dir)
         return caught
 
     def _give_up(self, failure: Failure) -> None:
         """Commits the failure of a Python function; this process ends right after."""
         if self._attempt is not None:
-            self._fail(*self._attempt, failure)
+            self._fail(self._attempt, failure)
 
 
 def _continued(job: Job, failure: Failure) -> Failure:

@@ -6,24 +6,24 @@ import time
 from typing import TYPE_CHECKING
 
 from diel.artifacts import Artifacts, Values
-from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.bundle import Failure
 from diel.attempt.surrogate import Asked
+from diel.attempt.watchdog import Attempt
 
 if TYPE_CHECKING:
     from diel.journal.records import Done, Fail
 
 
-def done_record(
-    job: Job, request: Request, began: float, values: Values, artifacts: Artifacts, asked: Asked | None
-) -> Done:
-    """An attempt that ended well. `began` is in time.monotonic seconds; `asked` is for what it asked."""
+def done_record(attempt: Attempt, values: Values, artifacts: Artifacts, asked: Asked | None) -> Done:
+    """An attempt that ended well; `asked` is what its surrogate said."""
+    request = attempt.request
     record: Done = {
         "event": "done",
-        "stage": job.stage,
+        "stage": attempt.job.stage,
         "index": request.index,
         "attempt": request.attempt,
         "time": time.time(),
-        "seconds": round(time.monotonic() - began, 6),
+        "seconds": round(time.monotonic() - attempt.began, 6),
         "key": request.key,
         "parts": request.parts,
     }
@@ -36,16 +36,16 @@ def done_record(
     return record
 
 
-def fail_record(job: Job, request: Request, bundle: int, began: float, failure: Failure, tail: str) -> Fail:
+def fail_record(attempt: Attempt, bundle: int, failure: Failure, tail: str) -> Fail:
     """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
     return {
         "event": "fail",
-        "stage": job.stage,
-        "index": request.index,
-        "attempt": request.attempt,
+        "stage": attempt.job.stage,
+        "index": attempt.request.index,
+        "attempt": attempt.request.attempt,
         "bundle": bundle,
         "time": time.time(),
-        "seconds": round(time.monotonic() - began, 6),
+        "seconds": round(time.monotonic() - attempt.began, 6),
         "class": failure.kind,
         "message": failure.message,
         "exit_code": failure.exit_code,

@@ -21,8 +21,7 @@ import traceback
 from socket import recv_fds, socket
 from typing import NoReturn
 
-from diel.attempt.lifeline import hold
-from diel.attempt.line import receive, send
+from diel.attempt.line import hold, receive, send
 from diel.errors import DielError
 from diel.worker.process import begin, run_bundle
 from diel.worker.tied import tie

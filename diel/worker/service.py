@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import psutil
 
 from diel.artifacts import Artifacts, Values
-from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.bundle import Failure
 from diel.attempt.command import find_program, meaning, start, write_given
 from diel.attempt.function import write_call
-from diel.attempt.lifeline import is_cut
+from diel.attempt.line import is_cut
 from diel.attempt.reaper import kill_marked, signal_group
-from diel.attempt.watchdog import Watchdog, Watched
+from diel.attempt.watchdog import Attempt, Watchdog
 from diel.context import Context
 from diel.errors import counted
 from diel.paths import RunPaths
@@ -78,24 +78,16 @@ class Keeper:
     """Keeps one replica up, for one attempt at its task."""
 
     def __init__(
-        self,
-        job: Job,
-        request: Request,
-        context: Context,
-        env: Mapping[str, str],
-        dog: Watchdog,
-        watched: Watched,
-        note: Note,
+        self, attempt: Attempt, context: Context, env: Mapping[str, str], dog: Watchdog, note: Note
     ) -> None:
         """`env` is the task's environment, `note` writes to the journal. Raises OSError without a token."""
+        job, request = attempt.job, attempt.request
         assert job.service is not None
         paths = RunPaths(context.run_dir)
         self._service: Service = job.service
-        self._job = job
-        self._request = request
+        self._attempt = attempt
         self._context = context
         self._dog = dog
-        self._watched = watched
         self._note = note
         self._file = paths.service(job.stage, request.index)
         self._wanted = Wanted(paths, job.stage, request.index, request.attempt, job.service.idle)
@@ -145,19 +137,19 @@ class Keeper:
 
     def _prepare(self) -> tuple[str, ...]:
         """The words that start it; writes what it reads. Raises Failure where there is no such program."""
-        if self._job.module is not None:
-            call_file = write_call(self._job, self._request, self._context)
+        if self._attempt.job.module is not None:
+            call_file = write_call(self._attempt, self._context)
             return (*TIED, str(os.getpid()), sys.executable, "-m", "diel.worker.served", str(call_file))
-        assert self._request.command is not None
-        find_program(self._request.command[0], self._env)
-        write_given(self._request, self._env)
-        return (*TIED, str(os.getpid()), *self._request.command)
+        assert self._attempt.request.command is not None
+        find_program(self._attempt.request.command[0], self._env)
+        write_given(self._attempt.request, self._env)
+        return (*TIED, str(os.getpid()), *self._attempt.request.command)
 
     def _start(self, words: tuple[str, ...]) -> _Process:
         port = self._service.port if isinstance(self._service.port, int) else _free_port(self._host)
         printed = Printed()
         pid = start(words, {**self._env, "DIEL_SERVICE_PORT": str(port)})
-        self._watched.group = pid
+        self._attempt.group = pid
         now = time.monotonic()
         return _Process(pid, Line(self._host, port, self._token), printed, now, now)
 
@@ -226,8 +218,8 @@ class Keeper:
 
     def _check_wanted(self) -> None:
         """Raises Stopped where the controller wants it stopped, or is gone; the watchdog's verdict."""
-        if self._watched.verdict is not None:
-            raise self._watched.verdict
+        if self._attempt.verdict is not None:
+            raise self._attempt.verdict
         self._wanted.check()
 
     def _is_well(self, process: _Process) -> bool:
@@ -264,9 +256,9 @@ class Keeper:
         while time.monotonic() < patience and not _has_ended(process.pid):
             time.sleep(TICK / 4)
         with self._dog.lock:
-            if self._watched.verdict is not None:
+            if self._attempt.verdict is not None:
                 self._dog.end()  # it has nothing to end any more
-            self._watched.group = None
+            self._attempt.group = None
             signal_group(process.pid, signal.SIGKILL)
             os.waitpid(process.pid, 0)
         kill_marked("DIEL_TASK_DIR", str(self._context.task_dir))
@@ -279,7 +271,7 @@ class Keeper:
         self._write(state, url, message)
 
     def _put(self, state: str, url: str, message: str = "") -> None:
-        endpoint = Endpoint(state, url, self._request.attempt, self._restarts, message, self._given)
+        endpoint = Endpoint(state, url, self._attempt.request.attempt, self._restarts, message, self._given)
         try:
             write_endpoint(self._file, endpoint)
         except OSError as error:
@@ -293,9 +285,9 @@ class Keeper:
     def _write(self, state: str, url: str, message: str) -> None:
         record: records.ServiceRecord = {
             "event": "service",
-            "stage": self._job.stage,
-            "index": self._request.index,
-            "attempt": self._request.attempt,
+            "stage": self._attempt.job.stage,
+            "index": self._attempt.request.index,
+            "attempt": self._attempt.request.attempt,
             "time": time.time(),
             "state": state,
             "url": url,

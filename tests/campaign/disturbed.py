@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from diel.worker.oom import OomKills
+from diel.attempt.reaper import OomKills
 from tests.campaign.descent import Descent, kill, lives, told
 from tests.campaign.evidence import Outcome, breaches, outcome, said_by
 from tests.campaign.flows import MODULES, Flow

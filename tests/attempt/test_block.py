@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from diel.attempt.block import MARGIN, Block, own_block, pin_gpus, with_hosts
+from diel.attempt.block import MARGIN, Block, Limits, limits_of, own_block, pin_gpus, with_hosts
 from diel.attempt.bundle import Job
-from diel.attempt.limits import Limits, limits_of
-from diel.attempt.watchdog import _out_of_time, watched_of
-from diel.context import Context
 
 
 def job(**keys: Any) -> Job:
@@ -133,19 +128,3 @@ def test_a_launchers_words_get_the_tasks_nodes(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("DIEL_NODE_NAME", "n7")
     assert with_hosts(words)[2] == "n7"
     assert with_hosts(("srun",)) == ("srun",)
-
-
-def test_a_step_of_the_clock_moves_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.time()
-    limits = limits_of(job(walltime=60.0, timeout=60.0, checkpoint=True), now, Block("1-0", now + 100))
-    watched = watched_of(job(walltime=60.0), 0, str(tmp_path), limits)
-    context = Context(tmp_path, deadline=limits.deadline, interrupt_at=limits.interrupt)
-    for step in (600, -600):
-        monkeypatch.setattr(time, "time", lambda step=step: now + step)
-        assert not watched.interrupted
-        assert not context.interrupted
-        assert context.time_left == pytest.approx(60.0, abs=10.0)
-        assert _out_of_time(watched, 1.0) is None
-        verdict = _out_of_time(watched, 61.0)
-        assert verdict is not None
-        assert "its walltime" in verdict.message
