@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from diel.artifacts import Artifact
 from diel.blocks.script import NeverRuns
 from diel.controller.home import submit_new
-from diel.controller.renewal import drive_on
-from diel.controller.start import discard, start
+from diel.controller.start import discard, drive_on, start
 from diel.errors import UsageError, counted, did_you_mean
 from diel.paths import RunPaths, runs_dir
 from diel.plan import prepare

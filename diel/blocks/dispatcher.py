@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from diel.plan import Plan
 from diel.site import Shape, shape_of
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
-from diel.tasks.recipe import Resolved
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
@@ -124,11 +123,11 @@ class Dispatcher:
         most = fair if at_once < stage.size else max(fair, int(LEAST_SECONDS / each))
         return max(1, min(int(BUNDLE_SECONDS / each), most, MAX_BUNDLE))
 
-    def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[tuple[int, Resolved]]) -> None:
+    def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[Request]) -> None:
         """Hands out a bundle, written down first, each task as the attempt behind those that began."""
         number = self._ledger.history.bundles + 1
         before = stage.history.attempts
-        requests = tuple(resolved.request(i, before.get(i, 0) + 1) for i, resolved in tasks)
+        requests = tuple(replace(task, attempt=before.get(task.index, 0) + 1) for task in tasks)
         again = any(request.attempt > 1 for request in requests)
         indices = [request.index for request in requests]
         record: Queued = {"event": "queued", "stage": stage.name, "bundle": number, "tasks": indices}

@@ -23,8 +23,7 @@ from types import FrameType
 from diel.attempt.reaper import mark
 from diel.controller.controller import Controller
 from diel.controller.home import job_walltime, margin, persist, queue
-from diel.controller.renewal import drive_on
-from diel.controller.start import take_over
+from diel.controller.start import drive_on, take_over
 from diel.errors import DielError
 from diel.executors.light import own
 from diel.journal.history import History

@@ -23,9 +23,8 @@ from diel.blocks.dispatcher import Dispatcher, Sent
 from diel.blocks.local import ThisMachine
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
-from diel.controller.intake import Intake
+from diel.controller.intake import Intake, Stillborn
 from diel.controller.stages import Stages
-from diel.controller.stillborn import Stillborn
 from diel.controller.tolerance import Tolerance
 from diel.errors import DielError
 from diel.journal.history import History
@@ -257,8 +256,8 @@ class Controller:
                 tasks = self._finder.ready_tasks(stage, size, until)
                 if not tasks:
                     continue
-                shape = self._dispatcher.shape(stage, tasks[0][0])
-                alike = [task for task in tasks if self._dispatcher.shape(stage, task[0]) == shape]
+                shape = self._dispatcher.shape(stage, tasks[0].index)
+                alike = [task for task in tasks if self._dispatcher.shape(stage, task.index) == shape]
                 if self._dispatcher.line(shape) not in full and self._dispatcher.has_room(stage, shape):
                     self._finder.hold(stage, [task for task in tasks if task not in alike])
                     self._dispatcher.send(stage, shape, self._stages.jobs[stage.name], alike)

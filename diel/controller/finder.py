@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from diel.attempt.bundle import Request
 from diel.axes.adaptive import Standing
 from diel.controller.stages import Stages
 from diel.errors import ModuleError
@@ -16,16 +17,13 @@ from diel.project.requests import Cancel
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
-from diel.tasks.recipe import Recipe, Resolved
-from diel.tasks.results import carry
-from diel.tasks.sources import MissingInput
+from diel.tasks.recipe import Recipe
+from diel.tasks.results import MissingInput, carry
 from diel.tasks.stage_run import StageRun
 from diel.tasks.surrogate import tell_cached
 
 if TYPE_CHECKING:
     from diel.journal.records import Cached
-
-Task = tuple[int, Resolved]
 
 
 class Finder:
@@ -37,7 +35,7 @@ class Finder:
         self._cache = cache
         self._anew = anew
         """Stages that use no earlier result."""
-        self._held: dict[str, dict[int, Resolved]] = {}
+        self._held: dict[str, dict[int, Request]] = {}
         self._skips: dict[tuple[str, str, str], list[int]] = {}
         self.cancels: list[Cancel] = []
 
@@ -51,14 +49,14 @@ class Finder:
         due = wake is not None and wake <= time.monotonic()
         return stage.has_pending or due or bool(self._held.get(stage.name))
 
-    def hold(self, stage: StageRun, tasks: list[Task]) -> None:
+    def hold(self, stage: StageRun, tasks: list[Request]) -> None:
         """Keeps tasks that are ready and find no room."""
-        self._held[stage.name] = dict(tasks)
+        self._held[stage.name] = {task.index: task for task in tasks}
 
-    def ready_tasks(self, stage: StageRun, wanted: int, until: float) -> list[Task]:
+    def ready_tasks(self, stage: StageRun, wanted: int, until: float) -> list[Request]:
         """Up to `wanted` tasks that must run now, looking no longer than `until` (monotonic seconds)."""
         held = self._held.pop(stage.name, {})
-        tasks = [task for task in held.items() if self._stays(stage, task[0])]
+        tasks = [task for task in held.values() if self._stays(stage, task.index)]
         if len(tasks) < wanted:
             for task in self._newly_ready(stage, until):
                 tasks.append(task)
@@ -66,13 +64,13 @@ class Finder:
                     break
         return tasks
 
-    def _newly_ready(self, stage: StageRun, until: float) -> Iterator[Task]:
+    def _newly_ready(self, stage: StageRun, until: float) -> Iterator[Request]:
         """The tasks in line that must run now, as they are looked at."""
         for index in stage.candidates(time.monotonic()):
-            resolved = self._examine(stage, index)
-            if resolved is not None:
+            task = self._examine(stage, index)
+            if task is not None:
                 stage.history.set(index, TaskState.READY)  # it may stand in line twice: once for each edge
-                yield index, resolved
+                yield task
             if time.monotonic() > until:
                 break
 
@@ -81,9 +79,9 @@ class Finder:
     def gather(self, stage: StageRun, until: float) -> Iterator[int]:
         """Holds all tasks that must run now, and says which ones are new; looks no longer than `until`."""
         held = self._held.setdefault(stage.name, {})
-        for index, resolved in self._newly_ready(stage, until):
-            held[index] = resolved
-            yield index
+        for task in self._newly_ready(stage, until):
+            held[task.index] = task
+            yield task.index
 
     def is_held(self, stage: str, index: int) -> bool:
         """Whether a task was ready when it was last looked at, and waits for room."""
@@ -96,9 +94,9 @@ class Finder:
         self._held[stage.name].pop(index, None)
         return False
 
-    def take(self, stage: StageRun, index: int) -> Task:
+    def take(self, stage: StageRun, index: int) -> Request:
         """One that waited for room, to be handed out."""
-        return index, self._held[stage.name].pop(index)
+        return self._held[stage.name].pop(index)
 
     def _stays(self, stage: StageRun, index: int) -> bool:
         """Whether a task that found no room is still ready."""
@@ -153,7 +151,7 @@ class Finder:
             self._ledger.skip(self._stages.runs[name], skipped, reason, cause)
         self._skips.clear()
 
-    def _examine(self, stage: StageRun, index: int) -> Resolved | None:
+    def _examine(self, stage: StageRun, index: int) -> Request | None:
         """What a task needs to run; None where it waits, is skipped, cached, or cannot be made."""
         if any(cancel.covers(stage.name, index) for cancel in self.cancels):
             self._ledger.cancel(stage, [[index, index]])
@@ -176,23 +174,23 @@ class Finder:
             if not recipe.is_wanted(index):
                 self._omit(stage, index, "")
                 return None
-            resolved = recipe.resolve(index)
+            task = recipe.resolve(index)
         except (ExpressionError, MissingInput, ModuleError) as error:
             self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": str(error)})
             self._stages.note_end(stage, index)
             return None
-        if self._find_cached(stage, index, recipe, resolved):
+        if self._find_cached(stage, index, recipe, task):
             return None
-        return resolved if serving is None or serving.ask(stage, index) else None
+        return task if serving is None or serving.ask(stage, index) else None
 
-    def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, resolved: Resolved) -> bool:
+    def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, task: Request) -> bool:
         if self._cache is None or stage.name in self._anew or stage.spec.service is not None:
             return False
         if index in stage.history.gone:  # a result from the cache would count as that which lost its files
             return False
         if recipe.streams is not None:  # what others put or get meanwhile is no part of its key
             return False
-        key, parts, question = resolved.key, resolved.parts, resolved.question
+        key, parts, question = task.key, task.parts, task.question
         found = self._cache.find(recipe.family, key)
         if found is None and question is not None:  # what was simulated counts more than what was answered
             key, parts = question.key, question.parts

@@ -7,7 +7,7 @@ import pickle
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from diel.attempt.bundle import Report
 from diel.attempt.reaper import RecentOomKills, kill_marked
@@ -15,7 +15,7 @@ from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
 from diel.controller.stages import Stages
-from diel.controller.stillborn import Stillborn
+from diel.errors import DielError, NotBegun
 from diel.journal.stage_history import Attempt
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
@@ -33,6 +33,11 @@ HASTE = 1.0
 """Seconds: an attempt that is interrupted sooner did no work."""
 MAX_HASTY = 20
 """Such attempts in a row after which a task counts as failed."""
+TRIES = 5
+"""Workers in a row that could not begin, after which the run ends."""
+DIED = "WorkerLost"
+"""What Parsl's exception and that of `diel.executors.pipes` are called, where a worker ended under a bundle;
+not where its node or block did. Neither is imported here."""
 
 
 class Intake:
@@ -236,18 +241,36 @@ class Intake:
         kind = FailureClass(record["class"])
         if kind is FailureClass.UPSTREAM and is_cut_by_user(self._stages.into[stage.name], index):
             kind = FailureClass.CANCELLED
-        if kind is FailureClass.CANCELLED and stage.standing(index) is Standing.CLOSED:
+        match kind:
+            case FailureClass.CANCELLED:
+                self._leave(stage, index)
+            case FailureClass.INTERRUPTED:
+                self._continue(stage, index, record)
+            case (
+                FailureClass.APP
+                | FailureClass.OOM
+                | FailureClass.WALLTIME
+                | FailureClass.TIMEOUT
+                | FailureClass.NODE
+                | FailureClass.PREEMPTED
+                | FailureClass.LAUNCH
+                | FailureClass.UPSTREAM
+            ):
+                self._retry(stage, index, record, kind, node)
+            case _:
+                assert_never(kind)
+
+    def _leave(self, stage: StageRun, index: int) -> None:
+        """A task was stopped: by its search, as a trial that was pruned, or by a user."""
+        if stage.standing(index) is Standing.CLOSED:
             stage.omitted.add(index)
             self._ledger.skip(stage, [[index, index]], "axis", "")
-            self._stages.note_end(stage, index)
-            return
-        if kind is FailureClass.CANCELLED:
+        else:
             self._ledger.cancel(stage, [[index, index]])
-            self._stages.note_end(stage, index)
-            return
-        if kind is FailureClass.INTERRUPTED:
-            self._continue(stage, index, record)
-            return
+        self._stages.note_end(stage, index)
+
+    def _retry(self, stage: StageRun, index: int, record: Fail, kind: FailureClass, node: str | None) -> None:
+        """Has a task run again, with more memory or walltime where its policy says so, or fails it."""
         rule = stage.spec.rule(kind)
         if rule.exclude and node:
             self.excluded.add(node)
@@ -290,3 +313,32 @@ class Intake:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+class Stillborn:
+    """Workers that ended before they could run anything: those of one moment, which count once."""
+
+    def __init__(self, advice: str = "`diel doctor` checks this machine") -> None:
+        """`advice` is for who reads why the run ended."""
+        self._advice = advice
+        self._tries = 0
+        self._last = 0.0
+
+    def count(self, error: BaseException, handed_out: float) -> None:
+        """One that got its bundle at that moment (monotonic seconds), and began no task of it.
+
+        Raises DielError after some tries.
+        """
+        if handed_out < self._last or not (isinstance(error, NotBegun) or type(error).__name__ == DIED):
+            return
+        self._last = time.monotonic()
+        self._tries += 1
+        if self._tries >= TRIES:
+            raise DielError(
+                f"no worker can begin, {TRIES} tries in a row: {error};\n"
+                f"{self._advice}; `diel resume` then goes on"
+            )
+
+    def forget(self) -> None:
+        """One had begun."""
+        self._tries = 0

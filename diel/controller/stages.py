@@ -21,17 +21,13 @@ from diel.services import REPLICA
 from diel.spec.forms.axis import Points
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
-from diel.tasks.choosing import link_of
-from diel.tasks.job import job_of
 from diel.tasks.keeping import Keeping
-from diel.tasks.key import family_parts
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.publishing import Publishing
-from diel.tasks.recipe import Recipe
-from diel.tasks.sources import Sources
+from diel.tasks.recipe import Recipe, family_parts, job_of
+from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
-from diel.tasks.staging import staging_of
 from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
 
@@ -121,8 +117,7 @@ class Stages:
 
     def _job(self, name: str) -> Job:
         plan, stage, planned = self._plan, self._plan.workflow.stages[name], self._plan.stages[name]
-        staging = staging_of(plan.site, stage, planned.shape)
-        return job_of(name, stage, plan.modules.get(name), planned.launcher, plan.site.grace, staging)
+        return job_of(name, stage, plan.modules.get(name), planned.launcher, planned.shape, plan.site)
 
     def _decider(self, axis: Adaptive, run: Deciding) -> Decider:
         outer = [self.adaptive[label] for label in axis.judge.context if label in self.adaptive]
@@ -281,7 +276,8 @@ class Stages:
         }
         if stage.adaptive:
             record["factors"] = [asdict(factor) for factor in stage.domain.factors]
-        name_teachers(record, self._plan.graph, {n: one.kind for n, one in self._plan.stages.items()})
+        if stage.spec.surrogate is not None:
+            name_teachers(record, self._plan.graph, {n: one.kind for n, one in self._plan.stages.items()})
         self._ledger.append(record)
         for link in self.out_of[stage.name]:
             link.resolve()

@@ -10,14 +10,16 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from diel.attempt.reaper import kill_marked
+from diel.blocks.backend import EngineLost
 from diel.blocks.script import block_jobs, try_out
 from diel.check import check
 from diel.controller.controller import Controller
-from diel.errors import UsageError
+from diel.errors import DielError, UsageError
 from diel.files import put
 from diel.journal.segment import read_run
 from diel.paths import RunPaths
@@ -32,6 +34,10 @@ from diel.scheduler.inside import END
 from diel.search.installed import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
 from diel.version import __version__
+
+TIMES = 5
+"""How often a process takes its own run over."""
+Outcome = TypeVar("Outcome")
 
 
 def start(
@@ -137,6 +143,23 @@ def take_over(paths: RunPaths) -> Controller:
         set_aside(paths)
     kill_marked("DIEL_RUN_DIR", str(paths.root), without="DIEL_BLOCK")
     return Controller(plan, read_run_file(paths), paths, lease, segment)
+
+
+def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> Outcome:
+    """What `drive` returns of a controller, or of the next one where Parsl's interchange was lost.
+
+    That is in this process too, and takes over what runs in blocks. Raises DielError after some times.
+    """
+    for _ in range(TIMES):
+        try:
+            return drive(controller)
+        except EngineLost as error:
+            controller = take_over(controller.paths)
+            controller.note(f"{error}; it is started anew")
+    try:
+        return drive(controller)
+    except EngineLost as error:
+        raise DielError(f"{error}, `diel resume {controller.paths.run_id}` takes them over") from error
 
 
 def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:

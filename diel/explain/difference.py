@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diel.table import shown
-from diel.tasks.key import digest_of_values
+from diel.tasks.recipe import digest_of_values
 
 
 @dataclass(frozen=True)

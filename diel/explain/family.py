@@ -14,7 +14,7 @@ from diel.explain.difference import Difference, differences, plain
 from diel.explain.view import View
 from diel.spec import Stage
 from diel.table import shown
-from diel.tasks.key import APART
+from diel.tasks.recipe import APART
 
 WIDE = 120
 

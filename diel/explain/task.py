@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from diel.attempt.bundle import Request
 from diel.errors import DielError, UsageError
 from diel.explain.advice import again_step, next_step
 from diel.explain.attempts import attempts_of
@@ -17,7 +18,6 @@ from diel.explain.view import View
 from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
 from diel.results import DROPPED, Recorded
 from diel.states import RunState, TaskState
-from diel.tasks.recipe import Resolved
 from diel.tasks.results import output_of, outputs_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
     return document
 
 
-def _resolved(view: View, stage: str, index: int) -> Resolved | None:
+def _resolved(view: View, stage: str, index: int) -> Request | None:
     """A task with all its values; None where they cannot be known (yet)."""
     try:
         return view.recipe(stage).resolve(index)

@@ -19,13 +19,11 @@ from diel.results import Recorded
 from diel.services import REPLICA
 from diel.states import RunState, TaskState
 from diel.status import AxisStatus, axes_of
-from diel.tasks.choosing import link_of
-from diel.tasks.key import family_parts
 from diel.tasks.link import Link
-from diel.tasks.recipe import Recipe
-from diel.tasks.results import Results
+from diel.tasks.recipe import Recipe, family_parts
+from diel.tasks.results import MissingInput, Results
 from diel.tasks.service import ServiceLink
-from diel.tasks.sources import MissingInput, Sources
+from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.recipe import Recipe
+from diel.tasks.results import MissingInput
 from diel.tasks.service import ServiceLink
-from diel.tasks.sources import MissingInput
 from diel.tasks.stage_run import StageRun
 
 PATIENCE = 10.0

@@ -12,11 +12,7 @@ from dataclasses import dataclass, field
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import Group
-from diel.graph import Edge
 from diel.tasks.link import Link, Verdict
-from diel.tasks.service import ServiceLink
-from diel.tasks.stage_run import StageRun
-from diel.tasks.stream import StreamLink
 
 
 class NotYet(Exception):
@@ -221,16 +217,3 @@ class ChoosingLink(Link):
             place = {**place, loops[-1]: place[loops[-1]] - 1}
         before = any(self.edge.chosen[label].word == "previous" for label in loops) or self.edge.begun
         return None if before else found
-
-
-def link_of(
-    edge: Edge, up: StageRun, down: StageRun, axes: Mapping[str, Adaptive], makers: tuple[StageRun, ...] = ()
-) -> Link:
-    """The link of an edge. `axes` has the run's searches and loops."""
-    if edge.service:
-        return ServiceLink(edge, up, down, makers=makers)
-    if edge.stream:
-        return StreamLink(edge, up, down, makers=makers)
-    if not edge.chosen:
-        return Link(edge, up, down, makers=makers)
-    return ChoosingLink(edge, up, down, makers=makers, axes={label: axes[label] for label in edge.chosen})

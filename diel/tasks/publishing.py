@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from diel.artifacts import Artifact
 from diel.errors import DielError
 from diel.graph import Published
 from diel.project.run_file import RunFile
 from diel.registry import Change, append_change, read_changes
-from diel.spec import Workflow
+from diel.spec import Flaws, Workflow
+from diel.spec.model import refuse
 from diel.tasks.ledger import Ledger
-from diel.tasks.results import output_of
-from diel.tasks.sources import MissingInput, accepted
+from diel.tasks.link import Link
+from diel.tasks.results import MissingInput, output_of
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
@@ -97,3 +100,28 @@ class Publishing:
             began=self._run_file.created,
             user=self._run_file.user,
         )
+
+
+def accepted(published: Published, value: Any, maker: str) -> Any:
+    """A published value as its hyperparameter keeps it. Raises MissingInput for a bad one."""
+    try:
+        if type(value) is Artifact:
+            raise refuse("expected a value, found a file")
+        return published.given.accept(value)
+    except Flaws as error:
+        told = f"hp.{published.name}, as {maker} has published it: {error.flaws[0].message}"
+        raise MissingInput(told) from None
+
+
+def published_values(links: Iterable[Link], index: int, read: Callable[[Link], Any]) -> dict[str, Any]:
+    """The hyperparameters of a task that stages before it publish, by their links.
+
+    Raises MissingInput where one is missing or does not fit.
+    """
+    found = {}
+    for link in links:
+        published = link.edge.published
+        assert published is not None
+        maker = "/".join([link.up.name, *map(str, link.members(link.group_of_downstream(index)))])
+        found[published.name] = accepted(published, read(link), maker)
+    return found

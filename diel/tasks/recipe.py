@@ -1,4 +1,4 @@
-"""A recipe: how a stage's tasks are made from their points and inputs.
+"""A recipe: how a stage's tasks are made: what they share, and what each reads and becomes.
 
 What is the same for all tasks is worked out once here; what differs is read through a scope that
 computes only the names that an expression asks for.
@@ -6,57 +6,88 @@ computes only the names that an expression asks for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from diel.artifacts import digest_of
-from diel.attempt.bundle import Question, Request, Staged
+from diel.artifacts import Artifact, content, digest_of
+from diel.attempt.bundle import Job, Request, Staged
 from diel.modules.catalogue import Module
-from diel.staging.item import Item, Shard
-from diel.tasks.key import digest_of_values
-from diel.tasks.scope import Scope
-from diel.tasks.service import ServiceLink
+from diel.site import Shape, Site
+from diel.spec import Output, Stage
+from diel.spec.model import plain
+from diel.staging.item import Shard
+from diel.tasks.service import Asked
 from diel.tasks.sharing import Sharing, keyed
-from diel.tasks.sources import Sources
-from diel.tasks.staging import copies
+from diel.tasks.sources import Scope, Sources
+from diel.tasks.staging import copies, staging_of
 from diel.tasks.stream import StreamEnds
-from diel.tasks.surrogate import asking_of
+from diel.tasks.surrogate import asking_of, surrogate_of
+
+APART = {"stream", "units", "digest", "keep", "drain"}
+"""Keys of an output that are no part of a key: they say nothing of what is made."""
 
 
-@dataclass(frozen=True)
-class Resolved:
-    """A task with all its values: what a worker gets, and the key of its result."""
+def job_of(
+    name: str, stage: Stage, module: Module | None, launcher: tuple[str, ...], shape: Shape, site: Site
+) -> Job:
+    """What all tasks of a stage share when they are handed to a worker."""
+    return Job(
+        stage=name,
+        module=module,
+        values={n: o.value for n, o in stage.outputs.items() if o.value is not None},
+        timeout=stage.timeout,
+        launcher=launcher,
+        threads=stage.resources.cores_per_rank,
+        ranks=stage.resources.processes,
+        memory=stage.resources.memory,
+        walltime=stage.resources.walltime,
+        checkpoint=stage.checkpoint,
+        grace=site.grace if stage.grace is None else stage.grace,
+        staging=staging_of(site, stage, shape) if stage.moves_data else None,
+        service=plain(stage.service),
+        surrogate=plain(surrogate_of(stage, module)) if stage.surrogate else None,
+        promises={n: plain(o) for n, o in stage.outputs.items() if o.stream is None and not o.is_plain},
+    )
 
-    params: dict[str, Any]
-    inputs: dict[str, Any]
-    command: tuple[str, ...] | None
-    outputs: dict[str, str]
-    env: dict[str, str]
-    key: str
-    parts: tuple[str, str]
-    staged: Staged | None = None
-    shards: dict[str, Shard] | None = None
-    services: dict[str, range] | None = None
-    streams: dict[str, dict[str, str]] | None = None
-    question: Question | None = None
 
-    def request(self, index: int, attempt: int) -> Request:
-        return Request(
-            index,
-            attempt,
-            self.key,
-            self.parts,
-            self.params,
-            self.inputs,
-            self.command,
-            self.outputs,
-            self.env,
-            self.staged,
-            self.shards,
-            self.services,
-            self.streams,
-            self.question,
-        )
+def family_parts(stage: Stage, module: Module | None, files: Mapping[str, str]) -> dict[str, str]:
+    """Digests of what all tasks of a stage share: the parts of the cache key but two."""
+    reference = "" if module is None else f"{module.reference}:{module.function}"
+    digest = "" if module is None else module.digest
+    outputs = {name: _made(output) for name, output in stage.outputs.items()}
+    command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
+    if stage.interpreter:
+        command = [*stage.interpreter, command]
+    return {
+        "module": digest_of([reference, digest])[:16],
+        "command": digest_of([command, outputs])[:16],
+        "params": digest_of([dict(stage.params)])[:16],
+        "files": digest_of([[name, content(Path(path))[1]] for name, path in files.items()])[:16],
+        "env": digest_of([dict(stage.env)])[:16],
+    }
+
+
+def _made(output: Output) -> list[Any]:
+    """An output as it enters a key: what it is and promises; not how long it is kept, nor its units."""
+    plain: list[Any] = [output.path, output.value]
+    promised = output.model_dump(exclude={"path", "value", *APART}, exclude_defaults=True)
+    return [*plain, promised] if promised else plain
+
+
+def digest_of_values(values: Mapping[str, Any]) -> str:
+    """The digest of what a task reads: of artifacts their content counts, and not where they lie."""
+    return digest_of([_keyed(values)])
+
+
+def _keyed(value: Any) -> Any:
+    if type(value) is Artifact:
+        return {"artifact": value.digest}
+    if isinstance(value, dict):
+        return {key: _keyed(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_keyed(item) for item in value]
+    return value
 
 
 class Recipe:
@@ -77,10 +108,10 @@ class Recipe:
         self.streams = streams
         self._texts = sources.texts
         self._references = sources.texts.references
-        self._sharing = Sharing(stage, sources.inputs)
-        services = (link for link in sources.links if isinstance(link, ServiceLink))
-        self._services = [link for link in services if not link.edge.optional]
-        self._asking = asking_of(stage, module, sources.links)
+        shared_out = any(given.shard is not None for given in stage.inputs.values())
+        self._sharing = Sharing(stage, sources.inputs) if shared_out else None
+        self._asked = Asked(sources.links) if stage.services else None
+        self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
         signature = None if module is None or module.signature.variadic else module.signature
         self._accepted = None if signature is None else {p.name for p in signature.parameters}
@@ -93,26 +124,36 @@ class Recipe:
         """Whether `when` holds for a task. Raises ExpressionError and MissingInput."""
         return self._texts.is_wanted(self.scope(index))
 
-    def resolve(self, index: int) -> Resolved:
-        """Everything about a task. Raises ExpressionError, MissingInput and ModuleError."""
+    def resolve(self, index: int) -> Request:
+        """Everything about a task but the number of its attempt.
+
+        Raises ExpressionError, MissingInput and ModuleError.
+        """
         scope = self.scope(index)
         params = self._params(scope)
-        inputs = scope["inputs"]
         outputs = self._texts.paths(scope)
         env = self._texts.env(scope)
         shards = self._shards(scope)
         key, parts = self._key(scope, shards)
-        command = self._texts.command(scope)
-        resolved = Resolved(params, inputs, command, outputs, env, key, parts, None, shards)
-        if self.streams is not None:  # what came through streams is in no key: another run's never fits
-            key = digest_of([key, self.sources.paths.run_id])
-            resolved = replace(resolved, key=key, streams=self.streams(index))
-        if self._services:
-            resolved = replace(resolved, services=self._replicas(index))
+        question = None
         if self._asking is not None:
             question = self._asking.question(index, {**scope.point, **params}, key, parts)
-            resolved = replace(resolved, question=question)
-        return replace(resolved, staged=self._staged(index, resolved)) if self._at_node else resolved
+        return Request(
+            index=index,
+            attempt=0,
+            key=key,
+            parts=parts,
+            params=params,
+            inputs=scope["inputs"],
+            command=self._texts.command(scope),
+            outputs=outputs,
+            env=env,
+            staged=self._staged(scope, shards) if self._at_node else None,
+            shards=shards,
+            services=None if self._asked is None else self._asked.replicas(index),
+            streams=None if self.streams is None else self.streams(index),
+            question=question,
+        )
 
     def _params(self, scope: Scope) -> dict[str, Any]:
         """The parameters of a task: its point's that its module takes, and what its stage says."""
@@ -121,25 +162,17 @@ class Recipe:
         return {**given, **said}
 
     def _shards(self, scope: Scope) -> dict[str, Shard] | None:
-        return self._sharing.shards(scope.index, scope["inputs"]) if self._sharing else None
+        return self._sharing.shards(scope.index, scope["inputs"]) if self._sharing is not None else None
 
-    def _replicas(self, index: int) -> dict[str, range]:
-        """The services that a task asks, with the task indices of their replicas."""
-        return {link.up.name: link.replicas(link.group_of_downstream(index)) for link in self._services}
-
-    def _staged(self, index: int, resolved: Resolved) -> Staged | None:
+    def _staged(self, scope: Scope, shards: dict[str, Shard] | None) -> Staged | None:
         """The task's texts once more, with copies on its node in the place of artifacts; None without any."""
-        items: dict[str, Item] = {}
-        shards = resolved.shards or {}
-        names = [name for name in self._at_node if name not in shards or not shards[name].stage]
-        inputs = {
-            name: copies(value, items) if name in names else value for name, value in resolved.inputs.items()
-        }
+        late = {name for name, shard in (shards or {}).items() if shard.stage}
+        inputs, items = copies(scope["inputs"], {*self._at_node} - late)
         if not items:
             return None
-        scope = Scope(self.sources, index, inputs)
-        env, command = self._texts.env(scope), self._texts.command(scope)
-        return Staged(tuple(items.values()), self._params(scope), inputs, command, env)
+        again = Scope(self.sources, scope.index, inputs)
+        env, command = self._texts.env(again), self._texts.command(again)
+        return Staged(items, self._params(again), inputs, command, env)
 
     def own_files(self, index: int) -> dict[str, str]:
         """The files that a task has of its own, absolute. Raises ExpressionError and MissingInput."""
@@ -164,8 +197,11 @@ class Recipe:
     def _key(self, scope: Scope, shards: dict[str, Shard] | None) -> tuple[str, tuple[str, str]]:
         own, taken = self._reads(scope, shards)
         own.update(self.sources.files.digests(scope))
-        for link in self._services:  # what a service answers depends on what it reads
-            taken[f"service {link.up.name}"] = link.key(link.group_of_downstream(scope.index))
+        if self._asked is not None:
+            taken.update(self._asked.keys(scope.index))
         params = digest_of_values(own)
         read = digest_of_values(taken) if taken else ""
-        return digest_of([self.family, params, read]), (params[:16], read[:16])
+        key = digest_of([self.family, params, read])
+        if self.streams is not None:  # what came through them is in no key: another run's never fits
+            key = digest_of([key, self.sources.paths.run_id])
+        return key, (params[:16], read[:16])

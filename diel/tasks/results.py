@@ -12,11 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact, files_of
+from diel.errors import DielError
 from diel.journal.segment import read_result
 from diel.paths import RunPaths
 
 if TYPE_CHECKING:
     from diel.journal.records import Made, Result
+
+
+class MissingInput(DielError):
+    """An input or expression asks for something that a task did not make."""
+
 
 RECENT = 4096
 """How many records are kept in memory: a task is mostly read right after it was written."""

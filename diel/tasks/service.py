@@ -79,7 +79,7 @@ class ServiceLink(Link):
         assert service is not None
         return range(first, first + service.replicas)
 
-    # --- consumers ----------------------------------------------------------------------------------
+    # --- those that ask -----------------------------------------------------------------------------
 
     def note_end(self, index: int) -> Group:
         """Counts a consumer that ended; returns the point that it asked."""
@@ -95,3 +95,19 @@ class ServiceLink(Link):
             return False
         fixed = dict(zip(self.edge.matched, group, strict=True))
         return self._ended.get(group, 0) >= self.down.domain.count(fixed)
+
+
+class Asked:
+    """The services that the tasks of one stage ask while they run."""
+
+    def __init__(self, into: Iterable[Link]) -> None:
+        links = (link for link in into if isinstance(link, ServiceLink))
+        self._links = [link for link in links if not link.edge.optional]
+
+    def replicas(self, index: int) -> dict[str, range]:
+        """The task indices of the replicas that a task asks, by service."""
+        return {link.up.name: link.replicas(link.group_of_downstream(index)) for link in self._links}
+
+    def keys(self, index: int) -> dict[str, str]:
+        """What enters the key of a task: what a service answers depends on what it reads."""
+        return {f"service {link.up.name}": link.key(link.group_of_downstream(index)) for link in self._links}

@@ -22,9 +22,6 @@ class Sharing:
         self._links = links
         self._parts: dict[Key, tuple[Group, dict[int, int]]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._given)
-
     def shards(self, index: int, inputs: Mapping[str, Any]) -> dict[str, Shard]:
         """How inputs are shared out, and which part is a task's."""
         found = {}

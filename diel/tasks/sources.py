@@ -1,28 +1,40 @@
-"""What the tasks of a stage read: points, files, hyperparameters, and what other stages made."""
+"""What the tasks of a stage read: points, files, hyperparameters, and what other stages made.
+
+Each name is computed when an expression asks for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifact
+from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
-from diel.errors import DielError
 from diel.expressions import parse_tree
-from diel.graph import Key, Published
+from diel.graph import Edge, Key
 from diel.paths import RunPaths
-from diel.spec import Flaws
-from diel.spec.model import refuse
-from diel.tasks.files import Files
+from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link
-from diel.tasks.results import Results, output_of, outputs_of
+from diel.tasks.publishing import published_values
+from diel.tasks.results import MissingInput, Results, output_of, outputs_of
+from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
-from diel.tasks.texts import Texts
+from diel.tasks.stream import StreamLink
+from diel.tasks.texts import Files, Texts
 
 
-class MissingInput(DielError):
-    """An input or expression asks for something that a task did not make."""
+def link_of(
+    edge: Edge, up: StageRun, down: StageRun, axes: Mapping[str, Adaptive], makers: tuple[StageRun, ...] = ()
+) -> Link:
+    """The link of an edge. `axes` has the run's searches and loops."""
+    if edge.service:
+        return ServiceLink(edge, up, down, makers=makers)
+    if edge.stream:
+        return StreamLink(edge, up, down, makers=makers)
+    if not edge.chosen:
+        return Link(edge, up, down, makers=makers)
+    return ChoosingLink(edge, up, down, makers=makers, axes={label: axes[label] for label in edge.chosen})
 
 
 class Sources:
@@ -52,6 +64,7 @@ class Sources:
             if not link.edge.axis and not link.edge.published
         }
         """What expressions read of other stages, by stage and output."""
+        self._published = [link for link in links if link.edge.published]
         self.own_inputs = {
             label: given.source.removeprefix("hp.")
             for label, given in run.spec.inputs.items()
@@ -70,14 +83,11 @@ class Sources:
 
         Raises MissingInput where a published value is missing or does not fit.
         """
-        published = {}
-        for link in self.links:
-            if link.edge.published is not None:
-                members = link.members(link.group_of_downstream(index))
-                maker = "/".join([link.edge.upstream, *map(str, members)])
-                value = accepted(link.edge.published, self.read(link, index, scope), maker)
-                published[link.edge.published.name] = value
-        return {**self._hyperparameters, **published, **self.run.searched(index)}
+        given: Mapping[str, Any] = self._hyperparameters
+        if self._published:
+            made = published_values(self._published, index, lambda link: self.read(link, index, scope))
+            given = {**given, **made}
+        return {**given, **self.run.searched(index)}
 
     def read(self, link: Link, index: int, scope: Mapping[str, Any]) -> Any:
         """What a task reads along an edge: one output, or the list of the gathered ones."""
@@ -114,12 +124,93 @@ class Sources:
             raise MissingInput(f"{link.edge.upstream}/{index} made no '{output}'; it made: {made}") from None
 
 
-def accepted(published: Published, value: Any, maker: str) -> Any:
-    """A published value as its hyperparameter keeps it. Raises MissingInput for a bad one."""
-    try:
-        if type(value) is Artifact:
-            raise refuse("expected a value, found a file")
-        return published.given.accept(value)
-    except Flaws as error:
-        told = f"hp.{published.name}, as {maker} has published it: {error.flaws[0].message}"
-        raise MissingInput(told) from None
+class Scope(Mapping[str, Any]):
+    """The names that the expressions of one task may read."""
+
+    def __init__(self, sources: Sources, index: int, inputs: Mapping[str, Any] | None = None) -> None:
+        """`inputs` stand in for what the task reads, where they are given."""
+        self.sources = sources
+        self.index = index
+        self.point = sources.run.point(index)
+        self._known: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.point:
+            return self.point[name]
+        if name not in self._known:
+            self._known[name] = self._find(name)
+        return self._known[name]
+
+    def read(self, chain: tuple[str, ...]) -> Any:
+        """The value of a dotted name, as far as it goes through mappings."""
+        value: Any = self
+        for name in chain:
+            if not isinstance(value, Mapping):
+                return value
+            value = value[name]
+        return value
+
+    def along(self, link: Link) -> Any:
+        """What the task reads along an edge. Raises MissingInput."""
+        return self.sources.read(link, self.index, self)
+
+    def hyperparameter_inputs(self) -> dict[str, Any]:
+        """The inputs that are hyperparameters of the task itself. Raises MissingInput without a value."""
+        for name in self.sources.own_inputs.values():
+            if name not in self["hp"]:
+                raise MissingInput(f"hp.{name} has no value: give it a default, or --set hp.{name}=VALUE")
+        return {label: self["hp"][name] for label, name in self.sources.own_inputs.items()}
+
+    def _find(self, name: str) -> Any:
+        sources = self.sources
+        match name:
+            case "hp":
+                return sources.registry(self.index, self)
+            case "files":
+                return sources.files.paths(self)
+            case "params":
+                return {key: tree.value(self) for key, tree in sources.texts.params.items()}
+            case "inputs":
+                read = {key: self.along(link) for key, link in sources.inputs.items()}
+                return {**self.hyperparameter_inputs(), **read}
+            case "outputs":
+                return {key: template.text_value(self) for key, template in sources.texts.outputs.items()}
+            case "task":
+                stage = sources.run.name
+                attempt = sources.run.history.attempts.get(self.index, 0) + 1
+                task = f"{stage}/{self.index}"
+                return {"id": task, "index": self.index, "attempt": attempt, "stage": stage}
+            case "run":
+                return {"id": sources.paths.run_id, "dir": str(sources.paths.root)}
+        links = {output: link for (stage, output), link in sources.made.items() if stage == name}
+        if links:
+            return _StageView(self, links)
+        for axis, points in sources.run.points.items():
+            if axis == name:  # an axis with several parameters: its point as a mapping
+                return {key: self.point[key] for key in points.parameters}
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.point
+        yield from ("hp", "files", "params", "inputs", "outputs", "task", "run")
+        yield from {stage for stage, _ in self.sources.made}
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class _StageView(Mapping[str, Any]):
+    """A stage in an expression: its outputs, by the edge rules."""
+
+    def __init__(self, scope: Scope, links: Mapping[str | None, Link]) -> None:
+        self._scope = scope
+        self._links = links
+
+    def __getitem__(self, output: str) -> Any:
+        return self._scope.along(self._links[output])
+
+    def __iter__(self) -> Iterator[str]:
+        return (output for output in self._links if output is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -14,8 +14,8 @@ from diel.graph.surrogate import answered, teachers
 from diel.modules.catalogue import Module
 from diel.spec import Stage, Surrogate
 from diel.tasks.link import Link
+from diel.tasks.results import MissingInput
 from diel.tasks.service import ServiceLink
-from diel.tasks.sources import MissingInput
 from diel.terms import SIMULATED
 
 if TYPE_CHECKING:
@@ -24,21 +24,20 @@ if TYPE_CHECKING:
 _NUMBERS = (int, float)
 
 
-def surrogate_of(stage: Stage, module: Module | None) -> Surrogate | None:
-    """A stage's surrogate, with the outputs that it answers."""
-    if stage.surrogate is None:
-        return None
+def surrogate_of(stage: Stage, module: Module | None) -> Surrogate:
+    """The surrogate of a stage that has one, with the outputs that it answers."""
+    assert stage.surrogate is not None
     outputs = answered(stage, None if module is None else module.signature)
     return stage.surrogate.model_copy(update={"outputs": outputs})
 
 
 def asking_of(stage: Stage, module: Module | None, links: Iterable[Link]) -> Asking | None:
     """Makes the questions of a stage's tasks; None where it has no surrogate."""
+    if stage.surrogate is None:
+        return None
     surrogate = surrogate_of(stage, module)
-    for link in links:
-        if surrogate is not None and isinstance(link, ServiceLink) and link.up.name == surrogate.service:
-            return Asking(surrogate, link)
-    return None
+    asked = (link for link in links if isinstance(link, ServiceLink) and link.up.name == surrogate.service)
+    return next((Asking(surrogate, link) for link in asked), None)
 
 
 class Asking:

@@ -19,7 +19,7 @@ from typing import Protocol
 import click
 
 from diel.controller.controller import Controller
-from diel.controller.renewal import drive_on
+from diel.controller.start import drive_on
 from diel.errors import DielError
 from diel.executors.light import own
 from diel.journal.history import History

@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from diel.attempt.bundle import Request
 from diel.check import check
 from diel.controller.stages import Stages
 from diel.journal.segment import SegmentWriter
@@ -15,7 +16,6 @@ from diel.project.run_file import RunFile
 from diel.project.runs import create_run
 from diel.site import find_site
 from diel.tasks.ledger import Ledger
-from diel.tasks.recipe import Resolved
 from tests.record import as_record
 
 
@@ -90,7 +90,7 @@ class Bench:
         self.ledger.fail(run, index, {"class": "app", "message": "broken"})
         self.stages.note_end(run, index)
 
-    def resolve(self, stage: str, index: int = 0) -> Resolved:
+    def resolve(self, stage: str, index: int = 0) -> Request:
         """A task with all its values."""
         return self.stages.recipes[stage].resolve(index)
 

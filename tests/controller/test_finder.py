@@ -32,7 +32,7 @@ def finder(bench: Bench) -> Finder:
 
 
 def found(finder: Finder, bench: Bench, stage: str, wanted: int = 100) -> list[int]:
-    return [index for index, _ in finder.ready_tasks(bench.stages.runs[stage], wanted, FOREVER)]
+    return [task.index for task in finder.ready_tasks(bench.stages.runs[stage], wanted, FOREVER)]
 
 
 def test_tasks_without_inputs_are_ready_at_once_in_bundles_of_the_size_asked(

@@ -8,7 +8,7 @@ import pytest
 
 from diel.errors import ModuleError
 from diel.expressions import ExpressionError
-from diel.tasks.sources import MissingInput
+from diel.tasks.results import MissingInput
 from tests.controller.bench import Bench
 
 MODULES = """

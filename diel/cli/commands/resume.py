@@ -9,9 +9,8 @@ import click
 from diel.cli.commands.submit import HOMES, patience, tell
 from diel.cli.options import json_option, runs_option
 from diel.cli.target import run_argument
+from diel.controller.again import Again, find_missing, find_outdated, write_again
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
-from diel.controller.missing import Again, find_missing, write_again
-from diel.controller.outdated import find_outdated
 from diel.controller.start import (
     find_site_again,
     keep_site,

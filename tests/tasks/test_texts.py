@@ -11,8 +11,8 @@ import pytest
 from diel.artifacts import artifact
 from diel.errors import ModuleError
 from diel.spec import Stage
-from diel.tasks import files as own_files
-from diel.tasks.files import Files
+from diel.tasks import texts as own_files
+from diel.tasks.texts import Files
 from tests.throwaway import Project
 
 FLOW = """
