@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import chain
 from queue import Empty
+from typing import TYPE_CHECKING
 
 from diel.attempt.reaper import kill_marked
 from diel.blocks.backend import Backend, EngineLost, LetGo, Outlook
@@ -25,7 +26,7 @@ from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake, Stillborn
 from diel.controller.stages import Stages
-from diel.controller.tolerance import Tolerance
+from diel.controller.tolerance import has_failed
 from diel.errors import DielError
 from diel.journal.history import History
 from diel.journal.segment import SegmentWriter
@@ -43,6 +44,9 @@ from diel.states import RunState, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
+
+if TYPE_CHECKING:
+    from diel.journal.records import WorkerFacts
 
 LOOK_SECONDS = 0.1
 """Longest time spent looking for ready tasks before finished ones are taken in."""
@@ -128,7 +132,8 @@ class Controller:
             if self._gangs is not None:
                 self._gangs.take_up()
             while not self._is_over():
-                if self._is_to_hand_over():
+                is_time = self._until is not None and time.monotonic() > self._until
+                if is_time and self._cancelling_since is None:
                     leave = self._hand_over
                     break
                 self._fill()
@@ -175,11 +180,8 @@ class Controller:
         """Kills what the run has on this machine, for a process that ends at once; blocks go on."""
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
 
-    def _is_to_hand_over(self) -> bool:
-        return self._until is not None and time.monotonic() > self._until and self._cancelling_since is None
-
     def _let_go(self, _: RunState) -> None:
-        """Leaves the run as it is: what runs in blocks goes on."""
+        """Leaves what runs in blocks."""
         self._backend.detach()
         self._end_processes(without="DIEL_BLOCK")
 
@@ -194,26 +196,23 @@ class Controller:
         self._intake.read_news()
         self._ledger.hand_over()
 
-    def _busy_blocks(self) -> set[str]:
-        """The blocks in which a task is known to run."""
-        found = set()
-        for name, index in self._dispatcher.in_flight:
+    def _running(self) -> Iterator[tuple[str, int, WorkerFacts]]:
+        """The tasks that are known to run in blocks, each with its worker."""
+        for name, index in list(self._dispatcher.in_flight):
             one = self.history.stage(name).under_way.get(index)
             if one is not None and one.state == TaskState.RUNNING:
                 worker = self.history.workers.get(one.worker)
                 if worker is not None:
-                    found.add(worker["block"])
-        return found
+                    yield name, index, worker
+
+    def _busy_blocks(self) -> set[str]:
+        return {worker["block"] for _, _, worker in self._running()}
 
     def _note_block_end(self, block: Block) -> None:
         """A block ended: what is known to run there is lost; what had not begun waits for Parsl's word."""
         self._intake.give_up_block(block.name)
-        for name, index in list(self._dispatcher.in_flight):
-            one = self.history.stage(name).under_way.get(index)
-            if one is None or one.state != TaskState.RUNNING:
-                continue
-            worker = self.history.workers.get(one.worker)
-            if worker is not None and worker["block"] == block.name:
+        for name, index, worker in self._running():
+            if worker["block"] == block.name:
                 blame = block.blame(self._dispatcher.in_flight[name, index].adopted)
                 self._intake.lose(self._stages.runs[name], index, blame, block.told, worker["node"])
 
@@ -270,35 +269,22 @@ class Controller:
     def _take_finished(self) -> None:
         """Takes in what finished; waits a moment where there is nothing else to do."""
         finished = self._dispatcher.finished
-        try:
-            item = finished.get(timeout=self._patience())
+        with contextlib.suppress(Empty):
+            number, future = finished.get(timeout=self._patience())
             while True:
-                if self._is_known_end(*item):
-                    self._intake.take(*item)
-                item = finished.get_nowait()
-        except Empty:
-            pass
+                self._take(number, future, time.monotonic())
+                number, future = finished.get_nowait()
 
-    def _is_known_end(self, number: int, future: Future[bytes]) -> bool:
-        """Whether it can be told now what became of a bundle.
+    def _take(self, number: int, future: Future[bytes], since: float) -> None:
+        """Takes in a bundle that ended at a moment.
 
         One whose worker was lost in a block waits for the scheduler's word: the block may have ended,
         and why makes a difference.
         """
-        now = time.monotonic()
-        if future.exception() is None or self._backend.knows(now):
-            return True
-        self._limbo.append((number, future, now))
-        return False
-
-    def _settle(self) -> None:
-        """Takes in bundles that were lost, once it can be told why."""
-        waiting, self._limbo = self._limbo, []
-        for number, future, since in waiting:
-            if self._backend.knows(since):
-                self._intake.take(number, future)
-            else:
-                self._limbo.append((number, future, since))
+        if future.exception() is None or self._backend.knows(since):
+            self._intake.take(number, future)
+        else:
+            self._limbo.append((number, future, since))
 
     def _patience(self) -> float:
         """Seconds to wait for something to finish."""
@@ -332,19 +318,17 @@ class Controller:
                 self._gangs.tend()
             if self._stages.serving is not None:
                 self._stages.serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
-            self._look_after_slow(now)
+            slow = any(now - sent.since > SLOW for sent in self._dispatcher.sent.values())
+            if slow or any(task.adopted for task in self._dispatcher.in_flight.values()):
+                self._intake.read_news()  # those of an earlier controller report to nobody
+                self._dispatcher.drop_settled()
             self._backend.tend(Outlook(self._backlog(), frozenset(self._intake.excluded), self._needed()))
-            self._settle()
+            waiting, self._limbo = self._limbo, []
+            for lost in waiting:
+                self._take(*lost)
         if now - self._last_snapshot > SNAPSHOT_EVERY:
             self._last_snapshot = now
             self._ledger.save()
-
-    def _look_after_slow(self, now: float) -> None:
-        """Reads what slow workers wrote, and those of an earlier controller, which report to nobody."""
-        slow = any(now - sent.since > SLOW for sent in self._dispatcher.sent.values())
-        if slow or any(task.adopted for task in self._dispatcher.in_flight.values()):
-            self._intake.read_news()
-            self._dispatcher.drop_settled()
 
     def _backlog(self) -> dict[str, float]:
         """Seconds of work in line, by the shape of its tasks, as far as their run time is known."""
@@ -376,26 +360,6 @@ class Controller:
         else:
             self._finder.cancel(cancels)
 
-    def _has_failed(self) -> bool:
-        """Whether a task, search or loop has failed and nothing tolerates that; writes down what does."""
-        failed = False
-        tolerance = Tolerance(self._stages.runs, self._stages.adaptive, self._stages.out_of)
-        for axis in self._stages.adaptive.values():
-            for context, course in axis.history.courses.items():
-                cause = tolerance.of_course(axis, context) if course.failed else ""
-                failed |= course.failed and not cause
-                if cause:
-                    self._ledger.append(
-                        {"event": "spared", "axis": axis.label, "context": list(context), "cause": cause}
-                    )
-        for stage in self._stages.runs.values():
-            for cause, tasks in tolerance.failures(stage).items():
-                self._ledger.append(
-                    {"event": "tolerated", "stage": stage.name, "tasks": ranges(tasks), "cause": cause}
-                )
-            failed |= stage.history.counts()["failed"] > len(stage.history.tolerated)
-        return failed
-
     def _end_state(self) -> RunState:
         if self._cancelling_since is not None:
             for stage in self._stages.runs.values():
@@ -404,7 +368,7 @@ class Controller:
             return RunState.CANCELLED
         counts = [stage.history.counts() for stage in self._stages.runs.values()]
         may_have_failed = self._stages.adaptive or any(count["failed"] for count in counts)
-        failed = bool(may_have_failed) and self._has_failed()
+        failed = may_have_failed and has_failed(self._stages, self._ledger)
         if failed or any(stage.void for stage in self._stages.runs.values()):
             return RunState.FAILED
         return RunState.CANCELLED if any(c["cancelled"] for c in counts) else RunState.SUCCEEDED

@@ -11,9 +11,12 @@ from itertools import islice
 
 from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
+from diel.controller.stages import Stages
 from diel.journal.axis_history import Context
+from diel.journal.ranges import ranges
 from diel.states import TaskState
 from diel.tasks.choosing import ChoosingLink
+from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
 from diel.tasks.stage_run import StageRun
 
@@ -24,15 +27,33 @@ Finding = Generator[Lost, str | None, str]
 """Finds what tolerates a loss, empty where nothing does; asks for the same of the losses behind it."""
 
 
-class Tolerance:
-    """Looks at the failures of a run whose tasks have all ended."""
+def has_failed(stages: Stages, ledger: Ledger) -> bool:
+    """Whether a task, search or loop has failed and nothing tolerates that; writes down what does.
 
-    def __init__(
-        self, stages: Mapping[str, StageRun], axes: Mapping[str, Adaptive], out_of: Mapping[str, list[Link]]
-    ) -> None:
-        self._stages = stages
-        self._axes = axes
-        self._out_of = out_of
+    All tasks have ended.
+    """
+    failed = False
+    tolerance = _Tolerance(stages)
+    for axis in stages.adaptive.values():
+        for context, course in axis.history.courses.items():
+            cause = tolerance.cause((axis.label, context)) if course.failed else ""
+            failed |= course.failed and not cause
+            if cause:
+                ledger.append(
+                    {"event": "spared", "axis": axis.label, "context": list(context), "cause": cause}
+                )
+    for stage in stages.runs.values():
+        for cause, tasks in tolerance.failures(stage).items():
+            ledger.append({"event": "tolerated", "stage": stage.name, "tasks": ranges(tasks), "cause": cause})
+        failed |= stage.history.counts()["failed"] > len(stage.history.tolerated)
+    return failed
+
+
+class _Tolerance:
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages.runs
+        self._axes = stages.adaptive
+        self._out_of = stages.out_of
         self._known: dict[Lost, str] = {}
         self._looked: dict[tuple[int, Group], tuple[Verdict, frozenset[int]]] = {}
 
@@ -40,15 +61,11 @@ class Tolerance:
         """The failed tasks of a stage that are tolerated, by what says so."""
         found: dict[str, list[int]] = {}
         for index in range(stage.size if stage.history.states.count(TaskState.FAILED) else 0):
-            if stage.history.state(index) == TaskState.FAILED and (cause := self._cause((stage.name, index))):
+            if stage.history.state(index) == TaskState.FAILED and (cause := self.cause((stage.name, index))):
                 found.setdefault(cause, []).append(index)
         return found
 
-    def of_course(self, axis: Adaptive, context: Context) -> str:
-        """What tolerates that a search or loop failed; empty where nothing does."""
-        return self._cause((axis.label, context))
-
-    def _cause(self, lost: Lost) -> str:
+    def cause(self, lost: Lost) -> str:
         """What tolerates a loss; empty where nothing does.
 
         That rests on the tasks behind it. They are kept on a stack, for a chain of stages may be longer than
@@ -71,16 +88,12 @@ class Tolerance:
 
     def _find(self, name: str, place: int | Context) -> Finding:
         if isinstance(place, int):
-            return self._find_for_task(self._stages[name], place)
-        return self._find_for_course(self._axes[name], place)
-
-    def _find_for_task(self, stage: StageRun, index: int) -> Finding:
-        assert stage.domain is not None
-        reading = ((link, index) for link in self._out_of[stage.name])
-        return self._finding(stage.adaptive, stage.domain.coordinates(index), reading)
-
-    def _find_for_course(self, axis: Adaptive, context: Context) -> Finding:
-        coordinates = dict(zip(axis.judge.context, context, strict=True))
+            stage = self._stages[name]
+            assert stage.domain is not None
+            reading = ((link, place) for link in self._out_of[name])
+            return self._finding(stage.adaptive, stage.domain.coordinates(place), reading)
+        axis = self._axes[name]
+        coordinates = dict(zip(axis.judge.context, place, strict=True))
         outer = [self._axes[label] for label in coordinates if label in self._axes]
         return self._finding(outer, coordinates, self._choosing(axis, coordinates))
 
@@ -150,14 +163,10 @@ class Tolerance:
 
     def _met(self, link: Link, index: int) -> Iterator[int]:
         """The tasks that read a task, or would, had no search or loop failed."""
+        all_of_them = not isinstance(link, ChoosingLink) or link.has_failed(index)
         for reader in link.woken_by(index):
-            if self._is_met(link, reader, index):
+            if all_of_them or index in self._look(link, reader)[1]:
                 yield reader
-
-    def _is_met(self, link: Link, reader: int, index: int) -> bool:
-        if not isinstance(link, ChoosingLink) or link.has_failed(index):
-            return True
-        return index in self._look(link, reader)[1]
 
     def _look(self, link: Link, reader: int) -> tuple[Verdict, frozenset[int]]:
         """What an edge meant for a task, and what it picked: looked up once, for it may rank many trials."""
