@@ -329,7 +329,7 @@ AS_A_WHOLE = {
 
 
 def test_a_test_in_the_directory_of_a_room_is_named_for_a_source(root: Path) -> None:
-    """`diel/tasks/recipe.py` has `tests/tasks/test_key.py`; what users do is tested at the top of `tests/`."""
+    """`diel/tasks/link.py` has `tests/tasks/test_link.py`; what users do is tested at the top of `tests/`."""
     strays: set[str] = set()
     whole: set[str] = set()
     for path in sorted((root / "tests").glob("*/**/test_*.py")):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diel.blocks.script import block_job, node_script
-from diel.controller.home import choose_home, controller_script
+from diel.controller.home import choose_home, controller_job
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.submission import job_prefix
@@ -47,7 +47,7 @@ def _controllers(plan: Plan, paths: RunPaths) -> Iterator[Script]:
     if home != "login":
         whole = "the controller and all workers" if home == "inside" else "the controller"
         about = f"the job of {whole}, for `diel submit`"
-        text = controller_script(plan, paths, home)
+        text = scheduler_named(plan.site.scheduler).script(controller_job(plan, paths, home))
         yield Script(str(paths.controllers / "c1.sh"), about, None, list(plan.stages), text)
 
 

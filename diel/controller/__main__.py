@@ -41,7 +41,11 @@ AHEAD = 30.0
 
 def main() -> int:
     """Takes a run over and drives it; returns the exit code."""
-    options = _options()
+    parser = argparse.ArgumentParser(prog="python -m diel.controller")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--submission", type=int, required=True)
+    parser.add_argument("--end", type=float)
+    options = parser.parse_args()
     paths = RunPaths(options.run.absolute())
     try:
         wanted = refuse_unwanted(paths, options.submission, read_run(paths).history)
@@ -59,24 +63,6 @@ def main() -> int:
         return error.exit_code
 
 
-def _tell(controller: Controller, state: RunState) -> int:
-    """Says how it ended; returns the exit code."""
-    paths = controller.paths
-    let_go = state is RunState.INTERRUPTED and not controller.history.state.ended
-    say(f"{paths.run_id} {'let go: what runs in blocks goes on' if let_go else state}")
-    if controller.left:
-        say(f"jobs {', '.join(controller.left)} may still be there; `diel cancel {paths.run_id}` ends them")
-    return EXIT_CODES[state]
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m diel.controller")
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--submission", type=int, required=True)
-    parser.add_argument("--end", type=float)
-    return parser.parse_args()
-
-
 def say(message: str) -> None:
     """A line of the controller's log."""
     print(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {message}", flush=True)  # noqa: T201 - its log
@@ -85,7 +71,7 @@ def say(message: str) -> None:
 def _drive(controller: Controller, wanted: Submission, end: float | None) -> int:
     """Drives a run until it is over, a signal asks for an end, or the job's walltime is nearly over.
 
-    `end` is when that is, in time.monotonic seconds.
+    `end` is when that is, in time.monotonic seconds. Returns the exit code.
     """
     watch = Watch(controller.let_go if wanted.home != "inside" and controller.plan.site.scheduled else None)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -106,7 +92,12 @@ def _drive(controller: Controller, wanted: Submission, end: float | None) -> int
         state = state if state.ended else RunState.INTERRUPTED
     if succession is not None:
         succession.settle(needed=state is RunState.INTERRUPTED)
-    return _tell(controller, state)
+    paths = controller.paths
+    let_go = state is RunState.INTERRUPTED and not controller.history.state.ended
+    say(f"{paths.run_id} {'let go: what runs in blocks goes on' if let_go else state}")
+    if controller.left:
+        say(f"jobs {', '.join(controller.left)} may still be there; `diel cancel {paths.run_id}` ends them")
+    return EXIT_CODES[state]
 
 
 class Watch:
@@ -146,10 +137,10 @@ class Succession:
 
     def __init__(self, controller: Controller, wanted: Submission, due: float, end: float) -> None:
         """`due` and `end` are time.monotonic seconds: when to ask, and when this job ends."""
-        self._controller = controller
-        self._home = wanted.home
-        self._due = due
-        self._end = end
+        self._paths, self._home = controller.paths, wanted.home
+        self._plan = controller.plan
+        self._scheduler = scheduler_named(controller.plan.site.scheduler)
+        self._due, self._end = due, end
         self._thread: threading.Thread | None = None
         self._next: Submission | None = None
 
@@ -160,14 +151,11 @@ class Succession:
             self._thread.start()
 
     def _ask(self) -> None:
-        paths, plan = self._controller.paths, self._controller.plan
-        made = None
+        paths, made = self._paths, None
         try:
             made = make_submission(paths, self._home, successor=True)
-            patience = max(0.0, self._end - time.monotonic())
-            self._next = queue(
-                paths, plan, made, after=scheduler_named(plan.site.scheduler).job_id(), patience=patience
-            )
+            mine, patience = self._scheduler.job_id(), max(0.0, self._end - time.monotonic())
+            self._next = queue(paths, self._plan, made, after=mine, patience=patience)
             say(f"{paths.run_id}: its next controller is job {self._next.job}")
         except DielError as error:
             if made is not None:
@@ -178,14 +166,12 @@ class Succession:
         """Waits until the successor is queued, or takes it back where the run does not need it."""
         if self._thread is not None:
             self._thread.join(max(1.0, self._end - time.monotonic()))
-        if not needed and self._next is not None and self._next.job is not None:
-            job = self._next.job
-            scheduler = scheduler_named(self._controller.plan.site.scheduler)
+        if not needed and self._next is not None and (job := self._next.job) is not None:
             try:
-                persist(lambda: scheduler.cancel([job]), max(1.0, self._end - time.monotonic()))
+                persist(lambda: self._scheduler.cancel([job]), max(1.0, self._end - time.monotonic()))
             except SchedulerBusy as error:
                 say(f"job {job} is no longer needed and cannot be taken back: {error}")
-            withdraw(self._controller.paths, self._next)
+            withdraw(self._paths, self._next)
 
 
 if __name__ == "__main__":

@@ -97,24 +97,12 @@ def choose_home(site: Site, wanted: Home | None = None) -> Home:
 
 
 def refuse_homeless(plan: Plan, home: Home) -> None:
-    """What cannot live there: a run of several pools in one allocation, or with tasks that last longer than
-    that; a controller in a job that is over at once. Raises UsageError.
+    """Refuses several pools in one allocation, or tasks that last longer, and a job that is over at once.
+
+    Raises UsageError.
     """
-    if home == "inside":
-        _refuse_longer(plan, job_walltime(plan, home))
-    if home == "job" and (walltime := job_walltime(plan, home)) < SHORTEST:
-        own, name = plan.site.controller, _pool_name(plan)
-        short = "`controller: {walltime: …}`" if walltime == own.walltime else f"pool '{name}'"
-        raise UsageError(
-            f"a controller's job needs at least {format_duration(SHORTEST)}, and {short} of site "
-            f"'{plan.site.name}' gives it {format_duration(walltime)}: give it more (a day is usual), name "
-            "a queue for it by `controller: {queue: …}`, or choose --home login"
-        )
-
-
-def _refuse_longer(plan: Plan, walltime: float) -> None:
-    """Raises UsageError for a stage whose tasks need more time than an allocation has for them."""
-    for stage in plan.stages.values():
+    walltime = 0.0 if home == "login" else job_walltime(plan, home)
+    for stage in plan.stages.values() if home == "inside" else ():
         if stage.shape.walltime > walltime - KEPT - MARGIN:
             raise UsageError(
                 f"stage '{stage.name}' needs {format_duration(stage.shape.walltime)} for a task, and the "
@@ -122,6 +110,14 @@ def _refuse_longer(plan: Plan, walltime: float) -> None:
                 f"{KEPT + MARGIN:.0f} s of which are diel's: give it more by `controller: {{walltime: …}}` "
                 f"of site '{plan.site.name}' (no more than its pool's `max_walltime`), or choose --home login"
             )
+    if home == "job" and walltime < SHORTEST:
+        own, name = plan.site.controller, _pool_name(plan)
+        short = "`controller: {walltime: …}`" if walltime == own.walltime else f"pool '{name}'"
+        raise UsageError(
+            f"a controller's job needs at least {format_duration(SHORTEST)}, and {short} of site "
+            f"'{plan.site.name}' gives it {format_duration(walltime)}: give it more (a day is usual), name "
+            "a queue for it by `controller: {queue: …}`, or choose --home login"
+        )
 
 
 def submit_new(
@@ -146,7 +142,7 @@ def submit_new(
     try:
         made = submit(paths, plan, where)
         if where == "login" and plan.site.scheduled:
-            refuse_at_start(paths, made)
+            _await_first_block(paths, made)
     except Unanswered:
         raise
     except DielError:
@@ -155,11 +151,8 @@ def submit_new(
     return paths, made
 
 
-def refuse_at_start(paths: RunPaths, made: Submission) -> None:
-    """Waits for the scheduler's answer to the first block of a run. Raises NeverRuns where that is in vain.
-
-    Its controller has given the run up by then, and what it asked for.
-    """
+def _await_first_block(paths: RunPaths, made: Submission) -> None:
+    """Raises NeverRuns where the scheduler refuses the first block: the controller has given up by then."""
     end, reader = time.monotonic() + FIRST_BLOCK, Reader(paths)
     history = reader.history
     while made.starts(time.time()) and time.monotonic() < end and not is_answered(history):
@@ -226,7 +219,7 @@ def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> b
     return False
 
 
-def controller_words(paths: RunPaths, submission: int, python: str) -> list[str]:
+def _words(paths: RunPaths, submission: int, python: str) -> list[str]:
     """The program of a controller that nobody watches."""
     return [python, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
 
@@ -240,7 +233,7 @@ def _start(paths: RunPaths, made: Submission, python: str) -> Submission:
     try:
         with open(paths.controller_log, "ab") as log:
             process = subprocess.Popen(
-                controller_words(paths, made.number, python),
+                _words(paths, made.number, python),
                 cwd=cwd if cwd.is_dir() else paths.root,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -269,7 +262,8 @@ def queue(
     scheduler = scheduler_named(plan.site.scheduler)
     paths.controllers.mkdir(parents=True, exist_ok=True)
     script = paths.controllers / f"c{made.number}.sh"
-    script.write_text(controller_script(plan, paths, made.home, made.number, after, python), encoding="utf-8")
+    asked = controller_job(plan, paths, made.home, made.number, after, python)
+    script.write_text(scheduler.script(asked), encoding="utf-8")
     name = job_name(paths, made.number)
     try:
         job = scheduler.submit(script)
@@ -279,26 +273,18 @@ def queue(
     return queued(paths, made, job)
 
 
-def controller_script(
+def controller_job(
     plan: Plan,
     paths: RunPaths,
     home: Home,
     number: int = 1,
     after: str | None = None,
     python: str = sys.executable,
-) -> str:
-    """The whole script of a controller's job. Pure."""
-    job = controller_job(plan, paths, home, number, after, python)
-    return scheduler_named(plan.site.scheduler).script(job)
-
-
-def controller_job(
-    plan: Plan, paths: RunPaths, home: Home, number: int, after: str | None, python: str
 ) -> Job:
-    """What the scheduler is asked for. Raises UsageError where no one allocation can hold the run."""
+    """What the scheduler is asked for. Pure. Raises UsageError where no one allocation can hold the run."""
     site = plan.site
     whole = home == "inside"
-    pool = inside_pool(plan) if whole else first_pool(plan)
+    pool = inside_pool(plan) if whole else plan.site.pools[_pool_name(plan)]
     own = site.controller
     # Without a queue of its own it stands in the pool's, and there may need the pool's options.
     options = pool.options if whole or (own.queue is None and not own.options) else own.options
@@ -310,7 +296,7 @@ def controller_job(
         folder=folder,
         stdout=folder / f"c{number}.out",
         stderr=folder / f"c{number}.err",
-        nodes=inside_nodes(plan, pool) if whole else 1,
+        nodes=max(stage.shape.block_nodes(pool) for stage in plan.stages.values()) if whole else 1,
         cores=cores_of(pool) if whole else own.cores,
         walltime=walltime,
         gpus=pool.gpus if whole else 0,
@@ -325,7 +311,7 @@ def controller_job(
 
 def _command(paths: RunPaths, number: int, walltime: float, python: str) -> str:
     """Shell text of a controller's job. Its walltime counts from here on."""
-    words = shlex.join(controller_words(paths, number, python))
+    words = shlex.join(_words(paths, number, python))
     end = f'--end "$(( $(date +%s) + {walltime:.0f} ))"'
     return "\n".join([*exports(), f"{words} {end} >> {shlex.quote(str(paths.controller_log))} 2>&1"])
 
@@ -338,7 +324,7 @@ def job_walltime(plan: Plan, home: Home) -> float:
         needed = max(stage.shape.block_walltime(pool, plan.site.grace) for stage in plan.stages.values())
         return needed if own.walltime is None else min(own.walltime, pool.longest)
     wanted = DAY if own.walltime is None else own.walltime
-    pool = first_pool(plan)
+    pool = plan.site.pools[_pool_name(plan)]
     elsewhere = own.queue is not None or (pool.queue is None and bool(own.options))  # a QOS, say
     return wanted if elsewhere else min(wanted, pool.longest)
 
@@ -348,12 +334,8 @@ def margin(walltime: float, grace: float) -> float:
     return min(max(grace, SHARE * walltime), LONGEST_MARGIN, walltime / 2)
 
 
-def first_pool(plan: Plan) -> Pool:
-    """The pool of the first stage: a controller's job stands in its queue where it has none of its own."""
-    return plan.site.pools[_pool_name(plan)]
-
-
 def _pool_name(plan: Plan) -> str:
+    """The pool of the first stage: a controller's job stands in its queue where it has none of its own."""
     return next(iter(plan.stages.values())).pool
 
 
@@ -367,11 +349,6 @@ def inside_pool(plan: Plan) -> Pool:
             "give them one `pool` in their `resources`, or choose --home job"
         )
     return plan.site.pools[next(iter(names))]
-
-
-def inside_nodes(plan: Plan, pool: Pool) -> int:
-    """Nodes of the allocation: as many as the widest block of any stage has."""
-    return max(stage.shape.block_nodes(pool) for stage in plan.stages.values())
 
 
 # --- a scheduler that is busy ---------------------------------------------------------------------

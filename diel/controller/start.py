@@ -89,9 +89,13 @@ def create(
         raise UsageError(f"no stage '{begin_at}'; stages: {', '.join(plan.workflow.stages)}")
     if plan.site.scheduled:
         try_out(plan, jobs)
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())  # a container knows no name for it
+    document, given = plan.checked.document, plan.checked.hyperparameters
     paths = create_run(runs, plan.workflow.name)
     try:
-        document = plan.checked.document
         put(paths.workflow, document.text)
         put(paths.site, plan.site.model_dump_json(indent=1))
         run_file = RunFile(
@@ -100,16 +104,16 @@ def create(
             source=str(document.path.absolute()),
             cwd=str(Path.cwd()),
             site=plan.site.name,
-            hyperparameters=plan.checked.hyperparameters.plain(),
-            origins={name: value.origin for name, value in plan.checked.hyperparameters.values.items()},
-            sources={name: value.source for name, value in plan.checked.hyperparameters.values.items()},
+            hyperparameters=given.plain(),
+            origins={name: value.origin for name, value in given.values.items()},
+            sources={name: value.source for name, value in given.values.items()},
             settings=tuple(settings),
             params_files=tuple(str(file.absolute()) for file in params_files),
             use_cache=use_cache,
             begin_at=begin_at,
             created=time.time(),
             host=socket.gethostname(),
-            user=_user(),
+            user=user,
             diel=__version__,
             python=platform.python_version(),
         )
@@ -119,14 +123,6 @@ def create(
         discard(paths, fresh=False)
         raise UsageError(f"cannot make a run in {runs}: {error.strerror}") from error
     return paths
-
-
-def _user() -> str:
-    """The user's name; the number where a container knows no name for it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def take_over(paths: RunPaths) -> Controller:
@@ -185,8 +181,7 @@ def find_site_again(paths: RunPaths, name: str) -> Site:
     """
     site = find_site(name, read_run_file(paths).folder)
     kept = read_kept_site(paths)
-    blocks = read_run(paths).history.blocks.values()
-    for block in blocks:
+    for block in read_run(paths).history.blocks.values():
         if JobState(block["state"]).ended:
             continue
         if site.scheduler != kept.scheduler or block["pool"] not in site.pools:

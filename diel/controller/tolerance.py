@@ -13,7 +13,7 @@ from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
 from diel.controller.stages import Stages
 from diel.journal.axis_history import Context
-from diel.journal.ranges import ranges
+from diel.journal.stage_history import ranges
 from diel.states import TaskState
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.ledger import Ledger

@@ -16,7 +16,6 @@ from diel import api
 from diel.controller.home import (
     choose_home,
     controller_job,
-    controller_script,
     job_walltime,
     margin,
     persist,
@@ -29,7 +28,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan, prepare
 from diel.project.lease import take
 from diel.project.submission import job_name, job_prefix, make_submission, newest_submission
-from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused
+from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.status import read_status
 from tests.cli.call import call
 from tests.pretend import Pretend
@@ -192,7 +191,8 @@ def test_the_script_of_a_controller_quotes_what_a_shell_would_read(
     monkeypatch.setenv("PYTHONPATH", "/opt/it's here")
     plan = made(workspace)
     run = create(plan, workspace / "my runs; $(rm)")
-    text = controller_script(plan, run, "job", 2, python="/opt/py thon")
+    job = controller_job(plan, run, "job", 2, python="/opt/py thon")
+    text = scheduler_named("slurm").script(job)
     command = text.splitlines()[-1]
     assert command.startswith(f"'/opt/py thon' -m diel.controller '{run.root}' --submission 2 --end ")
     assert command.endswith(f">> '{run.controller_log}' 2>&1")
