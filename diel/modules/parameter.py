@@ -7,11 +7,9 @@ import json
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-from diel.modules.annotations import Annotations
-
-Injected = Literal["context", "communicator"]
+from diel.modules.annotations import Annotations, Injected
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 _TRUTHS = frozenset({"yes", "no", "on", "off", "true", "false"})
@@ -77,16 +75,13 @@ class Parameter:
 
 
 _EXPECTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
+    **dict.fromkeys(("int_type", "int_from_float"), "a whole number"),
     "float_type": "a number",
     "string_type": "a text",
     "bool_type": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "frozen_set_type": "a list",
-    "iterable_type": "a list",
+    **dict.fromkeys(
+        (f"{kind}_type" for kind in ("list", "tuple", "set", "frozen_set", "iterable")), "a list"
+    ),
     "dict_type": "a mapping",
     "none_required": "null",
     "greater_than": "more than {gt}",

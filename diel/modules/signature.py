@@ -7,17 +7,20 @@ that take seconds to load, or that the machine where a workflow is written does 
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-from diel.errors import did_you_mean
+from diel.errors import UsageError, did_you_mean
+from diel.files import flaw_of
+from diel.modules.annotations import Annotations, outer
 from diel.modules.decorator import Kind
-from diel.modules.meaning import injected, is_artifact, outer, takes
 from diel.modules.parameter import Parameter, hint
-from diel.modules.source import SignatureError, Source, read_source, top_level
 
+_DECORATORS = frozenset({"diel.module", "diel.modules.decorator.module"})
 _RECORDS = ("TypedDict", "NamedTuple", "BaseModel")
 
 
@@ -48,31 +51,24 @@ class Signature:
         """
         problems: list[tuple[str | None, str, str]] = []
         known = {parameter.name: parameter for parameter in self.parameters}
-        open_names = [name for name, parameter in known.items() if not parameter.injected]
         for name, value in given.items():
             parameter = known.get(name)
             if parameter is None:
                 if not self.variadic:
-                    problems.append((name, *self._unknown(name, open_names)))
+                    takes = [one.name for one in self.parameters if not one.injected]
+                    near = did_you_mean(name, takes) or f"it takes: {', '.join(takes) or 'none'}"
+                    problems.append((name, f"'{self.name}' has no parameter '{name}'", near))
             elif parameter.injected:
                 problems.append((name, f"'{name}' is filled in by diel", "remove it"))
-            elif name not in deferred:
-                message = parameter.check(value)
-                if message:
-                    problems.append((name, message, hint(message, value)))
+            elif name not in deferred and (message := parameter.check(value)):
+                problems.append((name, message, hint(message, value)))
         for parameter in self.parameters:
             absent = parameter.name not in given and parameter.name not in deferred
             if absent and parameter.required and not parameter.injected:
-                problems.append((None, *self._absent(parameter)))
+                of = f" ({parameter.annotation})" if parameter.annotation else ""
+                message = f"missing parameter '{parameter.name}'{of} of '{self.name}'"
+                problems.append((None, message, "give it in params or inputs"))
         return problems
-
-    def _unknown(self, name: str, known: list[str]) -> tuple[str, str]:
-        takes = ", ".join(known) or "none"
-        return f"'{self.name}' has no parameter '{name}'", did_you_mean(name, known) or f"it takes: {takes}"
-
-    def _absent(self, parameter: Parameter) -> tuple[str, str]:
-        of = f" ({parameter.annotation})" if parameter.annotation else ""
-        return f"missing parameter '{parameter.name}'{of} of '{self.name}'", "give it in params or inputs"
 
 
 def read_signature(path: Path, function: str, decorated: bool = True) -> Signature:
@@ -88,25 +84,21 @@ def read_signature(path: Path, function: str, decorated: bool = True) -> Signatu
         raise SignatureError(
             f"'{function}' is not a module", node.lineno, 'decorate it: @diel.module(kind="simulation")'
         )
-    arguments = node.args
-    if arguments.posonlyargs:
+    if node.args.posonlyargs:
         raise SignatureError(
             f"'{function}' has parameters that cannot be given by name", node.lineno, "remove the `/`"
         )
-    returns = _returns(source, node.returns)
+    returns, names = _returns(source, node.returns), source.names
+    types = returns or {}
     return Signature(
         name=function,
         kind=None if mark is None else _kind(source, mark),
-        doc=_first_paragraph(node),
-        parameters=tuple(_parameters(source, arguments)),
-        variadic=arguments.kwarg is not None,
-        returns=None if returns is None else {name: ast.unparse(type_) for name, type_ in returns.items()},
-        artifacts=frozenset(
-            name for name, type_ in (returns or {}).items() if is_artifact(source.names, type_)
-        ),
-        arrays=frozenset(
-            name for name, type_ in (returns or {}).items() if "array" in takes(source.names, type_)
-        ),
+        doc=" ".join((ast.get_docstring(node) or "").split("\n\n")[0].split()),
+        parameters=tuple(_parameters(names, node.args)),
+        variadic=node.args.kwarg is not None,
+        returns=None if returns is None else {name: ast.unparse(type_) for name, type_ in types.items()},
+        artifacts=frozenset(name for name, type_ in types.items() if names.is_artifact(type_)),
+        arrays=frozenset(name for name, type_ in types.items() if "array" in names.takes(type_)),
         line=node.lineno,
     )
 
@@ -115,86 +107,68 @@ def _function(source: Source, name: str) -> ast.FunctionDef:
     found = source.functions.get(name)
     if found is None:
         raise _no_function(source, name)
-    if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in _own(found)):
-        raise SignatureError(
-            f"'{name}' is a generator, and a module returns its outputs", found.lineno, "return a dict"
-        )
-    return found
-
-
-def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
-    """The nodes of a function's body, without those of functions inside it."""
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
+    waiting: list[ast.AST] = list(found.body)
+    while waiting:  # the nodes of its body, without those of functions inside it
         node = waiting.pop()
-        yield node
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            message = f"'{name}' is a generator, and a module returns its outputs"
+            raise SignatureError(message, found.lineno, "return a dict")
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             waiting.extend(ast.iter_child_nodes(node))
+    return found
 
 
 def _no_function(source: Source, name: str) -> SignatureError:
     """Why a name is not a function that can be a module."""
     for node in top_level(source.tree.body):
+        what, advice = "", "write a function with def"
         if isinstance(node, ast.AsyncFunctionDef) and node.name == name:
-            return SignatureError(f"'{name}' is an async function", node.lineno, "write def without async")
-        if isinstance(node, ast.ClassDef) and node.name == name:
-            return SignatureError(f"'{name}' is a class", node.lineno, "write a function that uses it")
-        if isinstance(node, ast.Import | ast.ImportFrom):
+            what, advice = "an async function", "write def without async"
+        elif isinstance(node, ast.ClassDef) and node.name == name:
+            what, advice = "a class", "write a function that uses it"
+        elif isinstance(node, ast.Import | ast.ImportFrom):
             if any((alias.asname or alias.name) == name for alias in node.names):
-                hint = "name the file that defines it"
-                return SignatureError(f"'{name}' is imported from elsewhere", node.lineno, hint)
+                what, advice = "imported from elsewhere", "name the file that defines it"
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(isinstance(target, ast.Name) and target.id == name for target in targets):
                 what = "a lambda" if isinstance(node.value, ast.Lambda) else "a variable"
-                return SignatureError(f"'{name}' is {what}", node.lineno, "write a function with def")
-    known = ", ".join(source.functions) or "none"
-    return SignatureError(
-        f"{source.path.name} has no function '{name}'",
-        hint=did_you_mean(name, source.functions) or f"its functions: {known}",
-    )
+        if what:
+            return SignatureError(f"'{name}' is {what}", node.lineno, advice)
+    known = f"its functions: {', '.join(source.functions) or 'none'}"
+    message = f"{source.path.name} has no function '{name}'"
+    return SignatureError(message, hint=did_you_mean(name, source.functions) or known)
 
 
 def _kind(source: Source, mark: ast.expr) -> Kind:
     kinds = get_args(Kind)
     example = 'write @diel.module(kind="simulation"), or one of ' + ", ".join(kinds)
-    if not isinstance(mark, ast.Call):
-        raise SignatureError("the decorator says no kind", mark.lineno, example)
-    for argument in mark.keywords:
+    for argument in mark.keywords if isinstance(mark, ast.Call) else ():
         if argument.arg == "kind":
             value = source.names.literal(argument.value)
             if value in kinds:
                 kind: Kind = value
                 return kind
-            text = ast.unparse(argument.value)
-            raise SignatureError(
-                f"unknown kind {text}", mark.lineno, did_you_mean(str(value), kinds) or example
-            )
+            message = f"unknown kind {ast.unparse(argument.value)}"
+            raise SignatureError(message, mark.lineno, did_you_mean(str(value), kinds) or example)
     raise SignatureError("the decorator says no kind", mark.lineno, example)
 
 
-def _first_paragraph(node: ast.FunctionDef) -> str:
-    doc = ast.get_docstring(node) or ""
-    return " ".join(doc.split("\n\n")[0].split())
-
-
-def _parameters(source: Source, arguments: ast.arguments) -> Iterator[Parameter]:
-    positional = arguments.args
-    first_default = len(positional) - len(arguments.defaults)
-    defaults = [None] * first_default + list(arguments.defaults)
-    pairs = [*zip(positional, defaults, strict=True)]
+def _parameters(names: Annotations, arguments: ast.arguments) -> Iterator[Parameter]:
+    defaults = [None] * (len(arguments.args) - len(arguments.defaults)) + list(arguments.defaults)
+    pairs = [*zip(arguments.args, defaults, strict=True)]
     pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     for argument, default in pairs:
         node = argument.annotation
         yield Parameter(
             name=argument.arg,
-            annotation="" if node is None else ast.unparse(source.names.unquoted(node)),
+            annotation="" if node is None else ast.unparse(names.unquoted(node)),
             required=default is None,
             default=None if default is None else _default(default),
-            injected=None if node is None else injected(source.names, node),
+            injected=None if node is None else names.injected(node),
             node=node,
-            names=source.names,
-            takes=takes(source.names, node),
+            names=names,
+            takes=names.takes(node),
         )
 
 
@@ -207,42 +181,110 @@ def _default(node: ast.expr) -> Any:
 
 def _returns(source: Source, node: ast.expr | None) -> dict[str, ast.expr] | None:
     """The outputs that a return annotation names, with their types."""
-    if node is None:
-        return None
-    node = source.names.unquoted(node)
+    node = None if node is None else source.names.unquoted(node)
     if isinstance(node, ast.Constant) and node.value is None:
         return {}
     classes = {found.name: found for found in top_level(source.tree.body) if isinstance(found, ast.ClassDef)}
     if isinstance(node, ast.Name) and node.id in classes:
-        return _fields(source, classes[node.id], classes, ())
+        return _fields(source.names, classes[node.id], classes, ())
     return None
 
 
 def _fields(
-    source: Source, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], seen: tuple[str, ...]
+    names: Annotations, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], seen: tuple[str, ...]
 ) -> dict[str, ast.expr] | None:
     """The fields of a record class and its bases; None where one of them is not a record."""
     fields: dict[str, ast.expr] = {}
-    record = any(_called_name(source, item).endswith("dataclass") for item in node.decorator_list)
+    marks = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
+    record = any(names.full_name(mark).endswith("dataclass") for mark in marks)
     for base in node.bases:
-        name = source.names.full_name(base)
+        name = names.full_name(base)
         if name in classes and name not in seen:
-            inherited = _fields(source, classes[name], classes, (*seen, node.name))
+            inherited = _fields(names, classes[name], classes, (*seen, node.name))
             if inherited is None:
                 return None
             fields |= inherited
-            record = True
-        elif name.rpartition(".")[2] in _RECORDS:
-            record = True
-        else:
+        elif name.rpartition(".")[2] not in _RECORDS:
             return None
+        record = True
     for item in node.body:
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-            annotation = source.names.unquoted(item.annotation)
-            if not source.names.full_name(outer(annotation)).endswith("ClassVar"):
+            annotation = names.unquoted(item.annotation)
+            if not names.full_name(outer(annotation)).endswith("ClassVar"):
                 fields[item.target.id] = annotation
     return fields if record else None
 
 
-def _called_name(source: Source, node: ast.expr) -> str:
-    return source.names.full_name(node.func if isinstance(node, ast.Call) else node)
+class SignatureError(UsageError):
+    """A function whose signature cannot be used. `line` (from 1) says where in the file."""
+
+    def __init__(self, message: str, line: int = 1, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
+        self.line = line
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed Python file."""
+
+    path: Path
+    tree: ast.Module = field(repr=False)
+
+    @cached_property
+    def names(self) -> Annotations:
+        return Annotations(self.tree)
+
+    @cached_property
+    def functions(self) -> dict[str, ast.FunctionDef]:
+        """The functions at the top level, by name; of two with one name the last counts."""
+        return {node.name: node for node in top_level(self.tree.body) if isinstance(node, ast.FunctionDef)}
+
+    def decorated(self) -> list[str]:
+        """The names of the functions that are modules, in the file's order."""
+        return [name for name, node in self.functions.items() if self.mark(node) is not None]
+
+    def mark(self, function: ast.FunctionDef) -> ast.expr | None:
+        """The decorator that makes a function a module."""
+        for decorator in function.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if self.names.full_name(called) in _DECORATORS:
+                return decorator
+        return None
+
+
+def read_source(path: Path) -> Source:
+    """A Python file, parsed once for each of its versions. Raises SignatureError."""
+    if flaw := flaw_of(path):
+        raise SignatureError(f"the file {flaw}")
+    try:
+        status = path.stat()
+        return _read_source(path, status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        raise SignatureError(f"{path} cannot be read: {error.strerror}") from None
+
+
+@lru_cache(maxsize=64)
+def _read_source(path: Path, modified: int, size: int) -> Source:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what Python thinks of the file's style is not our matter
+            return Source(path, ast.parse(path.read_bytes()))
+    except SyntaxError as error:
+        raise SignatureError(f"not valid Python: {error.msg}", error.lineno or 1) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise SignatureError(f"not valid Python: {error}") from None
+
+
+def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a file, those under `if`, `try` and `with` included."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            yield from top_level(node.body)
+            if not isinstance(node, ast.With):
+                yield from top_level(node.orelse)
+        if isinstance(node, ast.Try):
+            for handler in node.handlers:
+                yield from top_level(handler.body)

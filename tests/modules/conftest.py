@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,44 @@ from typing import Any
 import pytest
 
 import diel
+from diel.modules.signature import Signature, read_signature
+
+HEAD = """
+from __future__ import annotations
+import a_library_that_does_not_exist
+import annotated_types as at
+import collections.abc as cabc
+import typing as t
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, Optional, TypedDict, Union
+import diel
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+from pydantic import Field, PositiveInt
+raise SystemExit("this file was imported")
+"""
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write_file(body: str, head: str = HEAD) -> Path:
+        path = tmp_path / "module.py"
+        path.write_text(head + textwrap.dedent(body), encoding="utf-8")
+        return path
+
+    return write_file
+
+
+@pytest.fixture
+def signature(write: Write) -> Callable[[str], Signature]:
+    def read(parameters: str) -> Signature:
+        body = f'@diel.module(kind="simulation")\ndef f({parameters}): ...\n'
+        return read_signature(write("Positive = Annotated[int, Field(ge=1)]\nLIMIT = 5\n" + body), "f")
+
+    return read
 
 
 @pytest.fixture

@@ -13,8 +13,16 @@ import pytest
 
 import diel.modules.catalogue
 from diel.errors import DielError, ModuleError, Problem
-from diel.modules.catalogue import Module, ModuleNotFound, digest_of, every, find, load_function, search_path
-from diel.modules.importing import load
+from diel.modules.catalogue import (
+    Module,
+    ModuleNotFound,
+    digest_of,
+    every,
+    find,
+    load_function,
+    search_path,
+)
+from diel.modules.signature import Signature
 from diel.paths import shipped
 
 HEAVY = "import a_library_that_does_not_exist\n"
@@ -257,9 +265,11 @@ def test_a_module_may_hold_dataclasses(folder: Path) -> None:
 def test_what_cannot_be_loaded_says_why(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "bad.py"
     path.write_text(text)
+    signature = Signature("f", None, "", (), variadic=False, returns=None, artifacts=frozenset())
+    module = Module("bad", path, "f", signature, None, "workflow", digest_of(path))
     before = set(sys.modules)
     with pytest.raises(ModuleError, match=r"bad\.py") as caught:
-        load(path, "f", None, digest_of(path))
+        load_function(module)
     assert words in str(caught.value)
     if text and not text.startswith("f ="):
         assert set(sys.modules) == before

@@ -16,7 +16,7 @@ from diel.cli.options import json_option
 from diel.errors import Problem, UsageError
 from diel.modules.catalogue import Module, ModuleNotFound, every, find, search_path
 from diel.modules.parameter import Parameter
-from diel.modules.source import read_source
+from diel.modules.signature import read_source
 from diel.status.columns import columns
 from diel.table import Table, render, short_path
 
