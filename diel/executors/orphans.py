@@ -18,7 +18,7 @@ from diel.attempt.block import own_node
 from diel.attempt.reaper import kill_marked
 from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
-from diel.project.birth import lives
+from diel.project.lease import lives
 from diel.states import FailureClass
 from diel.worker.fence import ALL, fenced
 

@@ -15,7 +15,6 @@ import json
 import mmap
 import os
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,16 +124,13 @@ def _may_go(record: Result, runs: Path) -> bool:
 def open_keys(paths: RunPaths) -> Keys | None:
     """The keys of a run, made from its journal where there are none; None where that cannot be done."""
     try:
-        return _open(paths) or _open_made(paths)
+        keys = _open(paths)
+        if keys is None and paths.lease.exists():
+            write_keys(paths)
+            keys = _open(paths)
+        return keys
     except (OSError, UsageError):  # damage to another run is reported where that run is looked at
         return None
-
-
-def _open_made(paths: RunPaths) -> Keys | None:
-    if not paths.lease.exists():
-        return None
-    write_keys(paths)
-    return _open(paths)
 
 
 def _open(paths: RunPaths) -> Keys | None:
@@ -143,8 +139,7 @@ def _open(paths: RunPaths) -> Keys | None:
             line = file.readline()
             header: dict[str, Any] = json.loads(line)
             size = os.fstat(file.fileno()).st_size - len(line)
-            newest = max((p.stat().st_mtime_ns for p in _journal_files(paths)), default=0)
-            if header["version"] != VERSION or header["journal"] != newest:
+            if header["version"] != VERSION or header["journal"] != _newest(paths):
                 return None
             names, families = tuple(header["segments"]), frozenset(header["families"])
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -153,14 +148,14 @@ def _open(paths: RunPaths) -> Keys | None:
     return Keys(paths, names, families, data, len(line), size // _ENTRY)
 
 
-def _journal_files(paths: RunPaths) -> Iterator[Path]:
-    return (paths.journal / name for name in segments(paths.journal))
+def _newest(paths: RunPaths) -> int:
+    """When a run's journal was last written, in nanoseconds since the epoch."""
+    return max(((paths.journal / n).stat().st_mtime_ns for n in segments(paths.journal)), default=0)
 
 
 def write_keys(paths: RunPaths) -> None:
     """Makes the file of a run's keys from its journal, in one step."""
-    newest = max((p.stat().st_mtime_ns for p in _journal_files(paths)), default=0)
-    names = segments(paths.journal)
+    newest, names = _newest(paths), segments(paths.journal)
     families: set[str] = set()
     entries: list[bytes] = []
     for number, name in enumerate(names):
@@ -170,28 +165,14 @@ def write_keys(paths: RunPaths) -> None:
                 if line.startswith(_COMMITS):
                     key = _KEY_IN_LINE.search(line)
                     if key is not None and line.endswith(b"\n"):
-                        entries.append(_entry(key[1], number, offset))
+                        place = number.to_bytes(4) + offset.to_bytes(6)
+                        entries.append(bytes.fromhex(key[1].decode()) + place)
                 elif line.startswith(b'{"event":"stage"'):
                     stage = decode(line)
                     if stage is not None and stage["event"] == "stage":
                         families.add(stage.get("family", ""))
                 offset += len(line)
-    _write(paths, names, families, entries, newest)
-
-
-def _entry(key: bytes, segment: int, offset: int) -> bytes:
-    return bytes.fromhex(key.decode()) + segment.to_bytes(4) + offset.to_bytes(6)
-
-
-def _write(
-    paths: RunPaths, names: list[str], families: Iterable[str], entries: list[bytes], newest: int
-) -> None:
-    header = {
-        "version": VERSION,
-        "families": sorted(families),
-        "segments": names,
-        "journal": newest,
-    }
+    header = {"version": VERSION, "families": sorted(families), "segments": names, "journal": newest}
     with replacing(paths.cache_keys) as file:
         file.write(json.dumps(header).encode() + b"\n")
         file.writelines(sorted(entries))

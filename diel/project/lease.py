@@ -6,6 +6,12 @@ record says who that was, and so does the lease file, whose modification time is
 Hosts that share a file system need not agree on the time. A heartbeat is stamped by the file system,
 so its age is measured by the file system's clock too. A file is looked at through an open descriptor:
 NFS may answer for a path from what it remembers, but asks its server when a file is opened.
+
+The birth of a process tells it from any other that has its number, whatever clocks say. Linux counts its time
+in ticks since the machine's boot (field 22 of /proc/PID/stat, proc(5)), so that no step of the clock and no
+sleep of the machine changes it. It means something only where it was noted: within the same boot, and among
+processes that see the same numbers (a PID namespace: containers of one machine may share a host name, and
+each has its own process 17).
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ import socket
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +35,6 @@ from diel.files import LONGEST, put, sweep
 from diel.form import COUNT, NUMBER, TEXT, flaw_in
 from diel.journal.segment import SegmentWriter, decode, read_segment, segments
 from diel.paths import RunPaths, epoch_of
-from diel.project.birth import birth_of, lives
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -55,7 +61,7 @@ class Lease:
     started: float
     """When the process began, in seconds since the epoch, as this host's clock said then."""
     birth: str = ""
-    """Its birth (`diel.project.birth`): tells it from a later one with its pid. Empty in leases of old."""
+    """Its birth, which tells it from a later one with its pid. Empty in leases of old."""
 
 
 _FORM = {"epoch": COUNT, "host": TEXT, "pid": COUNT, "started": NUMBER}
@@ -211,29 +217,25 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
         raise _just_taken(paths) from error
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
-    process = psutil.Process()
-    birth = birth_of(process.pid)
-    lease = Lease(epoch, socket.gethostname(), process.pid, process.create_time(), birth)
-    try:
-        segment.append(_record(lease))
-    except JournalError:
-        segment.path.unlink()  # nobody took the run: who tries again is not kept waiting
-        raise
-    put(paths.lease, json.dumps(asdict(lease)))
-    _clear(paths, [*paths.own(), *paths.shared()])
-    return lease, segment
-
-
-def _record(lease: Lease) -> records.ControllerRecord:
-    return {
+    me = psutil.Process()
+    lease = Lease(epoch, socket.gethostname(), me.pid, me.create_time(), birth_of(me.pid))
+    record: records.ControllerRecord = {
         "event": "controller",
-        "epoch": lease.epoch,
+        "epoch": epoch,
         "host": lease.host,
         "pid": lease.pid,
         "started": lease.started,
         "birth": lease.birth,
         "time": time.time(),
     }
+    try:
+        segment.append(record)
+    except JournalError:
+        segment.path.unlink()  # nobody took the run: who tries again is not kept waiting
+        raise
+    put(paths.lease, json.dumps(asdict(lease)))
+    _clear(paths, [*paths.own(), *paths.shared()])
+    return lease, segment
 
 
 def clear_up(paths: RunPaths) -> None:
@@ -294,3 +296,53 @@ def still_mine(paths: RunPaths, lease: Lease) -> bool:
 def beat(paths: RunPaths) -> None:
     """Shows that the controller lives."""
     os.utime(paths.lease)
+
+
+# --- births of processes ---------------------------------------------------------------------------
+
+
+@cache
+def _place() -> str:
+    """This boot of this machine, and this PID namespace; empty where the system does not tell."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
+
+
+def birth_of(pid: int) -> str:
+    """Where and when a process of this host was born; empty where it has ended, or cannot be seen."""
+    found = _look(pid)
+    return f"{_place()}/{found[1]}" if found is not None and _place() else ""
+
+
+def lives(pid: int, birth: str) -> bool | None:
+    """Whether the process with this number and birth lives; a zombie does not.
+
+    None where nobody can know from here: it was born on another machine, before a boot or in another
+    container, or it is hidden from this user.
+    """
+    place, _, ticks = birth.rpartition("/")
+    if not place or place != _place():
+        return None
+    found = _look(pid)
+    if found is not None:
+        return found[1] == ticks and found[0] not in "ZX"
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return None  # /proc does not show it to this user (`hidepid`)
+    return False
+
+
+def _look(pid: int) -> tuple[str, str] | None:
+    """A process's state, as one letter, and the ticks of its birth."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()  # a name may hold blanks and brackets
+        return fields[0].decode(), fields[19].decode()
+    except (OSError, IndexError):
+        return None

@@ -38,23 +38,19 @@ class Cancel:
         return not self.targets
 
 
-def ask_cancel(paths: RunPaths, targets: Sequence[str] = ()) -> None:
-    """Asks for the run, or some of its tasks, to be stopped."""
-    _ask(paths, "cancel", targets)
+def ask_cancel(paths: RunPaths, targets: Sequence[str] = (), *, kind: str = "cancel") -> Path:
+    """Asks for the run, or some of its tasks, to be stopped. Returns the file that says so."""
+    path = paths.requests / f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
+    put(path, json.dumps({"targets": list(targets)}))
+    return path
 
 
 def ask_stop(paths: RunPaths, targets: Sequence[str]) -> Path:
     """Tells workers to stop some tasks (`train/3`) that the controller has no more use for.
 
-    Returns the file that says so: to be removed when they have stopped, for workers read all that there are.
+    Remove the file when they have stopped, for workers read all that there are.
     """
-    return _ask(paths, "stop", targets)
-
-
-def _ask(paths: RunPaths, kind: str, targets: Sequence[str]) -> Path:
-    path = paths.requests / f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
-    put(path, json.dumps({"targets": list(targets)}))
-    return path
+    return ask_cancel(paths, targets, kind="stop")
 
 
 def read_cancels(paths: RunPaths) -> list[Cancel]:

@@ -26,7 +26,8 @@ def create_run(runs: Path, workflow: str) -> RunPaths:
     try:
         runs.mkdir(parents=True, exist_ok=True)
         place = runs.resolve()
-        number = max((n for name, n in _numbered(runs) if name == workflow), default=0)
+        numbered = map(_numbered, _listdir(runs))
+        number = max((n for name, n in numbered if name == workflow), default=0)
         while True:
             number += 1
             paths = RunPaths(place / f"{workflow}-{number}")
@@ -61,9 +62,10 @@ def mend_run(paths: RunPaths) -> None:
         raise UsageError(f"{paths.run_id}: cannot write in {paths.root}: {error.strerror}") from error
 
 
-def _numbered(runs: Path) -> list[tuple[str, int]]:
-    matches = (_RUN.fullmatch(name) for name in _listdir(runs))
-    return [(m["workflow"], int(m["number"])) for m in matches if m]
+def _numbered(name: str) -> tuple[str | None, int]:
+    """The workflow and the number that a run's name tells."""
+    match = _RUN.fullmatch(name)
+    return (match["workflow"], int(match["number"])) if match else (None, 0)
 
 
 def _listdir(runs: Path) -> list[str]:
@@ -79,12 +81,11 @@ def all_runs(runs: Path) -> list[RunPaths]:
     place = runs.resolve()
     for name in _listdir(runs):
         paths = RunPaths(place / name)
-        made = _made(paths)
-        if made is None:
-            continue
-        match = _RUN.fullmatch(name)
-        order = (made, match["workflow"] if match else name, int(match["number"]) if match else 0)
-        found.append((order, paths))  # by number where a coarse clock made two at the same time
+        if (made := _made(paths)) is not None:
+            workflow, number = _numbered(name)
+            found.append(
+                ((made, workflow or name, number), paths)
+            )  # a coarse clock may have made two at once
     return [paths for _, paths in sorted(found, key=lambda item: item[0])]
 
 
@@ -137,13 +138,12 @@ def find_run(runs: Path, name: str = "last") -> RunPaths:
         exact = [paths for paths in known if paths.run_id == name]
         if not exact and (Path(name) / "run.json").is_file():
             exact = [RunPaths(Path(name).resolve())]
-        known = exact or [paths for paths in known if _workflow_of(paths) == name]
+        known = exact or [paths for paths in known if _numbered(paths.run_id)[0] == name]
     if not known:
         if name == "last":
             raise UsageError(f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR")
         _refuse_half_made(runs, name)
-        names = [paths.run_id for paths in all_runs(runs)]
-        hint = did_you_mean(name, names) or "`diel list` shows the runs"
+        hint = did_you_mean(name, [paths.run_id for paths in all_runs(runs)]) or "`diel list` shows the runs"
         raise UsageError(f"no run '{name}' in {runs}; {hint}")
     return known[-1]
 
@@ -162,8 +162,3 @@ def _refuse_half_made(runs: Path, name: str) -> None:
         f"'{name}' is no run yet: `diel run` is making it, or was killed while it did; "
         f"ask again in {LONGEST:.0f} seconds"
     )
-
-
-def _workflow_of(paths: RunPaths) -> str | None:
-    match = _RUN.fullmatch(paths.run_id)
-    return match["workflow"] if match else None

@@ -23,8 +23,7 @@ from diel.errors import UsageError
 from diel.files import put
 from diel.journal.history import History
 from diel.paths import RunPaths
-from diel.project.birth import birth_of
-from diel.project.lease import Lease, is_alive, newest_epoch, time_at
+from diel.project.lease import Lease, birth_of, is_alive, newest_epoch, time_at
 
 Home = Literal["login", "job", "inside"]
 _FILE = re.compile(r"([0-9]{4,})\.json")
@@ -51,7 +50,7 @@ class Submission:
     started: float | None = None
     """When that process began, by this host's clock."""
     birth: str = ""
-    """Its birth (`diel.project.birth`)."""
+    """Its birth (`diel.project.lease`)."""
     successor: bool = False
     """Whether the controller before it asked for it."""
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.load import Document, parse, read_text
-from diel.project.run_file import RunFile
 from diel.registry.store import Held
 from diel.spec import Flaw, Flaws, Hyperparameter
 from diel.values import scalar
+
+if TYPE_CHECKING:
+    from diel.project.run_file import RunFile
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from diel.attempt.watchdog import Attempt, Watchdog
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
-from diel.project.birth import birth_of
+from diel.project.lease import birth_of
 from diel.services.endpoint import variables
 from diel.staging.bring import Brought
 from diel.staging.disk import StagingError, release

@@ -15,7 +15,7 @@ from diel.executors.orphans import Orphans
 from diel.journal.records import Record
 from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
-from diel.project.birth import birth_of
+from diel.project.lease import birth_of
 from tests.record import as_record
 
 

@@ -20,16 +20,17 @@ import pytest
 from diel.errors import JournalError, UsageError
 from diel.journal.segment import SegmentWriter, read_segment
 from diel.paths import RunPaths, registry_dir
-from diel.project.birth import birth_of
 from diel.project.lease import (
     SILENCE,
     TAIL,
     TAKING,
     Lease,
     beat,
+    birth_of,
     driver,
     is_alive,
     last_word,
+    lives,
     read_lease,
     still_mine,
     take,
@@ -379,3 +380,62 @@ def test_a_lease_that_cannot_be_read_in_a_moment_takes_the_run_from_nobody(paths
     lease, _ = take(paths)
     paths.lease.unlink()
     assert still_mine(paths, lease)
+
+
+# --- births of processes ---------------------------------------------------------------------------
+
+
+def test_a_process_is_known_again_until_it_ends() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    born = birth_of(process.pid)
+    assert lives(process.pid, born)
+    process.kill()
+    end = time.monotonic() + 30
+    while lives(process.pid, born):  # a zombie, which nobody has asked for its exit code
+        assert time.monotonic() < end
+    assert lives(process.pid, born) is False
+    process.communicate()
+    assert lives(process.pid, born) is False
+    assert birth_of(process.pid) == ""
+
+
+def test_a_later_process_with_the_same_number_is_another() -> None:
+    place, _, ticks = birth_of(os.getpid()).rpartition("/")
+    assert lives(os.getpid(), f"{place}/{int(ticks) - 1}") is False
+
+
+def test_a_process_keeps_its_birth_whatever_it_calls_itself() -> None:
+    born = birth_of(os.getpid())
+    was = Path("/proc/self/comm").read_text()
+    try:
+        Path("/proc/self/comm").write_text(") Z 1 (")
+        assert birth_of(os.getpid()) == born
+        assert lives(os.getpid(), born)
+    finally:
+        Path("/proc/self/comm").write_text(was)
+
+
+@pytest.mark.parametrize("other", ["", "another-boot/4026531836/17", "nonsense", "1/2"])
+def test_of_a_process_from_elsewhere_nothing_is_said(other: str) -> None:
+    assert lives(os.getpid(), other) is None
+
+
+def test_of_a_process_that_the_system_hides_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    born = birth_of(os.getpid())
+
+    def refuse(pid: int, number: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("diel.project.lease._look", lambda pid: None)
+    monkeypatch.setattr("os.kill", refuse)
+    assert lives(1, born) is None
+
+
+def test_in_another_container_of_the_same_host_nothing_is_said() -> None:
+    born = birth_of(os.getpid())
+    code = f"from diel.project.lease import lives; print(lives({os.getpid()}, {born!r}))"
+    words = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if "unshare:" in done.stderr:
+        pytest.skip(f"no PID namespace can be made here: {done.stderr.strip()}")
+    assert done.stdout == "None\n"
