@@ -196,7 +196,7 @@ class _Broker:
         self._paths = paths
         self._environ = mark(paths.root)
         reached: tuple[str, ...] = ("127.0.0.1",)
-        self._words = [sys.executable, "-m", "diel.streams", str(paths.root)]
+        self._words = [sys.executable, "-m", "diel.streams.server", str(paths.root)]
         if plan.executor == "blocks":
             reached = (*addresses(plan.site.address), *reached)
         else:  # tasks in blocks go on without their controller; here they end with it

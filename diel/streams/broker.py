@@ -13,15 +13,16 @@ from pathlib import Path
 from diel.errors import MISTAKE
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.paths import RunPaths
-from diel.streams.channel import WHOLE, Channel, Source
+from diel.streams.channel import Channel, Source
 from diel.streams.channels import Channels
 from diel.streams.group import Group, Member
-from diel.streams.message import Header
-from diel.streams.request import Refused, Request, flaw_of, refuse_older
-from diel.streams.tuple_desk import TupleDesk
+from diel.streams.protocol import FORMS, Header, Refused, Request, flaw_of, refuse_older
+from diel.streams.tuples import TupleDesk
 
 Send = Callable[[bytes, Header, bytes], bool]
 """Sends an answer to a peer; False where the peer is gone."""
+_WAIT = ("produce", "put", "want", "consume", "get")
+"""Requests that wait until their channel is open."""
 
 
 class Broker:
@@ -40,11 +41,17 @@ class Broker:
         self.stopped = False
         self._requests: dict[str, Callable[[Request], Header | None]] = {
             "open": self._open,
+            "facts": self._facts,
+            "stop": self._stop,
+            "forget": self._forget,
+            "space": self._desk.enter,
+            "tuple": self._desk.do,
+            "space_commit": self._desk.commit,
+        }
+        self._of_a_channel: dict[str, Callable[[Channel, Request], Header | None]] = {
             "close": self._close,
             "break": self._break,
             "settle": self._settle,
-            "facts": self._facts,
-            "stop": self._stop,
             "produce": self._produce,
             "put": self._put,
             "want": self._want,
@@ -55,10 +62,6 @@ class Broker:
             "seat": self._seat,
             "commit": self._commit,
             "flaw": self._flaw,
-            "forget": self._forget,
-            "space": self._desk.enter,
-            "tuple": self._desk.do,
-            "space_commit": self._desk.commit,
         }
 
     def handle(self, peer: bytes, header: Header, block: bytes) -> None:
@@ -68,9 +71,7 @@ class Broker:
     def _serve(self, request: Request) -> None:
         op = str(request.header.get("op"))
         try:
-            if op not in self._requests:
-                raise Refused(f"no request '{op}'; expected one of {', '.join(self._requests)}")
-            answer = self._requests[op](request)
+            answer = self._granted(op, request)
         except Refused as error:
             answer = {"error": str(error)}
         except OSError as error:
@@ -79,6 +80,20 @@ class Broker:
             answer = {"error": f"{op}: {flaw_of(request.header) or self._own_mistake(error)}"}
         if answer is not None:
             self._answer(request, answer)
+
+    def _granted(self, op: str, request: Request) -> Header | None:
+        """The answer; None where it comes later, or went out already."""
+        if op not in FORMS:
+            raise Refused(f"no request '{op}'; expected one of {', '.join(FORMS)}")
+        if op in self._requests:
+            return self._requests[op](request)
+        channel = self._channels.get(request.header["channel"])
+        if channel is not None:
+            return self._of_a_channel[op](channel, request)
+        if op not in _WAIT:
+            raise Refused(f"channel '{request.header['channel']}' was never opened")
+        self._unopened.append(request)
+        return None
 
     def _own_mistake(self, error: Exception) -> str:
         """What to say of a request that was as it should be; the broker goes on, for others need it."""
@@ -89,31 +104,16 @@ class Broker:
     def _answer(self, request: Request, answer: Header, block: bytes = b"") -> bool:
         return self._send(request.peer, {"id": request.header.get("id"), **answer}, block)
 
-    def _known(self, request: Request) -> Channel:
-        """The channel that is meant. Raises Refused where it is not open."""
-        channel = self._channels.get(request.header["channel"])
-        if channel is None:
-            raise Refused(f"channel '{request.header['channel']}' was never opened")
-        return channel
-
-    def _channel(self, request: Request) -> Channel | None:
-        """The channel that is meant; None where it is not open yet: the request waits for that."""
-        channel = self._channels.get(request.header["channel"])
-        if channel is None:
-            self._unopened.append(request)
-        return channel
-
     # --- the controller ----------------------------------------------------------------------------
 
     def _open(self, request: Request) -> Header:
         header = request.header
-        groups = {str(group): [str(m) for m in members] for group, members in header["groups"].items()}
         wanted: Header = {
             "do": "open",
             "c": str(header["channel"]),
             "buffer": max(1, int(header["buffer"])),
             "replay": bool(header["replay"]),
-            "groups": groups,
+            "groups": {str(group): [str(m) for m in members] for group, members in header["groups"].items()},
         }
         if not self._channels.has_opened(wanted):
             self._channels.write(wanted)
@@ -122,18 +122,16 @@ class Broker:
             self._serve(one)
         return {}
 
-    def _close(self, request: Request) -> Header:
-        channel = self._known(request)
+    def _close(self, channel: Channel, request: Request) -> Header:
         if not channel.closed:
             self._channels.write({"do": "close", "c": channel.name})
             self._serve_waiting(channel)
             channel.sweep()
         return {}
 
-    def _break(self, request: Request) -> Header:
+    def _break(self, channel: Channel, request: Request) -> Header:
         """A producer failed for good: the groups that are named get what is there now, and no end."""
-        channel = self._known(request)
-        groups = [name for name in request.header["groups"] if _group(channel, name).broken_at is None]
+        groups = [name for name in request.header["groups"] if channel.group(name).broken_at is None]
         if groups or not channel.broken:
             self._break_for(channel, groups, str(request.header["why"]), channel.end)
             self._serve_waiting(channel)
@@ -142,8 +140,8 @@ class Broker:
     def _break_for(self, channel: Channel, groups: list[str], why: str, at: int) -> None:
         self._channels.write({"do": "break", "c": channel.name, "groups": groups, "why": why, "at": at})
 
-    def _settle(self, request: Request) -> Header:
-        channel, header = self._known(request), request.header
+    def _settle(self, channel: Channel, request: Request) -> Header:
+        header = request.header
         group, member = channel.groups.get(header["group"]), header["member"]
         if group is None or member not in group.unsettled:
             return {}  # it was settled before, or it never came, and nobody counts on it
@@ -161,20 +159,20 @@ class Broker:
         self.stopped = True
         return {}
 
-    def _flaw(self, request: Request) -> Header:
+    def _flaw(self, channel: Channel, request: Request) -> Header:
         """Whether what an attempt of a task read or put is all of it; MPI ranks are a member each."""
-        channel, header = self._known(request), request.header
+        header = request.header
         task, group = str(header["member"]), header.get("group")
         there: Mapping[str, Source | Member]
-        there = channel.sources if group is None else _group(channel, group).members
+        there = channel.sources if group is None else channel.group(group).members
         for name in (name for name in there if name == task or name.startswith(f"{task}.")):
             refuse_older(there[name].attempt, {**header, "member": name})
             if group is None:
-                flaw = channel.flaw_of(name, header["attempt"], goes_on=bool(header["goes_on"]))
+                kind, flaw = channel.flaw_of(name, header["attempt"], goes_on=bool(header["goes_on"]))
             else:
-                flaw = channel.flaw_for(group, name)
-            if flaw != WHOLE:
-                return {"class": flaw.kind, "flaw": flaw.text}
+                kind, flaw = channel.flaw_for(group, name)
+            if kind:
+                return {"class": kind, "flaw": flaw}
         return {"class": "", "flaw": ""}
 
     def _forget(self, request: Request) -> Header:
@@ -201,18 +199,13 @@ class Broker:
         channel.here.add(name)
         return source
 
-    def _produce(self, request: Request) -> Header | None:
-        channel = self._channel(request)
-        if channel is None:
-            return None
+    def _produce(self, channel: Channel, request: Request) -> Header:
         source = self._source(channel, request)
         limit = channel.limit(request.header["member"])
         return {"count": source.count, "at": source.at, "limit": limit, "folder": channel.folder}
 
-    def _put(self, request: Request) -> Header | None:
-        channel, header = self._channel(request), request.header
-        if channel is None:
-            return None
+    def _put(self, channel: Channel, request: Request) -> Header:
+        header = request.header
         source, name = self._source(channel, request), header["member"]
         if channel.closed and header["first"] + len(header["sizes"]) > source.count:
             raise Refused(f"{name}: the stream {channel.name} is closed: nothing more can be put")
@@ -220,13 +213,10 @@ class Broker:
             self._serve_waiting(channel)
         return {"count": source.count, "limit": channel.limit(name)}
 
-    def _want(self, request: Request) -> Header | None:
-        channel = self._channel(request)
-        if channel is not None:
-            self._source(channel, request)
-            self._wanting.setdefault(channel.name, {})[request.header["member"]] = request
-            self._grant(channel)
-        return None
+    def _want(self, channel: Channel, request: Request) -> None:
+        self._source(channel, request)
+        self._wanting.setdefault(channel.name, {})[request.header["member"]] = request
+        self._grant(channel)
 
     def _grant(self, channel: Channel) -> None:
         """Lets producers go on once there is room for an eighth of the buffer: not for each item alone."""
@@ -238,22 +228,19 @@ class Broker:
             self._answer(one, {"limit": above})
         wanting.clear()
 
-    def _place(self, request: Request) -> Header:
+    def _place(self, channel: Channel, request: Request) -> Header:
         """Where an attempt that goes on in another process is: behind what it put, known or not."""
-        channel, header = self._known(request), request.header
         self._source(channel, request)
-        who = {"c": channel.name, "p": header["member"], "a": header["attempt"]}
-        self._channels.write({"do": "place", **who, "at": int(header["at"])})
+        who = {"c": channel.name, "p": request.header["member"], "a": request.header["attempt"]}
+        self._channels.write({"do": "place", **who, "at": int(request.header["at"])})
         return {}
 
-    def _part(self, request: Request) -> Header:
+    def _part(self, channel: Channel, request: Request) -> Header:
         """A producer leaves: it has put all, and its share of the room is the others'."""
-        channel, name = self._known(request), request.header["member"]
+        name, attempt = request.header["member"], request.header["attempt"]
         source = channel.sources.get(name)
-        if source is not None and source.attempt == request.header["attempt"]:
-            self._channels.write(
-                {"do": "place", "c": channel.name, "p": name, "a": source.attempt, "at": source.at}
-            )
+        if source is not None and source.attempt == attempt:
+            self._channels.write({"do": "place", "c": channel.name, "p": name, "a": attempt, "at": source.at})
             channel.here.discard(name)
             source.failed = bool(request.header.get("failed", False))
             self._grant(channel)
@@ -263,17 +250,15 @@ class Broker:
 
     def _member(self, channel: Channel, request: Request) -> tuple[Group, Member]:
         """The consumer of a request. Raises Refused where there is none, or one of a later attempt."""
-        group, name = _group(channel, request.header["group"]), request.header["member"]
+        group, name = channel.group(request.header["group"]), request.header["member"]
         member = group.members.get(name)
         if member is None:
             raise Refused(f"{name} does not read {channel.name} as one of {request.header['group']}")
         refuse_older(member.attempt, request.header)
         return group, member
 
-    def _consume(self, request: Request) -> Header | None:
-        channel, header = self._channel(request), request.header
-        if channel is None:
-            return None
+    def _consume(self, channel: Channel, request: Request) -> Header:
+        header = request.header
         where, replay = _seat(request), header.get("replay", True)
         known = channel.groups.get(header["group"])
         if known is None or header["member"] not in known.members:
@@ -296,12 +281,9 @@ class Broker:
         ahead = max(1, channel.buffer // 4)
         return {"committed": member.deliveries.committed, "at": member.at, "ahead": ahead}
 
-    def _get(self, request: Request) -> Header | None:
-        channel, header = self._channel(request), request.header
-        if channel is None:
-            return None
-        _, member = self._member(channel, request)
-        deliveries = member.deliveries
+    def _get(self, channel: Channel, request: Request) -> None:
+        header = request.header
+        deliveries = self._member(channel, request)[1].deliveries
         if not deliveries.committed <= header["from"] <= deliveries.total:
             raise Refused(
                 f"{header['member']} asks for its item {header['from']} of {channel.name}; "
@@ -313,28 +295,26 @@ class Broker:
             waiting.pop(place, None)
             waiting[place] = request
         self._grant(channel)
-        return None
 
     def _deliver(self, channel: Channel, request: Request) -> bool:
         """Answers a `get` if there is something to answer: items again, new items, or the end."""
         header, where = request.header, _seat(request)
         group, member = self._member(channel, request)
         number, most = int(header["from"]), max(1, int(header["most"]))
-        if number < member.deliveries.total:
-            position, there = member.deliveries.stretch(number)
-            items = channel.fetch(position, min(there, most))
-            self._channels.write({"do": "seat", **where, "at": number + len(items)})
-            self._answer(request, _items(number, items), b"".join(items))
-            return True
-        position, there = group.next_stretch(channel.end)
+        again = number < member.deliveries.total
+        position, there = member.deliveries.stretch(number) if again else group.next_stretch(channel.end)
         if not there:
             return self._tell_end(channel, request)
-        if len(group.unsettled) > 1:
+        if not again and len(group.unsettled) > 1:
             most = min(most, max(1, there // (2 * len(group.unsettled))))
         items = channel.fetch(position, min(there, most))
         stretch = {"pos": position, "n": len(items)}
-        self._channels.write({"do": "give", **where, **stretch})
-        if not self._answer(request, _items(number, items), b"".join(items)):
+        if again:
+            self._channels.write({"do": "seat", **where, "at": number + len(items)})
+        else:
+            self._channels.write({"do": "give", **where, **stretch})
+        answer: Header = {"from": number, "sizes": [len(item) for item in items]}
+        if not self._answer(request, answer, b"".join(items)) and not again:
             self._channels.write({"do": "undo", **where, **stretch})
         return True
 
@@ -352,26 +332,23 @@ class Broker:
 
     def _serve_waiting(self, channel: Channel) -> None:
         """Items came, or none will come any more: who waits asks again."""
-        waiting = self._getting.pop(channel.name, {})
-        for one in waiting.values():
+        for one in self._getting.pop(channel.name, {}).values():
             self._serve(one)
         self._grant(channel)
 
-    def _seat(self, request: Request) -> Header:
+    def _seat(self, channel: Channel, request: Request) -> Header:
         """What a consumer had asked ahead and did not use is the next one's of its attempt."""
-        channel, at = self._known(request), int(request.header["at"])
-        _, member = self._member(channel, request)
+        member, at = self._member(channel, request)[1], int(request.header["at"])
         member.reading = False
         if member.deliveries.committed <= at <= member.deliveries.total:
             self._channels.write({"do": "seat", **_seat(request), "at": at})
         return {}
 
-    def _commit(self, request: Request) -> Header:
-        channel, at = self._known(request), int(request.header["at"])
-        _, member = self._member(channel, request)
-        if at > member.deliveries.total:
+    def _commit(self, channel: Channel, request: Request) -> Header:
+        deliveries, at = self._member(channel, request)[1].deliveries, int(request.header["at"])
+        if at > deliveries.total:
             raise Refused(f"{request.header['member']} commits items of {channel.name} that it did not get")
-        if at > member.deliveries.committed:
+        if at > deliveries.committed:
             self._channels.write({"do": "commit", **_seat(request), "at": at})
             self._channels.remove_spent(channel)
         return {}
@@ -381,21 +358,7 @@ class Broker:
         self._desk.tuples.log.close()
 
 
-def _group(channel: Channel, name: str) -> Group:
-    """A group of readers. Raises Refused where there is none of this name."""
-    group = channel.groups.get(name)
-    if group is None:
-        raise Refused(
-            f"nobody reads {channel.name} as '{name}'; known: {', '.join(channel.groups) or 'none'}"
-        )
-    return group
-
-
 def _seat(request: Request) -> Header:
     """A consumer, as the log names it."""
     header = request.header
     return {"c": header["channel"], "g": header["group"], "m": header["member"]}
-
-
-def _items(number: int, items: list[bytes]) -> Header:
-    return {"from": number, "sizes": [len(item) for item in items]}

@@ -6,16 +6,13 @@ import contextlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from diel.errors import counted
 from diel.files import put
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
-from diel.streams.message import Header, cut, pack, unpack
-from diel.streams.request import Refused
+from diel.streams.protocol import Header, Refused, cut, pack, unpack
 
 MANY = 2**53
 """A credit without a bound: the largest whole number that JSON carries everywhere."""
@@ -23,26 +20,9 @@ REPLY = 512 * 1024
 """Bytes of items in one answer, beyond the first item."""
 REMEMBERED = 8 * 1024 * 1024
 """Bytes of the newest batches that are kept in memory; older ones are read from the log."""
-
-
-class Batch(NamedTuple):
-    sizes: list[int]
-    items: list[bytes]
-
-    @property
-    def memory(self) -> int:
-        """Bytes that it takes, with about 100 of Python's own for an item, and 400 for the batch."""
-        return sum(self.sizes) + 100 * len(self.sizes) + 400
-
-
-class Flaw(NamedTuple):
-    """Why an attempt at a task cannot count: the class of its failure, and why; or two empty texts."""
-
-    kind: str
-    text: str
-
-
-WHOLE = Flaw("", "")
+Flaw = tuple[str, str]
+"""Why an attempt at a task cannot count: the class of its failure, and why; or two empty texts."""
+WHOLE: Flaw = ("", "")
 
 
 class Source:
@@ -91,7 +71,8 @@ class Channel:
         self._held: dict[int, set[str]] = {}
         self._newest: dict[str, int] = {}
         self._held_bytes = 0
-        self._recent: OrderedDict[int, Batch] = OrderedDict()
+        self._recent: OrderedDict[int, list[bytes]] = OrderedDict()
+        """Batches by the position of their first items, the oldest first."""
         self._recent_bytes = 0
 
     # --- from one broker to the next ---------------------------------------------------------------
@@ -111,18 +92,20 @@ class Channel:
             self._index(header, file, place.record)
 
     def _save_index(self, file: int) -> None:
-        """What `_index` made of a file that nobody writes to any more, so that it need not be read again."""
+        """Keeps what `_index` made of a file that is full, so that it need not be read again."""
         first = bisect_left(self._files, file)
-        header = {"end": self.end, "bytes": self.bytes, "held": sorted(self._held.get(file, ()))}
-        header |= {"counts": self._counts(), "batches": len(self._files) - first}
-        path = self.log.path(file).with_suffix(".index")
+        header = {**self._counts(), "held": sorted(self._held.get(file, ()))}
+        header["batches"] = len(self._files) - first
+        block = self._positions[first:].tobytes() + self._records[first:].tobytes()
         with contextlib.suppress(OSError):  # it only saves time
-            block = self._positions[first:].tobytes() + self._records[first:].tobytes()
-            put(path, pack(header) + b"\n" + block)
+            put(self._index_of(file), pack(header) + b"\n" + block)
+
+    def _index_of(self, file: int) -> Path:
+        return self.log.path(file).with_suffix(".index")
 
     def _load_index(self, file: int) -> bool:
         try:
-            text, _, block = self.log.path(file).with_suffix(".index").read_bytes().partition(b"\n")
+            text, _, block = self._index_of(file).read_bytes().partition(b"\n")
         except OSError:
             return False
         header = unpack(text)
@@ -137,8 +120,9 @@ class Channel:
             self._hold(file, name)
         return True
 
-    def _counts(self) -> dict[str, int]:
-        return {name: source.count for name, source in self.sources.items()}
+    def _counts(self) -> Header:
+        counts = {name: source.count for name, source in self.sources.items()}
+        return {"end": self.end, "bytes": self.bytes, "counts": counts}
 
     def _note_counts(self, header: Header) -> None:
         for name, count in header["counts"].items():
@@ -148,11 +132,10 @@ class Channel:
     def snapshot(self, block: bytearray) -> Header:
         """All that the items do not say; appends what its groups keep in arrays to the block."""
         known = {"c": self.name, "buffer": self.buffer, "replay": self.replay}
-        known |= {"closed": self.closed, "broken": self.broken}
+        known |= {"closed": self.closed, "broken": self.broken, "base": self.base, **self._counts()}
         sources = {name: [one.attempt, one.at] for name, one in self.sources.items()}
         groups = {name: group.snapshot(block) for name, group in self.groups.items()}
-        counted = {"base": self.base, "end": self.end, "bytes": self.bytes, "counts": self._counts()}
-        return {**known, **counted, "sources": sources, "groups": groups}
+        return {**known, "sources": sources, "groups": groups}
 
     def restore(self, saved: Header, block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
@@ -194,7 +177,7 @@ class Channel:
         source = self.sources[member]
         first, sizes = int(request["first"]), request["sizes"]
         items = cut(block, sizes)
-        if sum(map(len, items)) != len(block) or sizes != list(map(len, items)):
+        if sum(sizes) != len(block) or sizes != list(map(len, items)):
             raise Refused(f"{len(block)} bytes came, which are not {len(sizes)} items of these sizes")
         after = first + len(sizes)
         if first > source.count:
@@ -217,7 +200,7 @@ class Channel:
         place = self.log.append(header, block)
         if self._files and self._files[-1] != place.file:
             self._save_index(self._files[-1])
-        self._remember(self.end, Batch(sizes, items))
+        self._remember(self.end, items)
         self._index(header, place.file, place.record)
         return len(sizes)
 
@@ -241,12 +224,12 @@ class Channel:
         source = self.sources[name]
         came = source.attempt == attempt
         if came and name in self.here:
-            return Flaw("node", f"who put into {self.name} for {name} was killed, or still puts")
+            return "node", f"who put into {self.name} for {name} was killed, or still puts"
         if came and source.failed:
-            return Flaw("app", f"not all was put into {self.name} for {name}: who put it failed")
+            return "app", f"not all was put into {self.name} for {name}: who put it failed"
         if source.at >= source.count if came else (goes_on or not source.count):
             return WHOLE
-        return Flaw(
+        return (
             "app",
             f"{name} put {counted(source.at if came else 0, 'item')} into {self.name}, "
             f"and an attempt before it had put {source.count}: "
@@ -255,13 +238,19 @@ class Channel:
 
     def flaw_for(self, group: str, name: str) -> Flaw:
         """What an attempt at reading that ended well did not get, though it asked for it."""
-        found = self.groups[group]
-        member = found.members[name]
-        if member.broken or found.broken_at is not None:
-            return Flaw("upstream", f"the stream {self.name} is broken: {member.broken or self.broken}")
+        member = self.groups[group].members[name]
+        if member.broken or self.groups[group].broken_at is not None:
+            return "upstream", f"the stream {self.name} is broken: {member.broken or self.broken}"
         if member.reading:
-            return Flaw("node", f"who read {self.name} for {name} was killed, or still reads")
+            return "node", f"who read {self.name} for {name} was killed, or still reads"
         return WHOLE
+
+    def group(self, name: str) -> Group:
+        """A group of readers. Raises Refused where there is none of this name."""
+        if name not in self.groups:
+            known = ", ".join(self.groups) or "none"
+            raise Refused(f"nobody reads {self.name} as '{name}'; known: {known}")
+        return self.groups[name]
 
     # --- consumers ---------------------------------------------------------------------------------
 
@@ -274,39 +263,36 @@ class Channel:
             raise Refused(f"items below {self.base} of {self.name} are gone: it is not kept for replay")
         found: list[bytes] = []
         room = REPLY
-        for start, batch in self._batches(position):
+        for index in range(bisect_right(self._positions, position) - 1, len(self._positions)):
+            start = self._positions[index]
+            batch = self._recent.get(start) or self._read(index)
             skipped = position - start
-            for item in batch.items[skipped : skipped + most - len(found)]:
+            for item in batch[skipped : skipped + most - len(found)]:
                 room -= len(item)
                 if room < 0 and found:
                     return found
                 found.append(item)
             if len(found) == most:
                 break
-            position = start + len(batch.items)
+            position = start + len(batch)
         return found
 
-    def _batches(self, position: int) -> Iterator[tuple[int, Batch]]:
-        for index in range(bisect_right(self._positions, position) - 1, len(self._positions)):
-            start = self._positions[index]
-            yield start, self._recent.get(start) or self._read(index)
-
-    def _read(self, index: int) -> Batch:
+    def _read(self, index: int) -> list[bytes]:
         header, block = self.log.record(self._files[index], self._records[index])
-        return Batch(header["sizes"], cut(block, header["sizes"]))
+        return cut(block, header["sizes"])
 
-    def _remember(self, position: int, batch: Batch) -> None:
+    def _remember(self, position: int, batch: list[bytes]) -> None:
         self._recent[position] = batch
-        self._recent_bytes += batch.memory
+        self._recent_bytes += _memory(batch)
         while self._recent_bytes > REMEMBERED and len(self._recent) > 1:
-            self._recent_bytes -= self._recent.popitem(last=False)[1].memory
+            self._recent_bytes -= _memory(self._recent.popitem(last=False)[1])
 
     # --- room on the disk --------------------------------------------------------------------------
 
     def spent(self) -> int:
-        """How many batches stand in files of the log that nobody needs any more.
+        """How many batches stand in files that nobody needs any more: 0 where all is kept for replay.
 
-        None where the stream is kept for replay. The newest batch's file stays.
+        The newest batch's file stays.
         """
         if self.replay or not self.groups or not self._files:
             return 0
@@ -315,10 +301,9 @@ class Channel:
         needed = self._files[max(0, bisect_right(self._positions, floor) - 1)]
         return bisect_left(self._files, needed)
 
-    def without(self, spent: int) -> dict[str, Any]:
+    def without(self, spent: int) -> Header:
         """What must be known of the channel when its first batches are gone."""
-        base = self._positions[spent]
-        return {"base": base, "end": self.end, "bytes": self.bytes, "counts": self._counts()}
+        return {"base": self._positions[spent], **self._counts()}
 
     def note_gone(self, header: Header) -> None:
         """Takes in what `without` returned."""
@@ -329,10 +314,10 @@ class Channel:
     def drop(self, spent: int) -> None:
         """Removes the files of the first batches, and the large items that nothing else speaks of."""
         for start in self._positions[:spent]:
-            old = self._recent.pop(start, None)
-            self._recent_bytes -= old.memory if old else 0
+            if start in self._recent:
+                self._recent_bytes -= _memory(self._recent.pop(start))
         for file in sorted(set(self._files[:spent])):
-            self.log.path(file).with_suffix(".index").unlink(missing_ok=True)
+            self._index_of(file).unlink(missing_ok=True)
             self.log.remove(file)
             self._held.pop(file, None)
         self._positions, self._files = self._positions[spent:], self._files[spent:]
@@ -357,14 +342,15 @@ class Channel:
             if name not in kept and (self.closed or number < self._newest.get(writer, 0)):
                 path.unlink(missing_ok=True)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Header:
+        """How it stands, as `Connection.facts` has it."""
         return {
             "items": self.end,
             "bytes": self.bytes,
             "closed": self.closed and not self.broken,
             "broken": self.broken or None,
             "buffer": self.buffer,
-            "producers": {name: source.count for name, source in self.sources.items()},
+            "producers": self._counts()["counts"],
             "groups": {
                 name: {
                     "delivered": group.delivered,
@@ -375,6 +361,11 @@ class Channel:
                 for name, group in self.groups.items()
             },
         }
+
+
+def _memory(batch: list[bytes]) -> int:
+    """Bytes that a batch takes, with about 100 of Python's own for an item, and 400 for the batch."""
+    return sum(map(len, batch)) + 100 * len(batch) + 400
 
 
 def _numbered(name: str) -> tuple[str, int]:

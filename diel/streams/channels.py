@@ -14,7 +14,7 @@ from pathlib import Path
 from diel.streams.channel import Channel, Source
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
-from diel.streams.message import Header
+from diel.streams.protocol import Header
 
 
 class Channels:
@@ -46,14 +46,12 @@ class Channels:
 
     def has_opened(self, wanted: Header) -> bool:
         """Whether a record "open" would change nothing."""
-        channel = self._there.get(wanted["c"])
+        channel = self.get(wanted["c"])
         if channel is None or channel.closed or channel.broken:
             return False
+        known = {name: group.members.keys() for name, group in channel.groups.items() if group.holds}
         return (channel.buffer, channel.replay) == (wanted["buffer"], wanted["replay"]) and all(
-            name in channel.groups
-            and channel.groups[name].holds
-            and channel.groups[name].members.keys() >= set(members)
-            for name, members in wanted["groups"].items()
+            name in known and known[name] >= set(members) for name, members in wanted["groups"].items()
         )
 
     def remove_spent(self, channel: Channel) -> None:
@@ -68,10 +66,8 @@ class Channels:
         for channel in self:
             channel.log.close()
 
-    # --- the log -----------------------------------------------------------------------------------
-
     def _append(self, header: Header) -> None:
-        """Each file begins with a snapshot, and takes the place of those before it."""
+        """Each file begins with a snapshot, and replaces those before it."""
         if self._log.is_full:
             self._log.roll()
             block = bytearray()
@@ -99,33 +95,32 @@ class Channels:
         self._there[channel.name] = channel
         return channel
 
-    # --- what a record says ------------------------------------------------------------------------
-
     def _fold(self, header: Header) -> None:
         do = header["do"]
         if do == "open":
             self._fold_open(header)
             return
         channel = self._there[header["c"]]
-        if do == "close":
-            channel.closed = True
-        elif do == "break":
-            channel.broken = channel.broken or header["why"]
-            for name in header["groups"]:
-                group = channel.groups[name]
-                group.broken_at = header["at"] if group.broken_at is None else group.broken_at
-        elif do in ("attempt", "place"):
-            source = channel.sources.setdefault(header["p"], Source())
-            source.attempt, source.at = header["a"], header["at"]
-        elif do == "join":
-            group = channel.groups.setdefault(header["g"], Group(header["cursor"], header["holds"]))
-            group.add([header["m"]])
-        elif do == "skip":
-            channel.groups[header["g"]].cursor = header["cursor"]
-        elif do == "gone":
-            channel.note_gone(header)
-        else:
-            _fold_member(do, channel.groups[header["g"]], header)
+        match do:
+            case "close":
+                channel.closed = True
+            case "break":
+                channel.broken = channel.broken or header["why"]
+                for name in header["groups"]:
+                    group = channel.groups[name]
+                    group.broken_at = header["at"] if group.broken_at is None else group.broken_at
+            case "attempt" | "place":
+                source = channel.sources.setdefault(header["p"], Source())
+                source.attempt, source.at = header["a"], header["at"]
+            case "join":
+                group = channel.groups.setdefault(header["g"], Group(header["cursor"], header["holds"]))
+                group.add([header["m"]])
+            case "skip":
+                channel.groups[header["g"]].cursor = header["cursor"]
+            case "gone":
+                channel.note_gone(header)
+            case _:
+                _fold_member(channel.groups[header["g"]], header)
 
     def _fold_open(self, header: Header) -> None:
         channel = self._there.get(header["c"]) or self._add(header)
@@ -138,22 +133,21 @@ class Channels:
             channel.groups[name].add(members)
 
 
-def _fold_member(do: str, group: Group, header: Header) -> None:
+def _fold_member(group: Group, header: Header) -> None:
     name = header["m"]
     member = group.members[name]
-    if do == "begin":
-        group.begin(name, header["a"])
-    elif do == "give":
-        group.give(name, header["pos"], header["n"])
-        member.at = member.deliveries.total
-    elif do == "undo":
-        group.undo(name, header["pos"], header["n"])
-        member.at = member.deliveries.total
-    elif do == "seat":
-        member.at = header["at"]
-    elif do == "tell":
-        member.broken = header["why"]
-    elif do == "commit":
-        member.deliveries.commit(header["at"])
-    elif do == "settle":
-        group.settle(name, header["good"])
+    match header["do"]:
+        case "begin":
+            group.begin(name, header["a"])
+        case "give":
+            group.give(name, header["pos"], header["n"])
+        case "undo":
+            group.undo(name, header["pos"], header["n"])
+        case "seat":
+            member.at = header["at"]
+        case "tell":
+            member.broken = header["why"]
+        case "commit":
+            member.deliveries.commit(header["at"])
+        case "settle":
+            group.settle(name, header["good"])

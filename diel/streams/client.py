@@ -1,4 +1,4 @@
-"""The face of the streams of a run, for tasks and for the controller: `connect(run_dir)`."""
+"""The streams and the tuple space of a run, for tasks and for the controller: `connect(run_dir)`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 from diel.paths import RunPaths
 from diel.streams.consumer import MOST, Consumer
-from diel.streams.contact import SILENCE, read_contact
 from diel.streams.link import Link
-from diel.streams.message import Header
 from diel.streams.producer import Producer
+from diel.streams.protocol import SILENCE, Header, read_contact
 from diel.streams.space import Space
 
 Key = TypeVar("Key", bound=tuple[Any, ...])

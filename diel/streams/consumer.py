@@ -12,7 +12,7 @@ from typing import Any
 from diel.errors import StreamBroken, StreamEnd, StreamError
 from diel.streams.item import decode
 from diel.streams.link import TURN, Link
-from diel.streams.message import Header, cut
+from diel.streams.protocol import Header, cut
 from diel.streams.segment import mapped
 
 MOST = 4096
@@ -50,11 +50,9 @@ class Consumer:
         self._got: int = answer["at"]
         self._asked_from = self._got
         self._asking: int | None = None
-        self._share = 1
+        self._share, self._used = 1, 0
         self._since = time.monotonic()
-        self._used = 0
-        self._ended = False
-        self._closed = False
+        self._ended = self._closed = False
         self._error: StreamError | None = None
 
     @property

@@ -6,8 +6,9 @@ from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
-from diel.streams.message import Header
+from diel.streams.protocol import Header
 
 
 class Deliveries:
@@ -57,11 +58,8 @@ class Deliveries:
 
     def release(self) -> list[tuple[int, int]]:
         """Takes all back that is not committed: positions and counts."""
-        ends = [*self._numbers[1:], self.total] if self._numbers else []
-        found = [
-            (position, end - start)
-            for position, start, end in zip(self._positions, self._numbers, ends, strict=True)
-        ]
+        counts = (end - start for start, end in pairwise([*self._numbers, self.total]))
+        found = list(zip(self._positions, counts, strict=True))
         self.total = self.committed
         del self._numbers[:], self._positions[:]
         return found
@@ -78,9 +76,9 @@ class Deliveries:
         self._positions.frombytes(block[8 * ranges : 16 * ranges])
         return block[16 * ranges :]
 
-    def lowest(self) -> int | None:
+    def lowest(self, default: int) -> int:
         """The lowest position that is not committed."""
-        return min(self._positions, default=None)
+        return min(self._positions, default=default)
 
 
 class Member:
@@ -121,14 +119,18 @@ class Group:
 
     def snapshot(self, block: bytearray) -> Header:
         """How it stands, with what its members were given in the block."""
-        members = {
-            name: [one.attempt, one.at, *one.deliveries.snapshot(block)] for name, one in self.members.items()
+        there = self.members.items()
+        members = {name: [one.attempt, one.at, *one.deliveries.snapshot(block)] for name, one in there}
+        return {
+            "cursor": self.cursor,
+            "holds": self.holds,
+            "members": members,
+            "good": sorted(self.good),
+            "broken_at": self.broken_at,
+            "broken": {name: one.broken for name, one in there if one.broken},
+            "returned": list(self.returned),
+            "unsettled": sorted(self.unsettled),
         }
-        returned, unsettled = list(self.returned), sorted(self.unsettled)
-        saved: Header = {"cursor": self.cursor, "holds": self.holds, "members": members}
-        saved |= {"good": sorted(self.good), "broken_at": self.broken_at}
-        saved["broken"] = {name: one.broken for name, one in self.members.items() if one.broken}
-        return {**saved, "returned": returned, "unsettled": unsettled}
 
     def restore(self, saved: Header, block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
@@ -192,11 +194,15 @@ class Group:
                 self.returned.appendleft((position + count, there - count))
         else:
             self.cursor = position + count
-        self.members[name].deliveries.add(position, count)
+        member = self.members[name]
+        member.deliveries.add(position, count)
+        member.at = member.deliveries.total
 
     def undo(self, name: str, position: int, count: int) -> None:
         """A delivery that never left."""
-        self.members[name].deliveries.undo(count)
+        member = self.members[name]
+        member.deliveries.undo(count)
+        member.at = member.deliveries.total
         self.returned.appendleft((position, count))
 
     def settle(self, name: str, good: bool) -> None:
@@ -211,6 +217,5 @@ class Group:
 
     def floor(self) -> int:
         """The lowest position that somebody may still need."""
-        lowest = [self.cursor, *(position for position, _ in self.returned)]
-        found = (member.deliveries.lowest() for member in self.members.values())
-        return min(lowest + [position for position in found if position is not None])
+        given = (member.deliveries.lowest(self.cursor) for member in self.members.values())
+        return min([self.cursor, *(position for position, _ in self.returned), *given])

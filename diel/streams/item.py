@@ -15,6 +15,7 @@ reading one runs no code.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,28 +102,14 @@ def _with_arrays(value: Any, found: list[tuple[list[Any], Any]]) -> list[Buffer]
     for at, given in found:
         array = numpy.ascontiguousarray(given)
         if array.dtype.hasobject:
-            raise StreamError(
-                f"an array of dtype {array.dtype} cannot be put: its elements are Python objects"
-            )
+            raise StreamError(f"an array of dtype {array.dtype} cannot be put: it holds Python objects")
         start = -(-end // ALIGNED) * ALIGNED
-        entries.append(
-            {
-                "at": at,
-                "dtype": numpy.lib.format.dtype_to_descr(array.dtype),
-                "shape": array.shape,
-                "offset": start,
-            }
-        )
-        raws += [bytes(start - end), _raw(array)]
+        dtype = numpy.lib.format.dtype_to_descr(array.dtype)
+        entries.append({"at": at, "dtype": dtype, "shape": array.shape, "offset": start})
+        flat: Any = array.reshape(-1).view(numpy.uint8) if array.size else b""
+        raws += [bytes(start - end), memoryview(flat)]
         end = start + array.nbytes
     return [_header(value, entries), *raws]
-
-
-def _raw(array: numpy.ndarray[Any, Any]) -> memoryview:
-    import numpy  # as above
-
-    flat: Any = array.reshape(-1).view(numpy.uint8) if array.size else b""
-    return memoryview(flat)
 
 
 def _header(value: Any, entries: list[dict[str, Any]]) -> bytes:
@@ -158,10 +145,8 @@ def _arrays(data: memoryview) -> Any:
     value = header["value"]
     for entry in header["arrays"]:
         dtype = numpy.lib.format.descr_to_dtype(_descr(entry["dtype"]))
-        shape: Sequence[int] = tuple(entry["shape"])
-        nbytes = dtype.itemsize
-        for length in shape:
-            nbytes *= length
+        shape: tuple[int, ...] = tuple(entry["shape"])
+        nbytes = math.prod(shape, start=dtype.itemsize)
         flat = whole[entry["offset"] : entry["offset"] + nbytes]
         if flat.ctypes.data % max(1, dtype.alignment):
             flat = flat.copy()  # small: large items lie in files, where they are aligned
@@ -171,19 +156,13 @@ def _arrays(data: memoryview) -> Any:
 
 
 def _descr(described: Any) -> Any:
-    """A dtype's description as numpy expects it: lists of fields hold tuples."""
+    """A dtype's description as numpy expects it: JSON has lists in the place of a field's tuples."""
     if isinstance(described, str):
         return described
+    names = [tuple(name) if isinstance(name, list) else name for name, *_ in described]
     return [
-        tuple(
-            _descr(part)
-            if n == 1 and isinstance(part, list)
-            else tuple(part)
-            if isinstance(part, list)
-            else part
-            for n, part in enumerate(field)
-        )
-        for field in described
+        (name, _descr(kind), *map(tuple, shape))
+        for name, (_, kind, *shape) in zip(names, described, strict=True)
     ]
 
 

@@ -21,13 +21,16 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from diel.errors import StreamError, StreamLost
-from diel.streams.contact import Contact, contact_file, read_contact
-from diel.streams.message import Header, pack, unpack
+from diel.streams.protocol import Contact, Header, contact_file, pack, read_contact, unpack
 
 Done = Callable[[Header, bytes], None]
 """Called in the link's thread with an answer."""
-_LOST = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-_LOST |= zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+_LOST = (
+    zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
 _LOOK = 0.05
 """Seconds between looks for a new broker."""
 _LOOK_MOST = 1.0
@@ -103,7 +106,11 @@ class Link:
             try:
                 answer, found = answers.get(timeout=wait)
             except queue.Empty:
-                self._check_or_drop(number)
+                try:
+                    self.check()
+                except StreamError:
+                    self.drop(number)
+                    raise
                 if give_up is not None and time.monotonic() >= give_up:
                     give_up = None
                     if self.call({"op": "forget", "of": number})[0]["forgotten"]:
@@ -114,15 +121,8 @@ class Link:
                 raise StreamError(answer["error"])
             return answer, found
 
-    def _check_or_drop(self, number: int) -> None:
-        try:
-            self.check()
-        except StreamError:
-            self.drop(number)
-            raise
-
     def drop(self, number: int) -> None:
-        """An answer is of no more interest."""
+        """Forgets a request: its answer is of no more interest."""
         with self._lock:
             self._open.pop(number, None)
             self._asked = deque(one for one in self._asked if one[0] != number)
@@ -133,10 +133,12 @@ class Link:
             raise StreamError(f"the connection to the streams of {self.root.parent} broke: {self.broken}")
         lost = self._lost_since
         if lost is not None and time.monotonic() - lost > self.patience:
+            found, says = self.contact, "is not there"
+            if found is not None:
+                says = f"speaks of {found.host} ({', '.join(found.addresses)}, port {found.port})"
             raise StreamLost(
-                f"no broker of streams answers for {self.patience:.0f} s: {contact_file(self.root)} "
-                + ("is not there" if self.contact is None else f"speaks of {_where(self.contact)}")
-                + "; it is the run's controller that starts it: see `diel status`"
+                f"no broker of streams answers for {self.patience:.0f} s: {contact_file(self.root)} {says}; "
+                "it is the run's controller that starts it: see `diel status`"
             )
 
     def due(self, pump: Pump) -> None:
@@ -188,17 +190,17 @@ class Link:
             self._receive()
 
     def _send_pumps(self) -> bool:
-        more = False
-        if self._pumps:
-            now = time.monotonic()
-            with self._lock:
-                pumps, self._pumps = self._pumps, set()
-            waiting = {pump for pump in pumps if pump.pump(now)}
-            with self._lock:
-                self._pumps |= waiting
-            more = bool(waiting)
-            self._send_asked()
-        return more
+        """Sends what is due; whether there is more to send in a millisecond."""
+        if not self._pumps:
+            return False
+        now = time.monotonic()
+        with self._lock:
+            pumps, self._pumps = self._pumps, set()
+        waiting = {pump for pump in pumps if pump.pump(now)}
+        with self._lock:
+            self._pumps |= waiting
+        self._send_asked()
+        return bool(waiting)
 
     def _send_asked(self) -> None:
         while self._asked:
@@ -286,10 +288,6 @@ class Link:
                 self._monitor.close(0)
             self._socket.close(0)
             self._socket = self._monitor = None
-
-
-def _where(contact: Contact) -> str:
-    return f"{contact.host} ({', '.join(contact.addresses)}, port {contact.port})"
 
 
 def _reachable(contact: Contact) -> str:

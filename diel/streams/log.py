@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from diel.streams.message import Header, pack
+from diel.streams.protocol import Header, pack
 
 ROLL = 16 * 1024 * 1024
 """Bytes after which another file is begun."""
@@ -39,25 +39,18 @@ class RecordLog:
         self._folder = folder
         self._name = name
         self._roll = roll
-        self._known = self._numbers()
+        folder.mkdir(parents=True, exist_ok=True)
+        found = (path.stem.rpartition("-") for path in folder.glob(f"{name}-*.log"))
+        self.files = sorted(int(number) for stem, _, number in found if stem == name and number.isdigit())
+        """Numbers of the files, the newest last."""
         self._writer = -1
         self._end = 0
         self._readers: dict[int, int] = {}
 
     @property
-    def file(self) -> int:
-        """Number of the newest file; 0 before the first record of all."""
-        return self._known[-1] if self._known else 0
-
-    @property
     def is_full(self) -> bool:
         """Whether the next record begins a file."""
         return self._writer < 0 or self._end >= self._roll
-
-    @property
-    def files(self) -> tuple[int, ...]:
-        """Numbers of the files, the newest last."""
-        return tuple(self._known)
 
     def append(self, header: Header, block: bytes = b"") -> Place:
         """Writes a record. Raises OSError where there is no room; the record is then not there."""
@@ -73,17 +66,17 @@ class RecordLog:
             self._writer = -1  # half a record may stand there: the next begins a file
             raise
         self._end = start + len(block)
-        return Place(self.file, start, len(block), record)
+        return Place(self.files[-1], start, len(block), record)
 
     def roll(self) -> None:
         """The next record begins a file."""
         if self._writer >= 0:
             os.close(self._writer)
             self._writer = -1
-        number = self.file + 1
+        number = self.files[-1] + 1 if self.files else 1
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self._writer = os.open(self.path(number), flags, 0o644)
-        self._known.append(number)
+        self.files.append(number)
         self._end = 0
 
     def read(self, place: Place) -> bytes:
@@ -129,7 +122,7 @@ class RecordLog:
         reader = self._readers.pop(number, None)
         if reader is not None:
             os.close(reader)
-        self._known.remove(number)
+        self.files.remove(number)
         self.path(number).unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -140,13 +133,7 @@ class RecordLog:
         self._writer = -1
 
     def path(self, number: int) -> Path:
-        """The file of a number."""
         return self._folder / f"{self._name}-{number:06d}.log"
-
-    def _numbers(self) -> list[int]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        found = (path.stem.rpartition("-") for path in self._folder.glob(f"{self._name}-*.log"))
-        return sorted(int(number) for name, _, number in found if name == self._name and number.isdigit())
 
 
 def _write_all(file: int, head: bytes, block: bytes) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from diel.errors import StreamError, counted
 from diel.streams.item import Buffer, encode
 from diel.streams.link import TURN, Link
-from diel.streams.message import Header
+from diel.streams.protocol import Header
 from diel.streams.segment import LARGE, SegmentWriter
 
 LINGER = 0.001
@@ -34,30 +34,21 @@ class Producer:
         self._turn = threading.Lock()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._go_on = go_on
-        self._next = 0
-        self._sent = 0
-        self._known = 0
-        self._limit = 0
         self._pending: list[Buffer] = []
         self._pending_bytes = 0
         self._files: set[str] = set()
         self._held = 0
         self._sent_at = 0.0
         self._under_way = 0
-        self._due = False
-        self._wanted = False
-        self._want_asked = False
+        self._due = self._wanted = self._want_asked = self._closed = False
         self._error: StreamError | None = None
-        self._closed = False
         answer, _ = link.call({"op": "produce", **self._who})
         self._segments = SegmentWriter(link.root, answer["folder"])
         self.count: int = answer["count"]
         """Items of this member that earlier attempts put."""
         self._known = self._sent = self.count
-        self._limit = answer["limit"]
-        if go_on:
-            self._next = answer["at"]
+        self._limit: int = answer["limit"]
+        self._next: int = answer["at"] if go_on else 0
 
     @property
     def next(self) -> int:

@@ -35,15 +35,11 @@ class SegmentWriter:
 
     def __init__(self, root: Path, folder: str) -> None:
         self._root = root
-        self._folder = folder
-        self._token = secrets.token_hex(6)
-        self._number = 0
+        self._stem = f"{folder}/items-{secrets.token_hex(6)}"
+        self._number = self._end = self._room = 0
         self._file = -1
-        self._end = 0
         self._name = ""
-        self._forced = False
-        self._fast = False
-        self._room = 0
+        self._forced = self._fast = False
 
     def append(self, parts: Sequence[Buffer], size: int) -> tuple[bytes, str]:
         """Writes an item; returns what stands for it in the stream, and the file's name."""
@@ -53,7 +49,7 @@ class SegmentWriter:
         if self._fast and offset + size > self._room:
             self._ask_for_room(offset + size)
         _write_all(self._file, parts, offset, size)
-        if self._forced:
+        if self._forced:  # on NFS another node sees only what was forced out
             os.fsync(self._file)
         self._end = -(-(offset + size) // _PAGE) * _PAGE
         reference = {"file": self._name, "offset": offset, "size": size}
@@ -62,7 +58,7 @@ class SegmentWriter:
     def _roll(self) -> None:
         self.close()
         self._number += 1
-        self._name = f"{self._folder}/items-{self._token}-{self._number}.bin"
+        self._name = f"{self._stem}-{self._number}.bin"
         path = self._root / self._name
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -73,8 +69,7 @@ class SegmentWriter:
         self._end = self._room = 0
 
     def _ask_for_room(self, end: int) -> None:
-        """Twice as much as there is, so that a producer of few items takes little."""
-        more = max(end, min(2 * end, end + _AHEAD))
+        more = max(end, min(2 * end, end + _AHEAD))  # so that a producer of few items takes little
         try:
             os.posix_fallocate(self._file, self._room, more - self._room)
         except OSError:
@@ -101,15 +96,10 @@ def _write_all(file: int, parts: Sequence[Buffer], offset: int, size: int) -> No
 
 
 def kind_of_file_system(path: Path) -> str:
-    """Its name as the system has it.
-
-    On NFS another node sees what was written only once it was forced out.
-    """
-    found = kind = ""
-    for part in psutil.disk_partitions(all=True):
-        if path.is_relative_to(part.mountpoint) and len(part.mountpoint) >= len(found):
-            found, kind = part.mountpoint, part.fstype
-    return kind
+    """Its name as the system has it: that of the innermost mount point; of several there, the last counts."""
+    mounts = [one for one in psutil.disk_partitions(all=True) if path.is_relative_to(one.mountpoint)]
+    kinds = {len(one.mountpoint): one.fstype for one in mounts}
+    return kinds[max(kinds)] if kinds else ""
 
 
 def mapped(root: Path, reference: Buffer) -> memoryview:

@@ -1,4 +1,4 @@
-"""The broker's process: its socket, its keys, and when it ends.
+"""The broker's process: `python -m diel.streams.server RUN_DIR [--address ADDRESS]…`.
 
 Every connection is CurveZMQ: encrypted, the broker proven by its public key, the client by the one key pair
 that only the run's owner can read. The handshake of any other peer fails.
@@ -6,26 +6,36 @@ that only the run's owner can read. The handshake of any other peer fails.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
+import json
 import os
 import signal
 import socket
-import threading
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 
 import zmq
 import zmq.utils.z85
 
-from diel.errors import StreamError
+from diel.errors import DielError, StreamError
 from diel.files import put
 from diel.paths import RunPaths
 from diel.streams.broker import Broker
-from diel.streams.contact import SILENCE, Contact, contact_file, read_contact, write_contact
-from diel.streams.message import MAX_MESSAGE, Header, pack, unpack
+from diel.streams.protocol import (
+    MAX_MESSAGE,
+    SILENCE,
+    Contact,
+    Header,
+    contact_file,
+    pack,
+    read_contact,
+    unpack,
+)
 
 _PATIENCE = 10.0
 """Seconds to wait for the broker before to be gone."""
@@ -33,16 +43,12 @@ _TICK = 500
 """Milliseconds between looks at the lease."""
 
 
-def serve(
-    run_dir: Path,
-    addresses: Sequence[str] = ("127.0.0.1",),
-    silence: float = SILENCE,
-    parent: int | None = None,
-) -> None:
+def serve(run_dir: Path, addresses: Sequence[str], silence: float, parent: int | None) -> None:
     """Serves the streams of a run until it is asked to stop.
 
-    It ends too where another broker took its place, and where `lease.json` shows no heartbeat for `silence`
-    seconds. Raises StreamError where another broker of the run lives, or no port can be had.
+    It ends too where another broker took its place, where `lease.json` shows no heartbeat for `silence`
+    seconds, and with the process `parent`. Raises StreamError where another broker of the run lives, or no
+    port can be had.
     """
     root = RunPaths(run_dir).streams
     root.mkdir(parents=True, exist_ok=True)
@@ -90,7 +96,14 @@ class _Server:
         self._gate = context.socket(zmq.REP)
         self._gate.bind("inproc://zeromq.zap.01")
         self._router = context.socket(zmq.ROUTER)
-        _set_up(self._router, secret)
+        self._router.curve_server = True
+        self._router.curve_secretkey = secret
+        self._router.zap_domain = b"diel"
+        self._router.router_mandatory = True
+        self._router.maxmsgsize = MAX_MESSAGE
+        self._router.sndhwm = 0  # an answer goes to each request, and a client has few under way
+        self._router.heartbeat_ivl = 10_000
+        self._router.heartbeat_timeout = 30_000
         port = _bind(self._router, addresses)
         self._broker = Broker(root, self._send)
         last = read_contact(root)
@@ -105,7 +118,8 @@ class _Server:
             client_secret=client_secret.decode(),
         )
         put(root / "epoch", str(self._contact.epoch))
-        write_contact(root, self._contact)
+        # It can never be read by others, nor half.
+        put(contact_file(root), json.dumps(asdict(self._contact)), 0o600)
 
     def _send(self, peer: bytes, header: Header, block: bytes) -> bool:
         frames = (peer, pack(header), block) if block else (peer, pack(header))
@@ -115,14 +129,17 @@ class _Server:
             return False  # the peer is gone
         return True
 
-    def run(self, lease: Path, silence: float, parent: int | None = None) -> None:
+    def run(self, lease: Path, silence: float, parent: int | None) -> None:
         """Serves until it is asked to stop, replaced, or forgotten."""
-        stopping = _stopping()
+        asked: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._gate, zmq.POLLIN)
         watch = _Watch(self._root, self._contact.epoch, lease, silence)
-        while not (self._broker.stopped or stopping() or _is_orphan(parent) or watch.over()):
+        while not (self._broker.stopped or asked or watch.over()):
+            if parent is not None and os.getppid() != parent:
+                return
             ready = dict(poller.poll(_TICK))
             if self._gate in ready:
                 self._admit()
@@ -134,12 +151,9 @@ class _Server:
         for _ in range(100):
             try:
                 peer, header, *blocks = self._router.recv_multipart(zmq.NOBLOCK)
+                asked = unpack(header)
             except zmq.Again:
                 return
-            except ValueError:
-                continue
-            try:
-                asked = unpack(header)
             except (ValueError, RecursionError):
                 continue
             self._broker.handle(peer, asked, blocks[0] if blocks else b"")
@@ -148,14 +162,14 @@ class _Server:
         """Answers libzmq's question (ZAP, rfc.zeromq.org/spec/27) whether a peer may come in."""
         version, request, *_, mechanism, key = self._gate.recv_multipart()
         good = mechanism == b"CURVE" and key == self._client
-        verdict = (
-            (b"200", b"OK") if good else (b"400", b"the keys of this run are in its streams/broker.json")
-        )
+        why = b"the keys of this run are in its streams/broker.json"
+        verdict = (b"200", b"OK") if good else (b"400", why)
         self._gate.send_multipart((version, request, *verdict, b"", b""))
 
     def close(self) -> None:
         """Lets go of the port, after the last answers are out."""
-        if _is_ours(read_contact(self._root), self._contact):
+        found = read_contact(self._root)
+        if found is not None and found.epoch == self._contact.epoch:
             contact_file(self._root).unlink(missing_ok=True)
         self._broker.close()
         self._router.close(linger=5000)  # answers that are still on their way
@@ -167,21 +181,6 @@ def _last_epoch(root: Path) -> int:
         return int((root / "epoch").read_text())
     except (OSError, ValueError):
         return 0
-
-
-def _is_ours(found: Contact | None, ours: Contact) -> bool:
-    return found is not None and found.epoch == ours.epoch
-
-
-def _set_up(router: zmq.Socket[bytes], secret: bytes) -> None:
-    router.curve_server = True
-    router.curve_secretkey = secret
-    router.zap_domain = b"diel"
-    router.router_mandatory = True
-    router.maxmsgsize = MAX_MESSAGE
-    router.sndhwm = 0  # an answer goes to each request, and a client has few under way
-    router.heartbeat_ivl = 10_000
-    router.heartbeat_timeout = 30_000
 
 
 def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
@@ -198,23 +197,6 @@ def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
             with contextlib.suppress(zmq.ZMQError):
                 router.unbind(str(router.get_string(zmq.LAST_ENDPOINT)))
     raise StreamError(f"no port can be had on {', '.join(addresses)}: {wrong}")
-
-
-def _stopping() -> Callable[[], bool]:
-    """Whether SIGTERM came."""
-    asked = False
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, stop)
-    return lambda: asked
-
-
-def _is_orphan(parent: int | None) -> bool:
-    return parent is not None and os.getppid() != parent
 
 
 class _Watch:
@@ -251,3 +233,23 @@ def _stamp(path: Path) -> float:
             return os.fstat(file.fileno()).st_mtime
     except OSError:
         return 0.0
+
+
+def main() -> int:
+    """Serves until asked to stop; 1 with a message where it cannot."""
+    parser = argparse.ArgumentParser(prog="python -m diel.streams.server", description=__doc__)
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("--address", action="append", help="where to listen; 127.0.0.1 if not given")
+    parser.add_argument("--silence", type=float, default=SILENCE, help="seconds without a controller")
+    parser.add_argument("--parent", type=int, help="the process to end with")
+    given = parser.parse_args()
+    try:
+        serve(given.run_dir.resolve(), given.address or ("127.0.0.1",), given.silence, given.parent)
+    except (DielError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 (nobody else tells)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

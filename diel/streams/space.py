@@ -11,7 +11,7 @@ from typing import Any
 from diel.errors import StreamError
 from diel.streams.item import as_python, decode, encode
 from diel.streams.link import Link
-from diel.streams.message import Header
+from diel.streams.protocol import Header
 from diel.streams.segment import LARGE, SegmentWriter, mapped
 
 Scalar = str | int | float | bool

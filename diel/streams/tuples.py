@@ -1,4 +1,4 @@
-"""The tuple space as the broker holds it: keys in memory, values on the disk."""
+"""The tuple space as the broker holds it: keys in memory, values on the disk; who waits for a tuple."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.streams.log import Place, RecordLog
-from diel.streams.message import Header
+from diel.streams.protocol import Answer, Header, Refused, Request, Serve, refuse_older
 
 Key = tuple[Any, ...]
 
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A tuple: its number, its key, and where its value stands."""
+    """A tuple, and where its value stands."""
 
     number: int
     key: Key
@@ -94,28 +94,21 @@ class Tuples:
     def _fold(self, header: Header, place: Place) -> None:
         do, number = header["do"], header.get("tuple", 0)
         owner = self.owners.setdefault(header["owner"], Owner())
-        if do == "attempt":
-            owner.attempt = header["attempt"]
-            owner.at = owner.base
-            return
-        if do == "commit":
-            owner.forget(header["number"])
-            return
-        if do == "give back":
-            owner.take_back(header["number"])
-            self._enter(Found(number, tuple(header["key"]), Place(*header["place"])))
-            return
-        text = exact(header["key"])
-        if do == "put":
-            found = Found(number, tuple(header["key"]), place)
-            self._enter(found)
-        elif do == "take":
-            found = self._leave(number)
-        else:
-            found = self._there[number]
-        owner.record(header["number"], Asked(do, text), found)
-        if not header["keep"]:
-            owner.forget(header["number"])
+        match do:
+            case "attempt":
+                owner.attempt, owner.at = header["attempt"], owner.base
+            case "commit":
+                owner.forget(header["number"])
+            case "give back":
+                owner.take_back(header["number"])
+                self._enter(Found(number, tuple(header["key"]), Place(*header["place"])))
+            case "put" | "take" | "read":
+                if do == "put":
+                    self._enter(Found(number, tuple(header["key"]), place))
+                found = self._leave(number) if do == "take" else self._there[number]
+                owner.record(header["number"], Asked(do, exact(header["key"])), found)
+                if not header["keep"]:
+                    owner.forget(header["number"])
 
     def _enter(self, found: Found) -> None:
         """Tuples stand in the order of their numbers; one that is given back goes to its old place."""
@@ -129,30 +122,30 @@ class Tuples:
 
     def _leave(self, number: int) -> Found:
         found = self._there.pop(number)
-        text = exact(found.key)
-        same = self._exact[text]
+        same = self._exact[exact(found.key)]
         del same[number]
         if not same:
-            del self._exact[text]
+            del self._exact[exact(found.key)]
         return found
+
+    def _write(self, header: Header, value: bytes = b"") -> None:
+        """Raises OSError where the disk is full."""
+        self._fold(header, self.log.append(header, value))
 
     def begin(self, name: str, attempt: int) -> Owner:
         """A new attempt begins behind what was committed."""
         owner = self.owners.setdefault(name, Owner())
         if attempt > owner.attempt:
-            header: Header = {"do": "attempt", "owner": name, "attempt": attempt}
-            self._fold(header, self.log.append(header))
+            self._write({"do": "attempt", "owner": name, "attempt": attempt})
         return owner
 
     def commit(self, name: str, number: int) -> None:
-        header: Header = {"do": "commit", "owner": name, "number": number}
-        self._fold(header, self.log.append(header))
+        self._write({"do": "commit", "owner": name, "number": number})
 
     def give_back(self, name: str, number: int, found: Found) -> None:
         """An operation took a tuple for somebody who is gone: it did not."""
         header: Header = {"do": "give back", "owner": name, "number": number, "tuple": found.number}
-        header |= {"key": list(found.key), "place": list(found.place)}
-        self._fold(header, self.log.append(header))
+        self._write({**header, "key": list(found.key), "place": list(found.place)})
 
     def find(self, pattern: Sequence[Any]) -> int | None:
         """The oldest tuple that fits."""
@@ -173,19 +166,9 @@ class Tuples:
             tuple_read = self._there[found]
             self.owners[name].record(number, asked, tuple_read)
             return tuple_read
-        header: Header = {
-            "do": asked.what,
-            "tuple": found,
-            "key": request["key"],
-            "owner": name,
-            "number": number,
-            "keep": request["keep"],
-        }
-        self._fold(header, self.log.append(header, value))
+        header: Header = {"do": asked.what, "tuple": found, "owner": name, "number": number}
+        self._write({**header, "key": request["key"], "keep": request["keep"]}, value)
         return self.owners[name].answer(number, asked)
-
-    def value(self, found: Found) -> bytes:
-        return self.log.read(found.place)
 
     def facts(self) -> dict[str, int]:
         return {"tuples": len(self._there)}
@@ -193,11 +176,8 @@ class Tuples:
 
 def exact(key: Sequence[Any]) -> str:
     """A key as text in which equal keys are equal: 1 and 1.0 are one number."""
-    return json.dumps([_plain(part) for part in key], ensure_ascii=False)
-
-
-def _plain(part: Any) -> Any:
-    return int(part) if isinstance(part, float) and part.is_integer() else part
+    plain = [int(part) if isinstance(part, float) and part.is_integer() else part for part in key]
+    return json.dumps(plain, ensure_ascii=False)
 
 
 def fits(pattern: Sequence[Any], key: Key) -> bool:
@@ -206,3 +186,94 @@ def fits(pattern: Sequence[Any], key: Key) -> bool:
         wanted is None or (wanted == part and isinstance(wanted, bool) == isinstance(part, bool))
         for wanted, part in zip(pattern, key, strict=True)
     )
+
+
+class TupleDesk:
+    """Serves puts, reads and takes in the order of asking."""
+
+    def __init__(self, folder: Path, answer: Answer, serve: Serve) -> None:
+        self.tuples = Tuples(folder)
+        self._answer = answer
+        self._serve = serve
+        self._seeking: list[Request] = []
+        """Who waits for a tuple, in the order of asking."""
+
+    def enter(self, request: Request) -> Header:
+        """A task's attempt, or a nameless owner, begins or goes on."""
+        name, attempt = request.header["owner"], request.header["attempt"]
+        before = self.tuples.owners.get(name, Owner()).attempt
+        refuse_older(before, request.header)
+        if attempt > before:  # what the attempt before still waited for is nobody's any more
+            self._seeking = [one for one in self._seeking if one.header["owner"] != name]
+        return {"at": self.tuples.begin(name, attempt).at}
+
+    def do(self, request: Request) -> None:
+        """One operation. Raises Refused for what is none, and where it is committed."""
+        header = request.header
+        what, key, name, number = header["do"], header["key"], header["owner"], int(header["number"])
+        _check_key(what, key)
+        owner = self._owner(header)
+        asked = Asked(what, exact(key))
+        if owner.answer(number, asked) is not None:
+            owner.at = number + 1
+        elif number < owner.base:
+            raise Refused(f"operation {number} of {name} is committed")
+        elif self.tuples.do(name, number, asked, header, request.block) is None:
+            others = (one for one in self._seeking if _place(one) != (name, number))
+            self._seeking = [*others, request]
+            return
+        self._tell(request)
+        if what == "put":
+            self._serve_seeking(key)
+
+    def _owner(self, header: Header) -> Owner:
+        """Whose operation it is. Raises Refused where nobody entered so, or a later attempt did."""
+        owner = self.tuples.owners.get(header["owner"])
+        if owner is None:
+            raise Refused(f"{header['owner']} has not entered the tuple space")
+        refuse_older(owner.attempt, header)
+        return owner
+
+    def _tell(self, request: Request) -> None:
+        """Answers; a tuple that was taken by somebody who is gone is there again."""
+        header = request.header
+        name, number, what = header["owner"], header["number"], header["do"]
+        found = self.tuples.owners[name].answer(number, Asked(what, exact(header["key"])))
+        assert found is not None
+        value = b"" if what == "put" else self.tuples.log.read(found.place)
+        if not self._answer(request, {"key": list(found.key)}, value) and what == "take":
+            self.tuples.give_back(name, number, found)
+
+    def _serve_seeking(self, key: list[Any]) -> None:
+        """A tuple came: whoever waits for one like it gets it, in the order of asking."""
+        for one in list(self._seeking):
+            pattern = one.header["key"]
+            if fits(pattern, tuple(key)) and self.tuples.find(pattern) is not None:
+                self._seeking.remove(one)
+                self._serve(one)
+
+    def commit(self, request: Request) -> Header:
+        """What an owner did so far is not done over by a new attempt."""
+        self._owner(request.header)
+        self.tuples.commit(request.header["owner"], request.header["number"])
+        return {}
+
+    def forget(self, request: Request) -> bool:
+        """Takes a request back that still waits; whether there was one."""
+        left = [one for one in self._seeking if not one.is_meant(request)]
+        forgotten = len(left) < len(self._seeking)
+        self._seeking = left
+        return forgotten
+
+
+def _place(request: Request) -> tuple[str, int]:
+    return request.header["owner"], request.header["number"]
+
+
+def _check_key(what: str, key: Any) -> None:
+    """Raises Refused for what is no key or pattern."""
+    if what not in ("put", "read", "take"):
+        raise Refused(f"no operation '{what}' on the tuple space; expected put, read or take")
+    scalars = isinstance(key, list) and all(isinstance(part, str | int | float | None) for part in key)
+    if not key or not scalars or (what == "put" and None in key):
+        raise Refused(f"{key!r} is no key: expected a list of texts, numbers and booleans")

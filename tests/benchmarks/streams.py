@@ -154,7 +154,7 @@ def broker() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="diel-benchmark-"))
     run = folder / "run-1"
     run.mkdir()
-    process = subprocess.Popen([sys.executable, "-m", "diel.streams", str(run)], cwd=ROOT)
+    process = subprocess.Popen([sys.executable, "-m", "diel.streams.server", str(run)], cwd=ROOT)
     try:
         yield run
     finally:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.streams.contact import read_contact
+from diel.streams.protocol import read_contact
 from tests.cluster.campaign import OnCluster, placed
 from tests.cluster.cluster import Cluster
 from tests.test_streaming import LEARN, MAKE

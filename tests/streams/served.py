@@ -19,7 +19,7 @@ class Served:
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-m", "diel.streams", str(self.run), *self._words]
+        words = [sys.executable, "-m", "diel.streams.server", str(self.run), *self._words]
         return subprocess.Popen(words, cwd=ROOT)
 
     def kill(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from diel.streams.broker import Broker
 from diel.streams.log import RecordLog
-from diel.streams.message import Header, cut
+from diel.streams.protocol import Header, cut
 
 
 class Desk:

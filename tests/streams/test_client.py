@@ -18,8 +18,8 @@ import zmq
 from diel.errors import StreamEnd, StreamError, StreamLost
 from diel.paths import RunPaths
 from diel.streams.client import Connection, connect
-from diel.streams.contact import contact_file, read_contact
 from diel.streams.link import Link
+from diel.streams.protocol import contact_file, read_contact
 from diel.streams.segment import LARGE
 from tests.streams.served import Served
 

@@ -35,7 +35,7 @@ def test_deliveries_are_those_of_a_list(steps: list[tuple[str, int, bool]]) -> N
             assert released == model[committed:]
             del model[committed:]
         assert (found.committed, found.total) == (committed, len(model))
-        assert found.lowest() == min(model[committed:], default=None)
+        assert found.lowest(-1) == min(model[committed:], default=-1)
         for number in range(committed, len(model)):
             start, there = found.stretch(number)
             assert list(range(start, start + there)) == model[number : number + there]

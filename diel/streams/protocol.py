@@ -1,0 +1,139 @@
+"""What travels between clients and the broker of a run, and `streams/broker.json`, which says where it is.
+
+A message is a JSON object, and at most one block of bytes. A request has `id`, counted by its client, and
+`op`; its answer has the same `id`, or `error` beside it. Several items are one block with their sizes in
+`sizes`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from diel.form import ANY, COUNT, COUNTS, LIST, TEXT, TEXTS, Form, flaw_in, is_text, list_of
+
+Header = dict[str, Any]
+VERSION = 1
+"""Of the protocol; in `broker.json`."""
+MAX_MESSAGE = 64 * 1024 * 1024
+"""Bytes of one message at most; the broker cuts off a peer that sends more."""
+SILENCE = 600.0
+"""Seconds without a controller's heartbeat after which a broker ends: nobody is left to start tasks."""
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def pack(header: Header) -> bytes:
+    return _encoder.encode(header).encode()
+
+
+def unpack(data: bytes) -> Header:
+    """The object at the beginning of a message. Raises ValueError where there is none."""
+    header = json.loads(data)
+    if not isinstance(header, dict):
+        raise ValueError("a message begins with a JSON object")
+    return header
+
+
+def cut(block: bytes, sizes: Iterable[int]) -> list[bytes]:
+    """The items of a block."""
+    return [block[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
+
+
+@dataclass(frozen=True)
+class Contact:
+    """One broker process. Keys are Z85 texts, as ZeroMQ writes CURVE keys; who has them may take part."""
+
+    epoch: int
+    """Counts the brokers of the run."""
+    host: str
+    pid: int
+    addresses: tuple[str, ...]
+    port: int
+    key: str
+    """The broker's public key."""
+    client_key: str
+    client_secret: str
+    version: int = VERSION
+
+
+def contact_file(root: Path) -> Path:
+    return root / "broker.json"
+
+
+def read_contact(root: Path) -> Contact | None:
+    """The broker of the run; None where none has listened yet, or it ended as it was asked to."""
+    try:
+        with open(contact_file(root), encoding="utf-8") as file:
+            found = json.load(file)
+        return Contact(**{**found, "addresses": tuple(found["addresses"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+class Request(NamedTuple):
+    """What a peer asks of the broker, which may answer later."""
+
+    peer: bytes
+    header: Header
+    block: bytes = b""
+
+    def is_meant(self, forget: Request) -> bool:
+        """Whether a request to forget another one means this one."""
+        return self.peer == forget.peer and self.header.get("id") == forget.header["of"]
+
+
+Serve = Callable[[Request], None]
+"""Serves a request, now or later; it is answered too where it cannot be granted."""
+Answer = Callable[[Request, Header, bytes], bool]
+"""Answers a request with a header and a block; False where its peer is gone."""
+
+_WHO = {"channel": TEXT, "member": TEXT, "attempt": COUNT}
+_MEMBER = {"channel": TEXT, "group": TEXT, "member": TEXT}
+_READER = {**_MEMBER, "attempt": COUNT}
+_OWNER = {"owner": TEXT, "attempt": COUNT}
+_GROUPS = ("lists of texts by name", lambda v: isinstance(v, dict) and all(map(list_of(is_text), v.values())))
+FORMS: dict[str, Form] = {
+    "open": {"channel": TEXT, "buffer": COUNT, "replay": ANY, "groups": _GROUPS},
+    "close": {"channel": TEXT},
+    "break": {"channel": TEXT, "groups": TEXTS, "why": TEXT},
+    "settle": {**_MEMBER, "good": ANY},
+    "facts": {},
+    "stop": {},
+    "produce": _WHO,
+    "put": {**_WHO, "first": COUNT, "sizes": COUNTS},
+    "want": {**_WHO, "above": COUNT},
+    "place": {**_WHO, "at": COUNT},
+    "part": _WHO,
+    "consume": _READER,
+    "get": {**_READER, "from": COUNT, "most": COUNT},
+    "seat": {**_READER, "at": COUNT},
+    "commit": {**_READER, "at": COUNT},
+    "flaw": _WHO,
+    "forget": {"of": COUNT},
+    "space": _OWNER,
+    "tuple": {**_OWNER, "do": TEXT, "key": LIST, "number": COUNT, "keep": ANY},
+    "space_commit": {**_OWNER, "number": COUNT},
+}
+"""What each request must have."""
+_OPTIONAL: Form = {"held": COUNT, "files": LIST}
+
+
+def flaw_of(header: Header) -> str:
+    """What is wrong with the form of a request that the broker knows; empty where nothing is."""
+    return flaw_in(header, FORMS[str(header["op"])], _OPTIONAL)
+
+
+class Refused(Exception):
+    """A request that cannot be granted: the message is the answer."""
+
+
+def refuse_older(attempt: int, header: Header) -> None:
+    """Raises Refused where a later attempt than the request's has begun."""
+    if header["attempt"] < attempt:
+        who = header.get("member") or header.get("owner")
+        raise Refused(f"{who}: attempt {header['attempt']} is over: attempt {attempt} has begun")
