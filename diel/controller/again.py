@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 
 from diel.artifacts import files_of
 from diel.axes.domain import Group
-from diel.explain.view import View
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
+from diel.results.view import RunView
 from diel.tasks.keeping import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import artifact_path
@@ -25,7 +25,7 @@ Again = Mapping[str, dict[int, int]]
 """By stage, the tasks that must run again, and up to which attempt what they made is gone."""
 
 
-def find_missing(view: View) -> Again:
+def find_missing(view: RunView) -> Again:
     """The tasks with a result that lost files which a task reads that has not ended well, or of which an
     axis is made: every controller reads these.
 
@@ -49,7 +49,7 @@ def find_missing(view: View) -> Again:
     return found
 
 
-def _may_be_file(view: View, link: Link) -> bool:
+def _may_be_file(view: RunView, link: Link) -> bool:
     """Whether what a link reads may be a file, as far as can be told without looking."""
     output = link.up.spec.outputs.get(str(link.edge.output))
     if output is not None and output.form is not None:
@@ -79,7 +79,7 @@ def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[
     return sorted(found)
 
 
-def find_outdated(view: View) -> Again:
+def find_outdated(view: RunView) -> Again:
     """The tasks whose results count no more once the run is resumed, by stage, with their attempts.
 
     They have no result any more in `view`. Left as they are: the tasks of searches and loops, whose decisions
@@ -96,7 +96,7 @@ def find_outdated(view: View) -> Again:
 class _Outdated:
     """Looks at the stages from the first to the last."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: RunView) -> None:
         self._view = view
         self._lasting = {link.edge.upstream for link in view.links if link.edge.axis is not None}
         self._changes: dict[str, set[int]] = {name: set() for name in view.stages}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diel.artifacts import files_of
-from diel.explain.view import View
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
+from diel.results.view import RunView
 from diel.tasks.keeping import Place, Readers, delete, dropped_record, ended_well, own_files, reading
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def find_unneeded(run: Recorded) -> list[Unneeded]:
 
     What nothing reads is a result of the run, and is not among them.
     """
-    view = View(run)
+    view = RunView(run)
     links = list(reading(view.links))
     handed = {
         (link.edge.upstream, link.edge.output) for link in links if link.edge.upstream != link.edge.downstream

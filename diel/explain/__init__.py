@@ -3,6 +3,6 @@
 from diel.explain.block import explain_block
 from diel.explain.run import explain_run
 from diel.explain.task import explain_task
-from diel.explain.text import render_block, render_run, render_task
+from diel.explain.text import Explanation
 
-__all__ = ["explain_block", "explain_run", "explain_task", "render_block", "render_run", "render_task"]
+__all__ = ["Explanation", "explain_block", "explain_run", "explain_task"]

@@ -3,44 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.errors import counted
-from diel.explain.view import View
+from diel.explain.text import Explanation
 from diel.journal.axis_history import Course, Trial
+from diel.results.view import RunView
 from diel.states import RunState, TrialState
+from diel.status import AxisStatus
 from diel.status.axis_lines import end_text, scores_text, short, what_text
+from diel.status.columns import printable
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link
 
 SHOWN_COURSES = 5
-"""Courses of one axis that are told; the rest are counted."""
+"""Courses of one axis that are listed; the rest are counted."""
 SHOWN_PICKS = 5
 
 
-def explain_axes(view: View) -> list[dict[str, Any]]:
+def explain_axes(view: RunView) -> list[Explanation]:
     """How the searches and loops of a run stand, as `status --json` has it, and in words."""
-    found = []
-    for axis in view.axes:
-        under_way = [course for course in axis.courses if course.state in ("running", "waiting")]
-        others = [course for course in axis.courses if course not in under_way]
-        told = [*under_way, *reversed(others)][:SHOWN_COURSES]
-        lines = [f"{end_text(axis, course)} ({what_text(axis)})" for course in axis.courses if course in told]
-        hidden = len(axis.courses) - len(lines)
-        if not axis.courses:
-            lines.append(f"{axis.label}: has not begun ({what_text(axis)})")
-        if hidden:
-            lines.append(f"… {hidden:,} more of '{axis.label}'; `diel status` has all")
-        found.append({"axis": axis.label, **axis.document(), "text": lines})
-    return found
+    return [_explained(axis) for axis in view.axes]
+
+
+def _explained(axis: AxisStatus) -> Explanation:
+    under_way = [course for course in axis.courses if course.state in ("running", "waiting")]
+    others = [course for course in axis.courses if course not in under_way]
+    chosen = [*under_way, *reversed(others)][:SHOWN_COURSES]
+    lines = [f"{end_text(axis, course)} ({what_text(axis)})" for course in axis.courses if course in chosen]
+    hidden = len(axis.courses) - len(lines)
+    if not axis.courses:
+        lines.append(f"{axis.label}: has not begun ({what_text(axis)})")
+    if hidden:
+        lines.append(f"… {hidden:,} more of '{axis.label}'; `diel status` has all")
+    document = {"axis": axis.label, **axis.document(), "text": lines}
+    return Explanation(document, [printable(line) for line in lines])
 
 
 # --- points that are not there yet ----------------------------------------------------------------
 
 
-def points_awaited(view: View, stage: str, index: int) -> list[str]:
+def points_awaited(view: RunView, stage: str, index: int) -> list[str]:
     """Why the trial or round of a task is not there yet; nothing where all its points are."""
     run = view.stages[stage]
     assert run.domain is not None
@@ -52,7 +57,7 @@ def points_awaited(view: View, stage: str, index: int) -> list[str]:
     return [_awaited(view, axis, coordinates) for axis in first]
 
 
-def _awaited(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
+def _awaited(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     course = axis.course(coordinates)
     place = coordinates[axis.label]
     kind = axis.axis.word
@@ -62,23 +67,23 @@ def _awaited(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     if not axis.axis.in_turn:
         return _unasked(axis, course, place, driven=view.run.state is RunState.RUNNING)
     names = " and ".join(axis.judge.stages)
-    told = f"{axis.label} {place} begins when {names} of {axis.label} {place - 1} "
-    told += "are done" if len(axis.judge.stages) > 1 else "is done"
+    begins = f"{axis.label} {place} begins when {names} of {axis.label} {place - 1} "
+    begins += "are done" if len(axis.judge.stages) > 1 else "is done"
     now = ", ".join(_judges(view, axis, coordinates, len(course.rounds)))
-    return f"{told}; {axis.label} {len(course.rounds)} is not over: {now}" if now else told
+    return f"{begins}; {axis.label} {len(course.rounds)} is not over: {now}" if now else begins
 
 
 def _unasked(axis: Adaptive, course: Course, place: int, *, driven: bool) -> str:
-    told = f"{axis.label} {place} has not been asked for"
+    unasked = f"{axis.label} {place} has not been asked for"
     if course.stopped:
-        return f"{told}, and will not be: no further ones are, and those that run have to end first"
-    running = sum(trial.state is TrialState.RUNNING for trial in course.trials)
+        return f"{unasked}, and will not be: the search begins no more trials, and ends with those that run"
     if not driven:
-        return f"{told}, and the run has no controller"
-    return f"{told}: {running} of {axis.at_once} run"
+        return f"{unasked}, and the run has no controller"
+    running = sum(trial.state is TrialState.RUNNING for trial in course.trials)
+    return f"{unasked}: {running} of {axis.at_once} run"
 
 
-def _judges(view: View, axis: Adaptive, coordinates: Mapping[str, int], place: int) -> Iterator[str]:
+def _judges(view: RunView, axis: Adaptive, coordinates: Mapping[str, int], place: int) -> Iterator[str]:
     """The tasks that judge a point and have not ended: `check/2 (running)`."""
     here = {label: coordinates[label] for label in axis.judge.context} | {axis.label: place}
     for name in axis.judge.stages:
@@ -91,7 +96,7 @@ def _judges(view: View, axis: Adaptive, coordinates: Mapping[str, int], place: i
 # --- points that never came -----------------------------------------------------------------------
 
 
-def point_never_came(view: View, stage: str, index: int) -> list[str]:
+def point_never_came(view: RunView, stage: str, index: int) -> list[str]:
     """Why a task was left out with its point: its trial was pruned, its loop or search ended before."""
     run = view.stages[stage]
     if run.domain is None:
@@ -101,7 +106,7 @@ def point_never_came(view: View, stage: str, index: int) -> list[str]:
     return [_closed(view, axis, coordinates) for axis in closed]
 
 
-def _closed(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
+def _closed(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     course = axis.course(coordinates)
     place = coordinates[axis.label]
     assert course is not None
@@ -115,21 +120,19 @@ def _closed(view: View, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     return f"{axis.label} {place} never came: the {kind} ended after {after}: {why}"
 
 
-def pruned_text(view: View, axis: Adaptive, course: Course, trial: Trial) -> str:
-    """Why a trial was pruned: what it had told, and what the others had told there."""
+def pruned_text(view: RunView, axis: Adaptive, course: Course, trial: Trial) -> str:
+    """Why a trial was pruned: what it had reported, and what the others had reported there."""
     facts = axis.facts(view.run.workflow)
-    told = f"{axis.label} {trial.number} was pruned ({facts.pruner}): {trial.message}"
-    if not trial.reported:
-        return told
-    others = _told_before(course, trial, max(trial.reported))
+    pruned = f"{axis.label} {trial.number} was pruned ({facts.pruner}): {trial.message}"
+    others = _reported_before(course, trial, max(trial.reported)) if trial.reported else []
     if not others:
-        return told
+        return pruned
     best = short(min(others) if facts.objectives[0][1] else max(others))
     many = counted(len(others), "trial")
-    return f"{told}; {many} before it had there: best {best}, median {short(median(others))}"
+    return f"{pruned}; {many} before it had there: best {best}, median {short(median(others))}"
 
 
-def _told_before(course: Course, trial: Trial, step: int) -> list[float]:
+def _reported_before(course: Course, trial: Trial, step: int) -> list[float]:
     """What others had told at a step when a trial told the value that it was pruned for."""
     found = []
     for number, *what in course.told:
@@ -140,7 +143,7 @@ def _told_before(course: Course, trial: Trial, step: int) -> list[float]:
     return found
 
 
-def pruned_trials(view: View, stage: str, indices: list[int]) -> list[str]:
+def pruned_trials(view: RunView, stage: str, indices: list[int]) -> list[str]:
     """The pruned trials of tasks that were left out, in words; nothing where there are none."""
     found: dict[str, list[str]] = {}
     run = view.stages[stage]
@@ -162,11 +165,22 @@ def pruned_trials(view: View, stage: str, indices: list[int]) -> list[str]:
 # --- what was picked ------------------------------------------------------------------------------
 
 
-def picks(link: Link, members: list[int]) -> list[dict[str, Any]]:
-    """The points of searches and loops at which an edge reads: of a trial with its values."""
+@dataclass(frozen=True)
+class Pick:
+    """A point of a search or loop at which an edge reads."""
+
+    axis: str
+    point: int
+    values: list[float] | None
+    """Of a trial that is complete."""
+    text: str
+
+
+def picks(link: Link, members: list[int]) -> list[Pick]:
+    """The points of searches and loops at which an edge reads."""
     if not isinstance(link, ChoosingLink) or link.up.domain is None:
         return []
-    found: list[dict[str, Any]] = []
+    found: list[Pick] = []
     for member in members[:SHOWN_PICKS]:
         coordinates = link.up.domain.coordinates(member)
         for label in link.edge.chosen:
@@ -178,7 +192,7 @@ def picks(link: Link, members: list[int]) -> list[dict[str, Any]]:
             if trial is not None and values:
                 names = ", ".join(reference for reference, _ in axis.axis.objectives)
                 text += f" with {names} {scores_text(trial)}"
-            pick = {"axis": label, "point": place, "values": values, "text": text}
+            pick = Pick(label, place, values, text)
             if pick not in found:
                 found.append(pick)
     return found

@@ -1,24 +1,30 @@
-"""One block of a run: why it stands as it does, what ran in it, and where its files are."""
+"""Blocks of a scheduler: the one of a worker, the one that tasks wait for, and why one ended as it did."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from diel.errors import UsageError
-from diel.explain.place import never_step, says
+from diel.explain.text import Explanation, clock, section, tail
 from diel.journal.segment import read_segment
+from diel.project.submission import awaited
 from diel.results import Recorded
-from diel.states import TaskState
+from diel.site import Shape, Site, lacks, shape_of
+from diel.states import RunState, TaskState
 from diel.status import blocks_of
-from diel.status.blocks import is_hopeless
+from diel.status.blocks import is_hopeless, is_live, reason_of
 from diel.values import format_duration
 
 if TYPE_CHECKING:
-    from diel.journal.records import BlockNow
+    from diel.journal.records import BlockFacts, BlockNow
 
 SHOWN = 20
-"""Attempts that are told one by one; all are counted."""
+"""Attempts of a block that are listed; all are counted."""
+SHOWN_ENDED = 3
+"""Blocks of a run that ended badly and are listed."""
 ENDS = {
     "completed": "its nodes had nothing more to do, and left",
     "failed": "its job failed",
@@ -30,22 +36,206 @@ ENDS = {
 }
 
 
-def explain_block(run: Recorded, word: str) -> dict[str, Any]:
-    """Everything about one block, by its name or its job's id; the document that `--json` prints.
+def says(block: BlockFacts) -> str:
+    """The scheduler's own words about a block, after a colon; nothing where they only repeat its state."""
+    reason = reason_of(block)
+    return f": {reason}" if reason and reason.lower() != block["state"] else ""
 
-    Raises UsageError where there is none.
+
+# --- where an attempt ran -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """The block, job and node of a worker; None on one machine."""
+
+    block: str | None = None
+    job: str | None = None
+    node: str | None = None
+
+    def __str__(self) -> str:
+        """`node n1, block 1-0 (job 123)`; empty on one machine."""
+        if self.block is None:
+            return ""
+        return f"node {self.node}, block {self.block}" + (f" (job {self.job})" if self.job else "")
+
+
+def place_of(run: Recorded, worker: str) -> Place:
+    """Where a worker is, by its segment's name without the suffix."""
+    known = run.history.workers.get(f"{worker}.jsonl")
+    if known is None:
+        return Place()
+    block = run.history.blocks.get(known["block"])
+    return Place(known["block"], None if block is None else block["job"], known["node"])
+
+
+def ended_block(run: Recorded, name: str | None) -> BlockFacts | None:
+    """A block that has ended; None where it has not, or nobody knows."""
+    block = run.history.blocks.get(name or "")
+    return None if block is None or is_live(block) else block
+
+
+def ended_blocks(run: Recorded) -> Iterator[str]:
+    """The last blocks that ended although diel did not ask for it, and what else went wrong."""
+    for block in blocks_shown(run):
+        if block["ended"] is not None:
+            yield ""
+            yield f"block {block['block']} ({_job(block)}) ended: {block['state']}{says(block)}"
+            yield from tail(block["stderr_tail"])
+            yield f"    next: `diel explain {run.paths.run_id} --block {block['block']}`"
+
+
+def blocks_shown(run: Recorded) -> list[BlockNow]:
+    """The blocks that have not ended, and the last ones that ended although diel did not ask for it."""
+    blocks = blocks_of(run.history)
+    bad = [block for block in blocks if not is_live(block) and not block["ending"]]
+    bad = [block for block in bad if block["state"] != "completed"][-SHOWN_ENDED:]
+    return [block for block in blocks if is_live(block) or block in bad]
+
+
+# --- what is waited for ---------------------------------------------------------------------------
+
+
+def awaited_text(run: Recorded) -> str:
+    """`waits for its controller, job 84`; empty where none is still to come."""
+    coming = awaited(run.paths, run.history) if run.state is RunState.PENDING else None
+    if coming is None:
+        return ""
+    return f"waits for its controller, {f'job {coming.job}' if coming.job else f'on {coming.host}'}"
+
+
+@dataclass(frozen=True)
+class BlockWait:
+    """The block that ready tasks wait for, in words, and what to do where it will never come."""
+
+    text: str
+    next: str = ""
+
+
+def wait_for_block(run: Recorded, stage: str, index: int | None = None) -> BlockWait | None:
+    """What ready tasks of a stage, or one of them, wait for.
+
+    None on a site without a scheduler, and while no controller drives the run.
     """
+    site = _site(run)
+    shape = None if site is None else _shape(run, site, stage, index)
+    if site is None or shape is None or run.state is not RunState.RUNNING:
+        return None
+    history = run.history
+    live = [block for block in history.blocks.values() if is_live(block) and not block["ending"]]
+    # Blocks of an earlier controller get no more tasks.
+    own = [b for b in live if b["shape"] == shape.label and b["epoch"] == history.epoch]
+    pending = [block for block in own if block["state"] == "pending"]
+    held = [block for block in own if block["state"] != "pending"]
+    vain = next((block for block in pending if is_hopeless(block)), None)
+    if held:
+        named = ", ".join(_named(block) for block in held[:3])
+        text = f"waits for a free worker in block {named}{_more(held, ' and', 3)}"
+    elif pending:
+        block = vain or pending[0]
+        stands = "can never run" if vain is not None else "is pending"
+        text = f"waits for a block: {block['block']} ({_job(block)}) {stands}{says(block)}"
+        text += _more(pending, ", and", 1)
+    else:
+        text = f"waits for a block of shape {shape.label}{_why_none(site, shape, live)}"
+        text += f"; trouble: {history.trouble}" if history.trouble else ""
+    if history.silent:
+        text += f"; the scheduler does not answer: {history.silent}"
+    return BlockWait(text, "" if vain is None or held else _never_step(run, vain))
+
+
+def _more(blocks: Sequence[BlockFacts], word: str, shown: int) -> str:
+    return f"{word} {len(blocks) - shown:,} more" if len(blocks) > shown else ""
+
+
+def _never_step(run: Recorded, block: BlockFacts) -> str:
+    """What to do about a block that can never run."""
+    name, site = run.paths.run_id, run.run_file.site
+    return (
+        f"ask for less in `resources`, or correct pool '{block['pool']}' of site '{site}', then "
+        f"`diel cancel {name}` and run it anew; `diel explain {name} --block {block['block']}` tells more"
+    )
+
+
+def _job(block: BlockFacts) -> str:
+    return f"job {block['job'] or 'unknown'}"
+
+
+def _named(block: BlockFacts) -> str:
+    nodes = f", {block['nodes']}" if block["nodes"] else ""
+    return f"{block['block']} ({_job(block)}{nodes})"
+
+
+def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
+    """Why there is no block of a shape yet."""
+    most = site.pools[shape.pool].blocks
+    if sum(block["pool"] == shape.pool for block in live) < most:
+        return ", which the scheduler has not taken yet"
+    return f": pool '{shape.pool}' may have {most} at a time, and all are of other shapes"
+
+
+def _site(run: Recorded) -> Site | None:
+    """The site as it was when the run was made; None where it has no scheduler, or cannot be read."""
+    try:
+        site = Site.model_validate_json(run.paths.site.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return site if site.scheduled else None
+
+
+def _shape(run: Recorded, site: Site, stage: str, index: int | None) -> Shape | None:
+    """What a task needs: as its stage says, or more where earlier attempts had too little."""
+    spec = run.workflow.stages[stage]
+    changed = {} if index is None else run.history.stage(stage).resources.get(index, {})
+    for name, pool in site.pools.items():
+        if spec.resources.pool in (None, name) and not lacks(pool, spec.resources, scheduled=True):
+            return shape_of(name, spec.resources.changed(changed))
+    return None
+
+
+# --- one block ------------------------------------------------------------------------------------
+
+
+def explain_block(run: Recorded, word: str) -> Explanation:
+    """Everything about one block, by its name or its job's id. Raises UsageError where there is none."""
     block = _find(run, word)
     attempts = _attempts(run, block)
-    folder = run.paths.blocks
-    return {
+    counts = Counter(attempt.state for attempt in attempts)
+    shown = [attempt for attempt in attempts if attempt.state != "done"][:SHOWN]
+    files = [str(path) for path in sorted(run.paths.blocks.glob(f"{block['block']}.*"))]
+    why, following = _why(block), _next(run, block)
+    document = {
         "run": run.paths.run_id,
         **block,
-        "why": _why(block),
-        "next": _next(run, block),
-        "attempts": Counter(attempt["state"] for attempt in attempts),
-        "tasks": [attempt for attempt in attempts if attempt["state"] != "done"][:SHOWN],
-        "files": [str(path) for path in sorted(folder.glob(f"{block['block']}.*"))],
+        "why": why,
+        "next": following,
+        "attempts": counts,
+        "tasks": [attempt.document() for attempt in shown],
+        "files": files,
+    }
+    lines = [f"{run.paths.run_id} block {block['block']} {block['state']}", f"    why: {why}"]
+    lines += [f"    next: {following}"] if following else []
+    lines += section("block", {name: text for name, text in _facts(block).items() if text})
+    if counts:
+        lines += ["", f"attempts: {', '.join(f'{number:,} {state}' for state, number in counts.items())}"]
+    lines += map(str, shown)
+    if block["stderr_tail"]:
+        lines += ["", "what its job said last", *tail(block["stderr_tail"])]
+    if files:
+        lines += ["", "files", *(f"    {file}" for file in files)]
+    return Explanation(document, lines)
+
+
+def _facts(block: BlockNow) -> dict[str, str]:
+    asked, began, ended = block["asked"], block["began"], block["ended"]
+    return {
+        "job": block["job"] or "not known",
+        "shape": f"{block['shape']} (pool {block['pool']})",
+        "nodes": block["nodes"],
+        "walltime": format_duration(block["walltime"]),
+        "asked for": clock(asked),
+        "began": "" if began is None else f"{clock(began)}, after {format_duration(began - asked)}",
+        "ended": "" if ended is None else clock(ended),
     }
 
 
@@ -61,33 +251,52 @@ def _find(run: Recorded, word: str) -> BlockNow:
     raise UsageError(f"{run.paths.run_id} has no block '{word}'; {last}blocks: {named}")
 
 
-def _attempts(run: Recorded, block: BlockNow) -> list[dict[str, Any]]:
-    """The attempts that began in a block, as the workers there wrote them down."""
-    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+@dataclass
+class _Begun:
+    """An attempt that began in a block, as its worker wrote it down."""
+
+    stage: str
+    index: int
+    attempt: int
+    node: str | None
+    state: Literal["running", "lost", "done", "failed"]
+    failure: str | None = None
+    """Its class."""
+
+    def document(self) -> dict[str, str | int | None]:
+        task = f"{self.stage}/{self.index}"
+        known = {"attempt": self.attempt, "node": self.node, "state": self.state}
+        return {"task": task, **known, "class": self.failure}
+
+    def __str__(self) -> str:
+        how = self.state + (f" ({self.failure})" if self.failure else "")
+        return f"    {self.stage}/{self.index} attempt {self.attempt} {how} on {self.node}"
+
+
+def _attempts(run: Recorded, block: BlockNow) -> list[_Begun]:
+    found: dict[tuple[str, int, int], _Begun] = {}
     for segment, worker in sorted(run.history.workers.items()):
         if worker["block"] != block["block"]:
             continue
         for _, _, record in read_segment(run.paths.journal / segment):
             if record is not None and record["event"] in ("start", "done", "fail"):
                 key = (record["stage"], record["index"], record["attempt"])
-                known = found.setdefault(key, _begun(run, *key, worker["node"]))
+                known = found.setdefault(key, _Begun(*key, worker["node"], _unended(run, *key)))
                 if record["event"] != "start":
-                    known["state"] = "done" if record["event"] == "done" else "failed"
-                    known["class"] = record.get("class")
+                    known.state = "done" if record["event"] == "done" else "failed"
+                    known.failure = record["class"] if record["event"] == "fail" else None
     return list(found.values())
 
 
-def _begun(run: Recorded, stage: str, index: int, number: int, node: str | None) -> dict[str, Any]:
-    """An attempt whose end its worker did not write: it runs, or was lost."""
+def _unended(run: Recorded, stage: str, index: int, number: int) -> Literal["running", "lost"]:
+    """How an attempt stands whose end its worker did not write."""
     under_way = run.history.stage(stage).under_way.get(index) or run.history.left.get((stage, index))
     runs = under_way is not None and under_way.number == number and under_way.state == TaskState.RUNNING
-    state = "running" if runs else "lost"
-    return {"task": f"{stage}/{index}", "attempt": number, "node": node, "state": state, "class": None}
+    return "running" if runs else "lost"
 
 
 def _why(block: BlockNow) -> str:
-    reason = says(block)
-    state = block["state"]
+    reason, state = says(block), block["state"]
     if block["ended"] is None:
         if block["ending"]:
             return "diel has given it back, and the scheduler is about to end it"
@@ -102,9 +311,8 @@ def _why(block: BlockNow) -> str:
 
 
 def _next(run: Recorded, block: BlockNow) -> str:
-    site = run.run_file.site
     if is_hopeless(block):
-        return never_step(run, block).partition("; ")[0]
+        return _never_step(run, block).partition("; ")[0]
     if block["ended"] is None or block["ending"]:
         return ""
     match block["state"]:
@@ -113,8 +321,8 @@ def _next(run: Recorded, block: BlockNow) -> str:
         case "oom":
             return "give tasks that need much memory a `resources.memory`: fewer then share a node"
         case "failed" | "gone":
-            folder = run.paths.blocks
-            return f"see {folder / block['block']}.err, and `diel doctor --site {site} --job`"
+            log = run.paths.blocks / f"{block['block']}.err"
+            return f"see {log}, and `diel doctor --site {run.run_file.site} --job`"
         case "node_failed" | "preempted" | "cancelled":
             return "nothing: what ran in it runs again"
     return ""

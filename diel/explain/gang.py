@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from itertools import islice
 
-from diel.explain.view import View
 from diel.explain.wait import SHOWN, waits_of_task
 from diel.graph import Gang, gangs
+from diel.results.view import RunView
 from diel.states import TaskState
 
 LOOKED_AT = 1000
 """Tasks of a stage that are looked at: a gang may have a million."""
 
 
-def gang_of(view: View, stage: str) -> Gang | None:
+def gang_of(view: RunView, stage: str) -> Gang | None:
     """The gang of a stage; None where it runs by itself."""
     return next((gang for gang in gangs(view.run.graph) if stage in gang.stages), None)
 
 
-def partners_awaited(view: View, stage: str, index: int) -> list[str]:
+def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
     """The tasks that must run at the same time as this one, and still wait for something themselves."""
     gang, domain = gang_of(view, stage), view.stages[stage].domain
     if gang is None or domain is None:
@@ -46,7 +46,7 @@ def partners_awaited(view: View, stage: str, index: int) -> list[str]:
     return found[:SHOWN]
 
 
-def room_awaited(view: View, stage: str) -> str:
+def room_awaited(view: RunView, stage: str) -> str:
     """What is said of a task that is ready; empty where its stage is in no gang."""
     gang = gang_of(view, stage)
     if gang is None:

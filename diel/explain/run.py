@@ -4,68 +4,96 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from diel.errors import counted
 from diel.explain.advice import again_step, next_step
 from diel.explain.axis import explain_axes, point_never_came, points_awaited, pruned_trials
-from diel.explain.computed import why_computed
+from diel.explain.block import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
+from diel.explain.cause import because, why_computed
 from diel.explain.gang import partners_awaited, room_awaited
-from diel.explain.place import awaited_text, place_of, wait_for_block
-from diel.explain.view import View
-from diel.explain.wait import SHOWN, Wait, roots, waits_of_stage
+from diel.explain.text import Explanation, documents, tail
+from diel.explain.wait import SHOWN, roots, waits_of_stage
 from diel.journal.stage_history import Attempt, spread
 from diel.results import Recorded
+from diel.results.view import RunView
 from diel.states import RunState, TaskState
-from diel.status import blocks_of
-from diel.status.blocks import is_live
+from diel.values import format_duration
 
 if TYPE_CHECKING:
-    from diel.journal.records import BlockNow, Failed
+    from diel.journal.records import Failed
 
 MANY = 1000
 """Tasks that were left out of which the reason is looked at."""
-SHOWN_BLOCKS = 3
-"""How many of the blocks that ended badly are told."""
 _VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
 """What differs between the messages of one failure at many points: numbers and paths."""
 
 
-def explain_run(run: Recorded, stage: str | None = None) -> dict[str, Any]:
-    """Why a run, or one stage of it, stands as it does; the document that `--json` prints."""
-    view = View(run)
-    stages = [stage] if stage is not None else list(run.graph.order)
-    document: dict[str, Any] = {
+def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
+    """Why a run, or one stage of it, stands as it does."""
+    view, history = RunView(run), run.history
+    stages = {name: history.stage(name) for name in ([stage] if stage is not None else run.graph.order)}
+    counts = {name: {"total": known.expected, **known.counts()} for name, known in stages.items()}
+    controller = awaited_text(run)
+    axes = explain_axes(view) if stage is None else []
+    failures = [failure for name in stages for failure in _failures(run, name)]
+    skipped = [skip for name in stages for skip in _skips(view, name)]
+    waiting = [wait for name in stages if (wait := _waiting(view, name)) is not None]
+    running = [task for name, known in stages.items() for task in _running(run, name, known.under_way)]
+    lost = [task for name in stages for task in _running(run, name, run.lost(name))]
+    computed = [reason for name in stages if (reason := _computed(view, name)) is not None]
+    trouble = history.trouble if run.state is not RunState.SUCCEEDED else ""
+    document = {
         "run": run.paths.run_id,
         "workflow": run.run_file.workflow,
         "state": str(run.state),
-        "controller": awaited_text(run),
-        "stages": {name: _counts(run, name) for name in stages},
-        "axes": explain_axes(view) if stage is None else [],
-        "failures": [failure for name in stages for failure in _failures(run, name)],
-        "skipped": [skip for name in stages for skip in _skips(view, name)],
-        "waiting": [wait for name in stages if (wait := _waiting(view, name)) is not None],
-        "running": [
-            task for name in stages for task in _running(run, name, run.history.stage(name).under_way)
-        ],
-        "lost": [task for name in stages for task in _running(run, name, run.lost(name))],
-        "blocks": _blocks(run),
-        "trouble": run.history.trouble if run.state is not RunState.SUCCEEDED else "",
+        "controller": controller,
+        "stages": counts,
+        "axes": documents(axes),
+        "failures": documents(failures),
+        "skipped": documents(skipped),
+        "waiting": documents(waiting),
+        "running": documents(running),
+        "lost": documents(lost),
+        "blocks": blocks_shown(run),
+        "trouble": trouble,
+        "computed": documents(computed),
     }
-    document["computed"] = [told for name in stages if (told := _computed(view, name)) is not None]
-    return document
+    totals: Counter[str] = Counter()
+    for known in stages.values():
+        totals.update(known.counts())
+    stands = [controller, ", ".join(f"{number:,} {state}" for state, number in totals.items() if number)]
+    lines = [
+        f"{run.paths.run_id} {run.state}: {'; '.join(filter(None, stands)) or 'no tasks yet'}",
+        *_together(axes),
+        *_apart([*failures, *skipped]),
+        *_listed("running", running),
+        *_listed("running when the controller went away", lost),
+        *ended_blocks(run),
+        *(["", f"trouble: {trouble}"] if trouble else []),
+        *_apart(waiting),
+        *_together(reason for reason in computed if reason.lines),
+    ]
+    return Explanation(document, lines)
 
 
-def _counts(run: Recorded, stage: str) -> dict[str, int]:
-    history = run.history.stage(stage)
-    return {"total": history.expected, **history.counts()}
+def _apart(parts: Iterable[Explanation]) -> Iterator[str]:
+    for part in parts:
+        yield from ("", *part.lines)
+
+
+def _together(parts: Iterable[Explanation]) -> list[str]:
+    lines = [line for part in parts for line in part.lines]
+    return ["", *lines] if lines else []
 
 
 # --- failures -------------------------------------------------------------------------------------
 
 
-def _failures(run: Recorded, stage: str) -> Iterator[dict[str, Any]]:
+def _failures(run: Recorded, stage: str) -> Iterator[Explanation]:
     """The failures of a stage, those of one sort together."""
     history = run.history.stage(stage)
     if not history.states.count(TaskState.FAILED):
@@ -82,38 +110,43 @@ def _failures(run: Recorded, stage: str) -> Iterator[dict[str, Any]]:
         sort = (record.get("class", "app"), message, history.tolerated.get(index, ""))
         groups.setdefault(sort, []).append(index)
     for (kind, _, tolerated), indices in groups.items():
-        first = last[indices[0]]
-        task = f"{stage}/{indices[0]}"
-        yield {
-            "stage": stage,
-            "class": kind,
-            "count": len(indices),
-            "first": task,
-            "tasks": [f"{stage}/{index}" for index in indices[:SHOWN]],
-            "message": first.get("message", ""),
-            "exit_code": first.get("exit_code"),
-            "stderr_tail": first.get("stderr_tail", ""),
-            "tolerated": tolerated,
-            "next": again_step(run, task)
-            if tolerated
-            else next_step(run, task, kind, first.get("exit_code")),
-        }
+        yield _failure(run, stage, indices, kind, tolerated, last[indices[0]])
+
+
+def _failure(
+    run: Recorded, stage: str, indices: list[int], kind: str, tolerated: str, first: Failed
+) -> Explanation:
+    tasks = [f"{stage}/{index}" for index in indices[:SHOWN]]
+    message, exit_code = first.get("message", ""), first.get("exit_code")
+    stderr = first.get("stderr_tail", "")
+    step = again_step(run, tasks[0]) if tolerated else next_step(run, tasks[0], kind, exit_code)
+    document = {
+        "stage": stage,
+        "class": kind,
+        "count": len(indices),
+        "first": tasks[0],
+        "tasks": tasks,
+        "message": message,
+        "exit_code": exit_code,
+        "stderr_tail": stderr,
+        "tolerated": tolerated,
+        "next": step,
+    }
+    how = kind + (f", tolerated by {tolerated}" if tolerated else "")
+    more = f" and {len(indices) - SHOWN:,} more" if len(indices) > SHOWN else ""
+    head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {message}"
+    lines = [head, f"    {', '.join(tasks)}{more}", *tail(stderr), f"    next: {step}"]
+    return Explanation(document, lines)
 
 
 # --- skipped, waiting, running --------------------------------------------------------------------
 
 
-def _skips(view: View, stage: str) -> Iterator[dict[str, Any]]:
-    history = view.run.history.stage(stage)
-    if stage in view.run.void and history.total == 0:
-        yield {
-            "stage": stage,
-            "count": 0,
-            "reason": "void",
-            "cause": view.run.void[stage],
-            "first": None,
-            "roots": [],
-        }
+def _skips(view: RunView, stage: str) -> Iterator[Explanation]:
+    history, void = view.run.history.stage(stage), view.run.void.get(stage)
+    if void is not None and history.total == 0:
+        known = {"count": 0, "reason": "void", "cause": void, "first": None, "roots": []}
+        yield Explanation({"stage": stage, **known}, [f"{stage}: never began: {void}"])
     if not history.states.count(TaskState.SKIPPED):
         return
     groups: dict[tuple[str, str], list[int]] = {}
@@ -122,132 +155,144 @@ def _skips(view: View, stage: str) -> Iterator[dict[str, Any]]:
             if history.state(index) == TaskState.SKIPPED:
                 groups.setdefault((record.get("reason", ""), record.get("cause", "")), []).append(index)
     for (reason, cause), indices in groups.items():
-        first = min(indices)
-        yield {
-            "stage": stage,
-            "count": len(set(indices)),
-            "reason": reason,
-            "cause": cause,
-            "first": f"{stage}/{first}",
-            "roots": roots(view, stage, first) if reason == "upstream" else [],
-            **({"why": _never_came(view, stage, indices)} if reason == "axis" else {}),
-        }
+        yield _skip(view, stage, reason, cause, sorted(set(indices)))
 
 
-def _never_came(view: View, stage: str, indices: list[int]) -> list[str]:
-    """Why points never came, each sort of reason once, told of the first such point."""
+def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]) -> Explanation:
+    begins = roots(view, stage, indices[0]) if reason == "upstream" else []
+    why = _never_came(view, stage, indices[:MANY]) if reason == "axis" else []
+    match reason:
+        case "axis":
+            said = f"left out: {'; '.join(why)}"
+        case "service":
+            said = "left out: no task came to need the service"
+        case "when":
+            said = (
+                f"left out: '{cause}' was left out by its `when`"
+                if cause
+                else "left out: `when` does not hold"
+            )
+        case _:
+            said = f"skipped: '{cause}', which they read, has no result"
+            said += f" (it began with {', '.join(begins)})" if begins else ""
+    document = {
+        "stage": stage,
+        "count": len(indices),
+        "reason": reason,
+        "cause": cause,
+        "first": f"{stage}/{indices[0]}",
+        "roots": begins,
+        **({"why": why} if reason == "axis" else {}),
+    }
+    return Explanation(document, [f"{stage}: {counted(len(indices), 'task')} {said}"])
+
+
+def _never_came(view: RunView, stage: str, indices: list[int]) -> list[str]:
+    """Why points never came: each sort of reason once, as it is for the first such point."""
     found: dict[str, str] = {}
-    for index in sorted(indices)[:MANY]:
-        for told in point_never_came(view, stage, index):
-            if " never came" in told:
-                found.setdefault(_VARYING.sub("#", told), told)
-    return [*pruned_trials(view, stage, sorted(indices)[:MANY]), *list(found.values())[:SHOWN]]
+    for index in indices:
+        for reason in point_never_came(view, stage, index):
+            if " never came" in reason:
+                found.setdefault(_VARYING.sub("#", reason), reason)
+    return [*pruned_trials(view, stage, indices), *list(found.values())[:SHOWN]]
 
 
-def _waiting(view: View, stage: str) -> dict[str, Any] | None:
+def _waiting(view: RunView, stage: str) -> Explanation | None:
     run = view.run
     counts = run.history.stage(stage).counts()
     known = view.stages[stage].domain is not None
     block = wait_for_block(run, stage)
     waiting = counts["waiting"] + counts["ready"] + (counts["queued"] if block is not None else 0)
-    if (
-        (known and not waiting)
-        or stage in view.run.void
-        or run.state in (RunState.SUCCEEDED, RunState.CANCELLED)
-    ):
+    over = run.state in (RunState.SUCCEEDED, RunState.CANCELLED)
+    if (known and not waiting) or stage in run.void or over:
         return None
-    waits: list[Wait] = waits_of_stage(view, stage)
-    axes = [{"axis": axis, "stage": maker} for axis, maker in view.unknown_axes(stage)]
-    points = _points_awaited(view, stage) if known and not waits else []
-    return {
+    waits, axes = waits_of_stage(view, stage), view.unknown_axes(stage)
+    if axes:
+        text = "; ".join(f"axis '{axis}' is known when '{maker}' is done" for axis, maker in axes)
+    elif waits:
+        text = "; ".join(f"waits for {wait}" for wait in waits)
+    elif points := _points_awaited(view, stage) if known else []:
+        text = "; ".join(points)
+    elif run.state == RunState.PENDING and (coming := awaited_text(run)):
+        text = f"the run {coming}"
+    elif run.state == RunState.INTERRUPTED:
+        text = f"nothing hinders it, but its controller is gone: `diel resume {run.paths.run_id}`"
+    elif run.state == RunState.FAILED:
+        text = "was not tried before the run ended"
+    else:
+        text = block.text if block is not None else room_awaited(view, stage) or "waits for a free worker"
+    step = "" if axes or waits or block is None else block.next
+    document = {
         "stage": stage,
         "count": waiting if known else None,
-        "axes": axes,
+        "axes": [{"axis": axis, "stage": maker} for axis, maker in axes],
         "for": [asdict(wait) for wait in waits],
-        "text": "; ".join(points) or _waiting_text(view, stage, axes, waits, block),
-        "next": "" if axes or waits or block is None else block["next"],
+        "text": text,
+        "next": step,
     }
+    line = f"{stage}: {counted(waiting, 'task') if known else 'its tasks'} waiting: {text}"
+    return Explanation(document, [line, f"    next: {step}"] if step else [line])
 
 
-def _points_awaited(view: View, stage: str) -> list[str]:
+def _points_awaited(view: RunView, stage: str) -> list[str]:
     """Why the first task of a stage that waits is not there yet: its trial or round, or its gang, is not."""
     history = view.run.history.stage(stage)
-    waiting = (i for i in range(history.total) if history.state(i) == TaskState.WAITING)
-    first = next(waiting, None)
+    first = next((i for i in range(history.total) if history.state(i) == TaskState.WAITING), None)
     return [] if first is None else points_awaited(view, stage, first) or partners_awaited(view, stage, first)
 
 
-def _waiting_text(
-    view: View,
-    stage: str,
-    axes: list[dict[str, str]],
-    waits: list[Wait],
-    block: Mapping[str, Any] | None,
-) -> str:
-    run = view.run
-    if axes:
-        return "; ".join(f"axis '{a['axis']}' is known when '{a['stage']}' is done" for a in axes)
-    if waits:
-        return "; ".join(f"waits for {wait}" for wait in waits)
-    if run.state == RunState.PENDING and (coming := awaited_text(run)):
-        return f"the run {coming}"
-    if run.state == RunState.INTERRUPTED:
-        return f"nothing hinders it, but its controller is gone: `diel resume {run.paths.run_id}`"
-    if run.state == RunState.FAILED:
-        return "was not tried before the run ended"
-    if block is not None:
-        return str(block["text"])
-    return room_awaited(view, stage) or "waits for a free worker"
-
-
-def _blocks(run: Recorded) -> list[BlockNow]:
-    """The blocks that have not ended, and the last ones that ended otherwise than by diel's wish."""
-    blocks = blocks_of(run.history)
-    bad = [block for block in blocks if not is_live(block) and not block["ending"]]
-    bad = [block for block in bad if block["state"] != "completed"][-SHOWN_BLOCKS:]
-    return [block for block in blocks if is_live(block) or block in bad]
-
-
-def _running(run: Recorded, stage: str, under_way: Mapping[int, Attempt]) -> list[dict[str, Any]]:
+def _running(run: Recorded, stage: str, under_way: Mapping[int, Attempt]) -> list[Explanation]:
     """The attempts under way, the longest first."""
-    now = time.time()
-    found = [
-        {
-            "task": f"{stage}/{index}",
-            "attempt": attempt.number,
-            "since": attempt.time,
-            "seconds": max(0.0, now - attempt.time),
-            "worker": attempt.worker.removesuffix(".jsonl"),
-            **place_of(run, attempt.worker.removesuffix(".jsonl")),
-        }
-        for index, attempt in under_way.items()
-        if attempt.state == TaskState.RUNNING
-    ]
-    return sorted(found, key=lambda task: task["since"])
+    running = [(index, one) for index, one in under_way.items() if one.state == TaskState.RUNNING]
+    running.sort(key=lambda item: item[1].time)
+    return [_attempt(run, f"{stage}/{index}", attempt) for index, attempt in running]
+
+
+def _attempt(run: Recorded, task: str, attempt: Attempt) -> Explanation:
+    worker, seconds = attempt.worker.removesuffix(".jsonl"), max(0.0, time.time() - attempt.time)
+    place = place_of(run, worker)
+    known = {"task": task, "attempt": attempt.number, "since": attempt.time, "seconds": seconds}
+    again = f", attempt {attempt.number}" if attempt.number > 1 else ""
+    line = f"    {task} for {format_duration(seconds)}{again} ({str(place) or worker})"
+    return Explanation({**known, "worker": worker, **asdict(place)}, [line])
+
+
+def _listed(title: str, running: list[Explanation]) -> Iterator[str]:
+    if running:
+        yield from ("", f"{title}: {counted(len(running), 'task')}")
+        yield from (line for task in running[: 2 * SHOWN] for line in task.lines)
+    if len(running) > 2 * SHOWN:
+        yield f"    … {len(running) - 2 * SHOWN:,} more"
 
 
 # --- what was computed although there are earlier runs --------------------------------------------
 
 
-def _computed(view: View, stage: str) -> dict[str, Any] | None:
-    """Why a stage's tasks were not all taken from the cache: told for the first that was not."""
-    history = view.run.history.stage(stage)
-    count = history.states.count(TaskState.DONE)
+def _computed(view: RunView, stage: str) -> Explanation | None:
+    """Why a stage's tasks were not all taken from the cache, by the first and the last that were not.
+
+    Without lines where no earlier run could have had a result.
+    """
+    states = view.run.history.stage(stage).states
+    count = states.count(TaskState.DONE)
     if not count:
         return None
-    index = history.states.index(TaskState.DONE)
-    found = why_computed(view, stage, index)
+    first, last = states.index(TaskState.DONE), states.rindex(TaskState.DONE)
+    found = why_computed(view, stage, first)
     why = found.sentences()
-    last = history.states.rindex(TaskState.DONE)
-    if last != index:
-        others = [told for told in why_computed(view, stage, last).sentences() if told not in why]
-        why += [f"{stage}/{last}: {told}" for told in others]
-    return {
+    if last != first:
+        others = [one for one in why_computed(view, stage, last).sentences() if one not in why]
+        why += [f"{stage}/{last}: {one}" for one in others]
+    document = {
         "stage": stage,
         "count": count,
-        "first": f"{stage}/{index}",
+        "first": f"{stage}/{first}",
         "earlier": found.earlier,
         "again": found.again,
         "why": why,
         "changes": [asdict(change) for change in found.changes],
     }
+    if not found.earlier and not found.again:
+        return Explanation(document)
+    lines = [f"{stage}: {counted(count, 'task')} computed: {why[0]}", *(f"    and {one}" for one in why[1:])]
+    return Explanation(document, [*lines, *because(found.changes)])

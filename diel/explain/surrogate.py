@@ -17,7 +17,7 @@ def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
     if told is None or surrogate is None:
         return []
     if told.get("message"):
-        return [f"it was simulated, for '{surrogate.service}' gave no answer: {told['message']}"]
+        return [f"it was simulated, since '{surrogate.service}' gave no answer: {told['message']}"]
     doubt = "" if told["uncertainty"] is None else f" with an uncertainty of {told['uncertainty']:.3g}"
     did = "answered" if told["used"] else "was too unsure, so that it was simulated: it answered"
     return [f"'{surrogate.service}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]

@@ -2,36 +2,79 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, assert_never
 
 from diel.attempt.bundle import Request
 from diel.errors import DielError, UsageError
 from diel.explain.advice import again_step, next_step
-from diel.explain.attempts import attempts_of
+from diel.explain.attempts import Tried, attempts_of
 from diel.explain.axis import picks, point_never_came, points_awaited
-from diel.explain.computed import why_computed
+from diel.explain.block import BlockWait, awaited_text, ended_block, place_of, wait_for_block
+from diel.explain.cause import Difference, because, why_computed
 from diel.explain.gang import partners_awaited, room_awaited
-from diel.explain.place import awaited_text, block_end, place_of, place_text, wait_for_block
 from diel.explain.surrogate import asked_lines
-from diel.explain.view import View
-from diel.explain.wait import SHOWN, culprits, roots, rule_of, waits_of_task
+from diel.explain.text import WIDE, Explanation, section, tail
+from diel.explain.wait import SHOWN, Wait, culprits, roots, rule_of, waits_of_task
 from diel.results import DROPPED, Recorded
+from diel.results.view import RunView
+from diel.spec.stage import SHELLS
 from diel.states import RunState, TaskState
+from diel.status.columns import printable
+from diel.table import shown
+from diel.tasks.link import Link
 from diel.tasks.results import output_of, outputs_of
 
 if TYPE_CHECKING:
     from diel.journal.records import Cause, Result, Said
 
-
 UNCAUSED: Cause = {}
-UNTOLD: Said = {"class": "app", "message": ""}
-"""What is taken for said of a failure where the journal has no word of it."""
+UNSAID: Said = {"class": "app", "message": ""}
+"""What stands for the end of an attempt of which the journal has no word."""
+COMMAND_LINES = 40
+"""Lines of a command that are shown."""
 
 
-def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
-    """Everything about one task; the document that `--json` prints. Raises UsageError where there is none."""
-    view = View(run)
+@dataclass(frozen=True)
+class Story:
+    """Why a task stands where it does."""
+
+    why: Sequence[str]
+    next: str = ""
+    earlier: str = ""
+    """The run, or its task, that it was taken from or compared with."""
+    changes: tuple[Difference, ...] = ()
+    """What differs from there."""
+    waits: Sequence[Wait] = ()
+    failure: Said | None = None
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "why": self.why,
+            "next": self.next,
+            "waits_for": [asdict(wait) for wait in self.waits],
+            "earlier": self.earlier,
+            "changes": [asdict(change) for change in self.changes],
+        }
+        if (said := self.failure) is not None:
+            found |= {"class": said["class"], "message": said["message"]}
+            found |= {"exit_code": said.get("exit_code"), "stderr_tail": said.get("stderr_tail", "")}
+        return found
+
+    def lines(self) -> Iterator[str]:
+        against = f" (compared with {self.earlier})" if self.changes else ""
+        yield from (f"    why: {reason}{against}" for reason in self.why)
+        yield from because(self.changes)
+        yield from tail("" if self.failure is None else self.failure.get("stderr_tail", ""))
+        if self.next:
+            yield f"    next: {self.next}"
+
+
+def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
+    """Everything about one task. Raises UsageError where there is none."""
+    view = RunView(run)
     _check(view, stage, index)
     history = run.history.stage(stage)
     state = history.state(index)
@@ -40,32 +83,41 @@ def explain_task(run: Recorded, stage: str, index: int) -> dict[str, Any]:
     awaited = [] if state.ended else points_awaited(view, stage, index)
     hindered = state == TaskState.SKIPPED or bool(awaited or waits_of_task(view, stage, index))
     resolved = None if hindered else _resolved(view, stage, index)
-    document: dict[str, Any] = {
+    params, command = (None, None) if resolved is None else (resolved.params, resolved.command)
+    point, hp = run.point(stage, index), run.hyperparameters(stage, index)
+    outputs = {} if record is None else _outputs(run, record)
+    inputs = dict(_inputs(view, stage, index))
+    story = _story(view, stage, index, attempts, record)
+    document = {
         "run": run.paths.run_id,
         "task": f"{stage}/{index}",
         "stage": stage,
         "index": index,
         "kind": history.kind,
         "state": state.label,
-        "why": [],
-        "next": "",
-        "point": run.point(stage, index),
-        "hp": run.hyperparameters(stage, index),
-        "params": None if resolved is None else resolved.params,
-        "command": None if resolved is None or resolved.command is None else list(resolved.command),
-        "inputs": _inputs(view, stage, index),
-        "attempts": attempts,
-        "waits_for": [],
-        "outputs": {} if record is None else _outputs(run, record),
+        "point": point,
+        "hp": hp,
+        "params": params,
+        "command": None if command is None else list(command),
+        "inputs": {name: given.document() for name, given in inputs.items()},
+        "attempts": [attempt.document() for attempt in attempts],
+        "outputs": outputs,
         "key": None if record is None else record.get("key"),
-        "earlier": "",
-        "changes": [],
+        **story.document(),
     }
-    document.update(_story(view, stage, index, state, attempts, record))
-    return document
+    lines = [f"{run.paths.run_id} {stage}/{index} {state.label}", *story.lines()]
+    values = {"point": point, "hyperparameters of its trial": hp, "params": params or {}}
+    for title, entries in values.items():
+        lines += section(title, {name: shown(value, WIDE) for name, value in entries.items()})
+    lines += _command(command) if command else ()
+    lines += section("inputs", {name: str(given) for name, given in inputs.items()})
+    lines += section("outputs", {name: shown(value, WIDE) for name, value in outputs.items()})
+    if attempts:
+        lines += ["", "attempts", *(line for attempt in attempts for line in attempt.lines())]
+    return Explanation(document, lines)
 
 
-def _resolved(view: View, stage: str, index: int) -> Request | None:
+def _resolved(view: RunView, stage: str, index: int) -> Request | None:
     """A task with all its values; None where they cannot be known (yet)."""
     try:
         return view.recipe(stage).resolve(index)
@@ -73,7 +125,7 @@ def _resolved(view: View, stage: str, index: int) -> Request | None:
         return None
 
 
-def _check(view: View, stage: str, index: int) -> None:
+def _check(view: RunView, stage: str, index: int) -> None:
     domain = view.stages[stage].domain
     if domain is None:
         why = view.run.void.get(stage) or awaited_text(view.run) or "its axes are not known yet"
@@ -82,94 +134,91 @@ def _check(view: View, stage: str, index: int) -> None:
         raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {domain.size - 1}")
 
 
+def _command(words: Sequence[str]) -> Iterator[str]:
+    """A command as it could be typed: the text for a shell, or the words, quoted where they need it."""
+    yield from ("", "command")
+    text = words[-1] if tuple(words[:-1]) in SHELLS.values() else shlex.join(words)
+    yield from (f"    {printable(line)[:1000]}" for line in text.rstrip().splitlines()[:COMMAND_LINES])
+
+
 # --- why it stands there --------------------------------------------------------------------------
 
 
-def _story(
-    view: View,
-    stage: str,
-    index: int,
-    state: TaskState,
-    attempts: list[dict[str, Any]],
-    record: Result | None,
-) -> dict[str, Any]:
-    match state:
-        case TaskState.CACHED if record is not None:
-            earlier = f"{record['run']}"
-            why = f"taken from {earlier}: nothing that its result depends on is another than there"
-            return {"why": [why], "earlier": earlier}
+def _story(view: RunView, stage: str, index: int, attempts: list[Tried], record: Result | None) -> Story:
+    run = view.run
+    match run.history.stage(stage).state(index):
+        case TaskState.CACHED:
+            earlier = str(record["run"]) if record is not None else "an earlier run"
+            return Story(
+                [f"taken from {earlier}: nothing that its result depends on has changed"], "", earlier
+            )
         case TaskState.DONE:
             found = why_computed(view, stage, index)
-            return {
-                "why": [*asked_lines(view.run, stage, record), *found.sentences()],
-                "earlier": found.earlier,
-                "changes": [asdict(change) for change in found.changes],
-            }
+            reasons = [*asked_lines(run, stage, record), *found.sentences()]
+            return Story(reasons, earlier=found.earlier, changes=found.changes)
         case TaskState.FAILED:
-            return _failed(view.run, stage, index, attempts)
+            return _failed(run, stage, index, attempts)
         case TaskState.SKIPPED:
-            return {"why": _skipped(view, stage, index)}
+            return Story(_skipped(view, stage, index))
         case TaskState.CANCELLED:
-            return {"why": ["it was cancelled"], "next": f"`diel resume {view.run.paths.run_id}` goes on"}
+            return Story(["it was cancelled"], f"`diel resume {run.paths.run_id}` goes on")
         case TaskState.RUNNING:
-            return {"why": [_since(view.run, stage, index)]}
+            return Story([_since(run, stage, index)])
         case TaskState.QUEUED:
-            wait = wait_for_block(view.run, stage, index)
-            if wait is None:
-                return {"why": ["it was handed out, and waits for a worker"]}
-            return {"why": [f"it was handed out, and {wait['text']}"], "next": wait["next"]}
-        case _:
+            wait = wait_for_block(run, stage, index) or BlockWait("waits for a worker")
+            return Story([f"it was handed out, and {wait.text}"], wait.next)
+        case TaskState.WAITING | TaskState.READY:
             return _waiting(view, stage, index, attempts)
+        case never:
+            assert_never(never)
 
 
-def _failed(run: Recorded, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:
-    verdict: Said = next(reversed([*run.failed(stage, index)]), UNTOLD)
-    kind, message = verdict.get("class", "app"), verdict.get("message", "")
-    tries = f" at attempt {attempts[-1]['attempt']}" if len(attempts) > 1 else ""
+def _failed(run: Recorded, stage: str, index: int, attempts: list[Tried]) -> Story:
+    said: Said = {**UNSAID, **next(reversed([*run.failed(stage, index)]), UNSAID)}
+    tries = f" at attempt {attempts[-1].attempt}" if len(attempts) > 1 else ""
+    why = [f"failed{tries} ({said['class']}): {said['message']}"]
     task, tolerated = f"{stage}/{index}", run.history.stage(stage).tolerated.get(index, "")
-    without = [f"others went on without it, as {tolerated} says that they may"] if tolerated else []
-    return {
-        "why": [f"failed{tries} ({kind}): {message}", *without],
-        "next": again_step(run, task) if tolerated else next_step(run, task, kind, verdict.get("exit_code")),
-        "class": kind,
-        "message": message,
-        "exit_code": verdict.get("exit_code"),
-        "stderr_tail": verdict.get("stderr_tail", ""),
-    }
+    if tolerated:
+        why.append(f"others went on without it, as {tolerated} says that they may")
+        return Story(why, again_step(run, task), failure=said)
+    return Story(why, next_step(run, task, said["class"], said.get("exit_code")), failure=said)
 
 
-def _skipped(view: View, stage: str, index: int) -> list[str]:
+def _skipped(view: RunView, stage: str, index: int) -> list[str]:
     verdict: Cause = next(reversed([*view.run.skipped(stage, index)]), UNCAUSED)
     cause = verdict.get("cause", "")
-    if verdict.get("reason") == "axis":
-        return point_never_came(view, stage, index) or ["its point never came"]
-    if verdict.get("reason") == "service":
-        return ["none of the tasks that ask the service came to need it"]
-    if verdict.get("reason") == "when":
-        if not cause:
+    match verdict.get("reason"):
+        case "axis":
+            return point_never_came(view, stage, index) or ["its point never came"]
+        case "service":
+            return ["none of the tasks that ask the service came to need it"]
+        case "when" if not cause:
             return [f"its `when` does not hold: {view.run.workflow.stages[stage].when}"]
-        return [f"'{cause}', which it reads, was left out by its `when`"]
-    told = []
+        case "when":
+            return [f"'{cause}', which it reads, was left out by its `when`"]
+        case _:
+            return _lacks(view, stage, index) or [f"'{cause}' has no result for it"]
+
+
+def _lacks(view: RunView, stage: str, index: int) -> list[str]:
+    """What a task reads that has no result, and with which tasks that began."""
+    why: list[str] = []
     direct: set[str] = set()
     for link, bad in culprits(view, stage, index):
+        up = link.up.name
         if link.missing:
-            told.append(f"`at` picks a point that '{link.up.name}' does not have")
-            continue
-        if not bad:
-            why = view.run.void.get(link.up.name, "its axes are not known")
-            told.append(f"'{link.up.name}' was never made: {why}")
-            continue
-        named = ", ".join(f"{link.up.name}/{i} ({link.up.history.state(i).label})" for i in bad[:SHOWN])
-        more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
-        told.append(f"what it reads has no result: {named}{more}")
-        direct |= {f"{link.up.name}/{i}" for i in bad}
+            why.append(f"`at` picks a point that '{up}' does not have")
+        elif not bad:
+            why.append(f"'{up}' was never made: {view.run.void.get(up, 'its axes are not known')}")
+        else:
+            named = ", ".join(f"{up}/{i} ({link.up.history.state(i).label})" for i in bad[:SHOWN])
+            more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
+            why.append(f"what it reads has no result: {named}{more}")
+            direct |= {f"{up}/{i}" for i in bad}
     first = [task for task in roots(view, stage, index) if task not in direct]
-    begins = (
-        f"it began with {', '.join(first)}: `diel explain {view.run.paths.run_id} {first[0]}`"
-        if first
-        else ""
-    )
-    return [*(told or [f"'{cause}' has no result for it"]), *([begins] if begins else [])]
+    if first:
+        why.append(f"it began with {', '.join(first)}: `diel explain {view.run.paths.run_id} {first[0]}`")
+    return why
 
 
 def _since(run: Recorded, stage: str, index: int) -> str:
@@ -177,91 +226,106 @@ def _since(run: Recorded, stage: str, index: int) -> str:
     if attempt is None:
         return "it is running"
     worker = attempt.worker.removesuffix(".jsonl")
-    place = place_text(place_of(run, worker))
+    place = str(place_of(run, worker))
     where = f" on {place}" if place else f" in {worker}" if worker else ""
     return f"attempt {attempt.number} is running{where}"
 
 
-def _waiting(view: View, stage: str, index: int, attempts: list[dict[str, Any]]) -> dict[str, Any]:
+def _waiting(view: RunView, stage: str, index: int, attempts: list[Tried]) -> Story:
     if awaited := points_awaited(view, stage, index):
-        return {"why": awaited}
+        return Story(awaited)
     waits = waits_of_task(view, stage, index)
     partners = partners_awaited(view, stage, index)
     if waits or partners:
-        why = [*(f"waits for {wait}" for wait in waits), *partners]
-        return {"why": why, "waits_for": [asdict(wait) for wait in waits]}
+        return Story([*(f"waits for {wait}" for wait in waits), *partners], waits=waits)
     run = view.run
     if run.state == RunState.PENDING and (coming := awaited_text(run)):
-        return {"why": [f"the run {coming}"]}
+        return Story([f"the run {coming}"])
     if run.state == RunState.INTERRUPTED:
-        lost = run.lost(stage).get(index)
-        under_way = f"it was {lost.state.label} when the controller went away" if lost is not None else ""
-        under_way += _goes_on(run, stage, index) if under_way else ""
-        return {
-            "why": [under_way or "nothing hinders it, but its controller is gone"],
-            "next": f"`diel resume {run.paths.run_id}` goes on",
-        }
-    free = room_awaited(view, stage) or "waits for a free worker"
-    wait = wait_for_block(run, stage, index) or {"text": free, "next": ""}
-    if attempts and attempts[-1]["state"] == "failed":
+        lost, why = run.lost(stage).get(index), "nothing hinders it, but its controller is gone"
+        if lost is not None:
+            why = f"it was {lost.state.label} when the controller went away{_goes_on(run, stage, index)}"
+        return Story([why], f"`diel resume {run.paths.run_id}` goes on")
+    block = wait_for_block(run, stage, index)
+    wait = block or BlockWait(room_awaited(view, stage) or "waits for a free worker")
+    if attempts and attempts[-1].state == "failed":
         last = attempts[-1]
-        again = f"attempt {last['attempt']} failed ({last['message']}); it will be tried again"
-        return {"why": [again, *([f"it {wait['text']}"] if "blocks" in wait else [])], "next": wait["next"]}
-    return {"why": [f"all that it reads is there: it {wait['text']}"], "next": wait["next"]}
+        again = f"attempt {last.attempt} failed ({last.message}); it will be tried again"
+        return Story([again] if block is None else [again, f"it {wait.text}"], wait.next)
+    return Story([f"all that it reads is there: it {wait.text}"], wait.next)
 
 
 def _goes_on(run: Recorded, stage: str, index: int) -> str:
     """Whether what ran when its controller went away may go on in its block."""
     left = run.history.left.get((stage, index)) or run.lost(stage).get(index)
     place = place_of(run, "" if left is None else left.worker.removesuffix(".jsonl"))
-    if place["block"] is None or block_end(run, place["block"]) is not None:
+    if place.block is None or ended_block(run, place.block) is not None:
         return ""
-    return f", and may go on there: {place_text(place)}"
+    return f", and may go on there: {place}"
 
 
 # --- what it gets, and how it went ----------------------------------------------------------------
 
 
-def _inputs(view: View, stage: str, index: int) -> dict[str, dict[str, Any]]:
-    """By name: where each input comes from, by which rule, from how many tasks, and its value."""
-    found: dict[str, dict[str, Any]] = {}
+@dataclass(frozen=True)
+class Given:
+    """One input of a task: where it comes from, by which rule, from how many tasks, and its value."""
+
+    source: str
+    known: dict[str, Any]
+    """What else `--json` has: `rule`, `tasks`, `done`, `task`, `picks`, `value`, as far as they are known."""
+    text: str
+    """The rule in words, and of how many tasks there is a result."""
+    value: Any = None
+
+    def document(self) -> dict[str, Any]:
+        return {"from": self.source, **self.known, **({} if self.value is None else {"value": self.value})}
+
+    def __str__(self) -> str:
+        value = "not there yet" if self.value is None else shown(self.value, WIDE)
+        return f"{self.source}{self.text}: {value}"
+
+
+def _inputs(view: RunView, stage: str, index: int) -> Iterator[tuple[str, Given]]:
+    """The inputs by name; those from other stages first."""
     for link in view.into(stage):
         edge = link.edge
-        if (edge.output is None and edge.hyperparameter is None) or edge.axis is not None:
-            continue
         read = (
             f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
         )
-        name = edge.name or read
-        told: dict[str, Any] = {"from": read, "rule": rule_of(link)}
-        if link.up.domain is not None:
-            group = link.group_of_downstream(index)
-            members = list(link.members(group))
-            good = [member for member in members if link.up.history.state(member).good]
-            wanted = [member for member in members if member not in link.up.omitted]
-            if members or not edge.chosen:
-                told |= {"tasks": len(wanted) + link.lacking(group), "done": len(good)}
-            if len(members) == 1:
-                told["task"] = f"{edge.upstream}/{members[0]}"
-            if picked := picks(link, members):
-                told["picks"] = picked
-            if good:
-                told["value"] = _value(view, link, good)
-        found[name] = told
-    for name, value in _hyperparameter_inputs(view, stage, index).items():
-        found[name] = {"from": view.run.workflow.stages[stage].inputs[name].source, "value": value}
-    return found
-
-
-def _hyperparameter_inputs(view: View, stage: str, index: int) -> dict[str, Any]:
-    """The inputs of a task that are hyperparameters; none while they cannot be known."""
+        if (edge.output is not None or edge.hyperparameter is not None) and edge.axis is None:
+            yield edge.name or read, _given(view, link, index, read)
     try:
-        return view.recipe(stage).scope(index).hyperparameter_inputs()
+        plain = view.recipe(stage).scope(index).hyperparameter_inputs()
     except DielError:
-        return {}
+        return  # they cannot be known yet
+    for name, value in plain.items():
+        yield name, Given(view.run.workflow.stages[stage].inputs[name].source, {}, "", value)
 
 
-def _value(view: View, link: Any, good: list[int]) -> Any:
+def _given(view: RunView, link: Link, index: int, read: str) -> Given:
+    known: dict[str, Any] = {"rule": rule_of(link)}
+    task = count = picked = ""
+    if link.up.domain is None:
+        return Given(read, known, f" ({known['rule']})")
+    group = link.group_of_downstream(index)
+    members = list(link.members(group))
+    good = [member for member in members if link.up.history.state(member).good]
+    wanted = sum(member not in link.up.omitted for member in members) + link.lacking(group)
+    if members or not link.edge.chosen:
+        known |= {"tasks": wanted, "done": len(good)}
+        count = f", {len(good):,} of {wanted:,} done" if wanted != 1 else ""
+    if len(members) == 1:
+        known["task"] = f"{link.edge.upstream}/{members[0]}"
+        task = f" of {known['task']}"
+    if chosen := picks(link, members):
+        known["picks"] = [asdict(pick) for pick in chosen]
+        picked = f": {', '.join(pick.text for pick in chosen)}"
+    text = f"{task} ({known['rule']}{count}{picked})"
+    return Given(read, known, text, _value(view, link, good) if good else None)
+
+
+def _value(view: RunView, link: Link, good: list[int]) -> Any:
     """The value of an input, or the first ones where many are gathered."""
     sources = view.recipe(link.edge.downstream).sources
     try:

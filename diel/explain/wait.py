@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diel.drawing import picked_points
 from diel.errors import counted
 from diel.explain.axis import choice_awaited
-from diel.explain.view import View
+from diel.results.view import RunView
 from diel.states import TaskState
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link, Verdict
@@ -70,7 +70,7 @@ def rule_of(link: Link) -> str:
     return ", ".join(words) or "one result"
 
 
-def waits_of_stage(view: View, stage: str) -> list[Wait]:
+def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
     """The stages that a stage as a whole still waits for."""
     found: dict[str, Wait] = {}
     for link in view.into(stage):
@@ -86,7 +86,7 @@ def waits_of_stage(view: View, stage: str) -> list[Wait]:
     return list(found.values())
 
 
-def waits_of_task(view: View, stage: str, index: int) -> list[Wait]:
+def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
     """The upstream tasks that one task still waits for."""
     found: dict[tuple[str, str], Wait] = {}
     for link in view.into(stage):
@@ -120,7 +120,7 @@ def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
     return Wait(link.up.name, rule_of(link), total, sum(states.values()), states, tuple(tasks))
 
 
-def culprits(view: View, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
+def culprits(view: RunView, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
     """The links and upstream tasks for which a task was skipped: those that ended without a result."""
     for link in view.into(stage):
         if link.up.domain is None:
@@ -136,7 +136,7 @@ def culprits(view: View, stage: str, index: int) -> Iterator[tuple[Link, list[in
             yield link, bad
 
 
-def roots(view: View, stage: str, index: int, depth: int = 0) -> list[str]:
+def roots(view: RunView, stage: str, index: int, depth: int = 0) -> list[str]:
     """The tasks at whose failure or cancellation a chain of skipped ones begins, each once."""
     found: dict[str, None] = {}
     for link, bad in culprits(view, stage, index):

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from diel.explain import explain_run, explain_task, render_run, render_task
+from diel.explain import Explanation, explain_run, explain_task
 from diel.results import Recorded
 from tests.searched import LOOP, SEARCH, Searched, loop, search
 
 
-def task(run: Searched, stage: str, index: int) -> dict[str, Any]:
-    document = explain_task(Recorded(run.paths), stage, index)
-    assert list(render_task(document))
-    return document
+def task(run: Searched, stage: str, index: int) -> Explanation:
+    return explain_task(Recorded(run.paths), stage, index)
 
 
 def why(run: Searched, stage: str, index: int) -> str:
-    return "; ".join(task(run, stage, index)["why"])
+    return "; ".join(task(run, stage, index).document["why"])
 
 
 def test_a_trial_that_is_not_asked_for_yet(tmp_path: Path) -> None:
@@ -80,20 +77,21 @@ def test_what_waits_for_the_best_trial_or_the_last_round(tmp_path: Path) -> None
 def test_what_reads_the_best_trial_tells_which_with_its_value(tmp_path: Path) -> None:
     run = search(tmp_path, alive=True).prune(4, "f.loss was 90 at step 0").skipped("f", 4, reason="axis")
     run.about("closed", points=5, reason="core_hours", failed=False).done("end", 0)
-    document = task(run, "end", 0)
+    found = task(run, "end", 0)
+    document = found.document
     assert document["inputs"]["loss"]["picks"] == [
         {"axis": "trial", "point": 1, "values": [0.25], "text": "trial 1 with f.loss 0.25"}
     ]
     assert (document["inputs"]["loss"]["value"], document["inputs"]["x"]["value"]) == (0.25, 0.5)
-    text = "\n".join(render_task(document))
+    text = "\n".join(found.lines)
     assert "f.loss of f/1 (picks trial = best: trial 1 with f.loss 0.25): 0.25" in text
     assert "hp.x of f/1 (picks trial = best: trial 1 with f.loss 0.25): 0.5" in text
 
 
 def test_a_task_of_a_trial_tells_its_hyperparameters(tmp_path: Path) -> None:
-    document = task(search(tmp_path, alive=True), "f", 1)
-    assert document["hp"] == {"x": 0.5}
-    assert "hyperparameters of its trial\n    x  0.5" in "\n".join(render_task(document))
+    found = task(search(tmp_path, alive=True), "f", 1)
+    assert found.document["hp"] == {"x": 0.5}
+    assert "hyperparameters of its trial\n    x  0.5" in "\n".join(found.lines)
 
 
 def test_a_task_behind_what_never_came_is_not_blamed_on_it(tmp_path: Path) -> None:
@@ -107,13 +105,14 @@ def test_a_task_behind_what_never_came_is_not_blamed_on_it(tmp_path: Path) -> No
 
 
 def test_a_run_tells_how_its_searches_and_loops_stand_and_why_they_ended(tmp_path: Path) -> None:
-    said = "\n".join(render_run(explain_run(Recorded(loop(tmp_path / "a", over=True).paths))))
+    said = "\n".join(explain_run(Recorded(loop(tmp_path / "a", over=True).paths)).lines)
     assert "round: over after 3 rounds: `until` held in round 2 (loop until check.error < 0.1)" in said
     assert "check: 97 tasks left out: round 3 never came: the loop ended after round 2" in said
-    document = explain_run(Recorded(search(tmp_path / "b", alive=True).paths))
+    found = explain_run(Recorded(search(tmp_path / "b", alive=True).paths))
+    document = found.document
     (axis,) = document["axes"]
     assert (axis["axis"], axis["trials"]["pruned"], axis["best"]["trial"]) == ("trial", 1, 1)
-    text = "\n".join(render_run(document))
+    text = "\n".join(found.lines)
     assert "trial: 5 of 6 trials: 3 complete, 1 running, 1 pruned; best trial 1: 0.25, x=0.5" in text
     assert "f: 1 task left out: pruned with their trial" in text
     assert "sub: 2 tasks waiting: trial 5 has not been asked for" in text
@@ -125,5 +124,5 @@ def test_a_search_that_failed_says_so(tmp_path: Path) -> None:
     run.about("judged", number=0, state="failed", message="f/0 has no result")
     why = "no trial has a score; the last: f/0 has no result"
     run.about("closed", points=1, reason=why, failed=True).end("failed")
-    said = "\n".join(render_run(explain_run(Recorded(run.paths))))
+    said = "\n".join(explain_run(Recorded(run.paths)).lines)
     assert f"trial: 1 trial: 1 failed; failed: {why}" in said

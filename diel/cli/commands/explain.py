@@ -10,7 +10,7 @@ import click
 from diel.cli.options import json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import UsageError, did_you_mean
-from diel.explain import explain_block, explain_run, explain_task, render_block, render_run, render_task
+from diel.explain import explain_block, explain_run, explain_task
 from diel.results import Recorded
 
 
@@ -36,15 +36,12 @@ def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None
     run = Recorded(paths)
     stage, index = _target(run, rest[0]) if rest else (None, None)
     if block is not None:
-        document = explain_block(run, block)
-        lines = render_block(document)
+        found = explain_block(run, block)
     elif stage is not None and index is not None:
-        document = explain_task(run, stage, index)
-        lines = render_task(document)
+        found = explain_task(run, stage, index)
     else:
-        document = explain_run(run, stage)
-        lines = render_run(document)
-    click.echo(json.dumps(document) if as_json else "\n".join(lines))
+        found = explain_run(run, stage)
+    click.echo(json.dumps(found.document) if as_json else "\n".join(found.lines))
     return 0
 
 

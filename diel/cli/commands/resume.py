@@ -20,7 +20,6 @@ from diel.controller.start import (
     take_over,
 )
 from diel.errors import DielError, UsageError
-from diel.explain.view import View
 from diel.journal.segment import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
@@ -29,6 +28,7 @@ from diel.project.run_file import read_kept_workflow
 from diel.project.runs import find_run, mend_run
 from diel.project.submission import Home, awaited, job_name, newest_submission, withdraw
 from diel.results import Recorded
+from diel.results.view import RunView
 from diel.scheduler import scheduler_named
 from diel.states import RunState
 from diel.status.tasks import tasks_text
@@ -107,7 +107,7 @@ def _make_again(paths: RunPaths) -> None:
     run = Recorded(paths)
     epoch = run.history.epoch
     try:
-        view = View(run)
+        view = RunView(run)
         outdated = find_outdated(view)
         missing = find_missing(view)  # what is made again reads its inputs again
     except DielError:

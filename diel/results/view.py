@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from diel.errors import DielError
 from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.project.runs import all_runs
-from diel.results import Recorded
+from diel.results.recorded import Recorded
 from diel.services import REPLICA
 from diel.states import RunState, TaskState
 from diel.status import AxisStatus, axes_of
@@ -51,22 +51,22 @@ MAX_RUNS = 50
 """How many earlier runs are searched for a task."""
 
 
-class View:
+class RunView:
     """The stages of a recorded run, with their links and recipes."""
 
     def __init__(self, run: Recorded) -> None:
         self.run = run
-        self._earlier: list[View] = []
-        self._unread: Iterator[View] = self._read_earlier()
+        self._earlier: list[RunView] = []
+        self._unread: Iterator[RunView] = self._read_earlier()
 
-    def earlier(self) -> Iterator[View]:
+    def earlier(self) -> Iterator[RunView]:
         """The runs of the same workflow that were made before, the nearest first; each is read once."""
         yield from self._earlier
         for view in self._unread:
             self._earlier.append(view)
             yield view
 
-    def _read_earlier(self) -> Iterator[View]:
+    def _read_earlier(self) -> Iterator[RunView]:
         run = self.run
         others = [paths for paths in all_runs(run.paths.root.parent) if paths.root != run.paths.root]
         found = 0
@@ -78,7 +78,7 @@ class View:
             except DielError:
                 continue
             if same and before:
-                yield View(old)
+                yield RunView(old)
                 found += 1
                 if found == MAX_RUNS:
                     return

@@ -1,0 +1,362 @@
+"""Why a task was computed and not taken from the cache: which part of its key differs from before.
+
+A result's key covers what all tasks of its stage share (the family: module, command, params, files,
+env) and what is the task's own (its values, its inputs). The journal keeps a digest of each part, so
+that two runs can be compared part by part; workflow.yaml and run.json tell what was behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from diel.artifacts import Artifact, files_of
+from diel.errors import DielError, counted
+from diel.explain.gang import gang_of
+from diel.results import Recorded
+from diel.results.view import RunView
+from diel.spec import Stage
+from diel.states import TaskState
+from diel.table import shown
+from diel.tasks.recipe import APART, digest_of_values
+from diel.tasks.results import artifact_path
+from diel.tasks.service import ServiceLink
+
+if TYPE_CHECKING:
+    from diel.journal.records import Result
+
+MAX_DEPTH = 5
+"""How far a change is followed upstream."""
+WIDE = 120
+_NOT_RUN = (TaskState.WAITING, TaskState.READY, TaskState.QUEUED)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One part of a key that differs from an earlier run."""
+
+    part: str
+    """module, command, params, files, env, values or inputs."""
+    name: str
+    """What within the part, as `hp.hidden`; empty where it cannot be told."""
+    text: str
+    """The change in words."""
+    old: Any = None
+    new: Any = None
+    because: tuple[str, ...] = ()
+    """For an input: why it differs, further and further upstream."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A task beside the one at the same point of the nearest earlier run that has its result."""
+
+    note: str
+    """The reason in a sentence, where it is no change of a part."""
+    earlier: str = ""
+    """The earlier task, as `melt-3/train/0`; empty where there is none."""
+    changes: tuple[Difference, ...] = ()
+    again: bool = True
+    """Whether an earlier run might have had the result: False for the first run of a workflow."""
+
+    def sentences(self) -> list[str]:
+        """The reasons, each in a sentence."""
+        return [change.text for change in self.changes] or [self.note]
+
+
+def because(changes: Iterable[Difference]) -> list[str]:
+    """The reasons behind some changes, as lines."""
+    return [f"    because {reason}" for change in changes for reason in change.because]
+
+
+def why_computed(view: RunView, stage: str, index: int, depth: int = 0) -> Comparison:
+    """Why the cache had no result for a task."""
+    run_file = view.run.run_file
+    if view.stages[stage].spec.service is not None:
+        return Comparison("it is a service, and starts anew in each run that asks it")
+    if not run_file.use_cache:
+        return Comparison("`--no-cache` said to use no earlier result")
+    if gang_of(view, stage) is not None:
+        return Comparison("it runs beside others, and what comes through a stream is in no key")
+    begin_at = run_file.begin_at
+    if begin_at is not None and stage in view.run.graph.after(begin_at):
+        return Comparison(f"`--from {begin_at}` said to compute it anew")
+    earlier = _earlier(view, stage, index)
+    if isinstance(earlier, str):
+        return Comparison(earlier or f"no earlier run of '{run_file.workflow}'", again=bool(earlier))
+    old, old_index, old_record = earlier
+    name = f"{old.run.paths.run_id}/{stage}/{old_index}"
+    record = view.run.record(stage, index)
+    if record is not None and record.get("key") == old_record.get("key"):
+        return Comparison(_unusable(old.run, record, old_record), name)
+    moved = (False, False)
+    if record is not None and "parts" in record and "parts" in old_record:
+        (own, read), (old_own, old_read) = record["parts"], old_record["parts"]
+        moved = (own != old_own, read != old_read)
+    changes = tuple(_changes(view, old, stage, (index, old_index), moved, depth))
+    note = "" if changes else "its key differs, but no part of it tells why (perhaps another diel)"
+    return Comparison(note, name, changes)
+
+
+# --- the earlier task -----------------------------------------------------------------------------
+
+
+def _earlier(view: RunView, stage: str, index: int) -> tuple[RunView, int, Result] | str:
+    """The task at the same point in the nearest earlier run that has its result; else why there is none.
+
+    Empty where this is the first run of its workflow.
+    """
+    note = ""
+    for old in view.earlier():
+        try:
+            found = _at_same_point(old.run, view.run, stage, index)
+        except DielError:
+            continue  # a run that cannot be read any more was no help to the cache either
+        if not isinstance(found, str):
+            return old, *found
+        note = note or found
+    return note
+
+
+def _at_same_point(old: Recorded, run: Recorded, stage: str, index: int) -> tuple[int, Result] | str:
+    name = old.paths.run_id
+    if stage not in old.workflow.stages:
+        return f"{name} has no stage '{stage}'"
+    over, before = run.parameters(stage), old.parameters(stage)
+    if set(over) != set(before):
+        was, is_ = (", ".join(names) or "nothing" for names in (before, over))
+        return f"'{stage}' ran over {was} in {name}, and runs over {is_}"
+    point = run.point(stage, index)
+    found = old.find(stage, point)
+    if found is None:
+        where = ", ".join(f"{key} = {shown(value)}" for key, value in point.items())
+        return f"a new point: {name} has no {where}"
+    record = old.record(stage, found)
+    if record is not None:
+        return found, record
+    state = old.history.stage(stage).state(found)
+    return f"{name} {'did not run it' if state in _NOT_RUN else f'has no result of it ({state.label})'}"
+
+
+def _unusable(old: Recorded, record: Result, old_record: Result) -> str:
+    """Why a result with the same key was not used."""
+    same = f"{old.paths.run_id} has the same result, but"
+    made = old_record.get("artifacts", {})
+    for output, artifact in ((name, file) for name, entry in made.items() for file in files_of(entry)):
+        path = artifact_path(old_record, artifact["path"], old.paths.root)
+        if not path.exists():
+            return f"{same} its '{output}' is gone: {path}"
+        if not path.is_dir() and path.stat().st_size != artifact["size"]:
+            return f"{same} its '{output}' was changed since: {path}"
+    passing = next((output for output, entry in made.items() if entry.get("keep") is False), None)
+    if passing is not None and not old.history.state.ended:
+        return f"{same} goes on, and deletes its '{passing}' after its use"
+    if old_record["time"] > record["time"] - record.get("seconds", 0.0):
+        return f"{same} had not finished it yet"
+    return f"{same} could not be read then"
+
+
+# --- what differs ---------------------------------------------------------------------------------
+
+
+def _changes(
+    view: RunView,
+    old: RunView,
+    stage: str,
+    tasks: tuple[int, int],
+    moved: tuple[bool, bool] | None,
+    depth: int,
+) -> Iterator[Difference]:
+    """What differs between a task and an earlier one.
+
+    `moved` says whether its own values and its inputs differ, by the digests in the journal; None where
+    nobody noted that.
+    """
+    yield from _family_changes(view, old, stage)
+    recipe = view.recipe(stage)
+    try:
+        (own, read), (old_own, old_read) = recipe.reads(tasks[0]), old.recipe(stage).reads(tasks[1])
+    except (DielError, KeyError):  # what it read is not there any more: a scope is a mapping
+        if moved is not None and any(moved):
+            yield Difference("inputs", "", "what it reads changed")
+        return
+    if moved is None or moved[0]:
+        found = list(_differences("values", old_own, own))
+        yield from found or (_file_changes(recipe.own_files(tasks[0]), old, Path()) if moved else ())
+    if moved is None or moved[1]:
+        for name in dict.fromkeys([*read, *old_read]):
+            if name not in old_read or name not in read:
+                yield Difference("inputs", name, f"input {name} is {'gone' if name in old_read else 'new'}")
+            elif not _is_same(old_read[name], read[name]):
+                now = _parts(view, stage, tasks[0], name, read[name])
+                before = _parts(old, stage, tasks[1], name, old_read[name])
+                yield _input_change(view, stage, name, now, before, depth)
+        yield from _service_changes(view, old, stage, tasks[0], depth)
+
+
+def _differences(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    """The entries of a mapping that are new, gone or differ, each called by its name."""
+    for name in dict.fromkeys([*new, *old]):
+        before, now = _plain(old.get(name)), _plain(new.get(name))
+        if name not in old:
+            yield Difference(part, name, f"{name} is new: {shown(now)}", None, now)
+        elif name not in new:
+            yield Difference(part, name, f"{name} is gone: {shown(before)}", before, None)
+        elif not _is_same(before, now):
+            yield Difference(part, name, f"{name}: {shown(before)} → {shown(now)}", before, now)
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether two values are the same in a key, where 1 and 1.0 and true are three."""
+    return digest_of_values({"": old}) == digest_of_values({"": new})
+
+
+def _plain(value: Any) -> Any:
+    """A value with mappings and tuples as JSON has them."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+# --- what all tasks of a stage share --------------------------------------------------------------
+
+
+def _family_changes(view: RunView, old: RunView, stage: str) -> Iterator[Difference]:
+    """The parts of a stage's key that differ, in what the workflow says or else in content."""
+    parts, old_parts = (v.run.history.stage(stage).parts for v in (view, old))
+    new, before = (v.run.workflow.stages[stage] for v in (view, old))
+    for part, account in _ACCOUNTS.items():
+        if parts.get(part) == old_parts.get(part):
+            continue
+        if found := list(_differences(part, account(before), account(new))):
+            yield from (_command_change(one) if one.name == "command" else one for one in found)
+        elif part == "module":
+            module = view.module(stage)
+            where = f" ({module.path})" if module is not None else ""
+            yield Difference(part, str(new.module), f"the source of module '{new.module}' changed{where}")
+        elif part == "files":
+            shared = {name: path for name, path in new.files.items() if "${{" not in path}
+            yield from _file_changes(shared, old, view.run.run_file.folder)
+
+
+def _called(prefix: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+    return {prefix + name: value for name, value in entries.items()}
+
+
+def _command(stage: Stage) -> dict[str, Any]:
+    """A command as lines, with its shell and its outputs."""
+    given = stage.command
+    words = given if isinstance(given, tuple) else ("(a module)" if given is None else given,)
+    lines = [word if isinstance(word, str) else json.dumps(_plain(word)) for word in words]
+    shell = {"shell": shlex.join(stage.interpreter)} if stage.interpreter else {}
+    outputs = {name: output.model_dump(exclude=APART) for name, output in stage.outputs.items()}
+    return {"command": "\n".join(lines), **shell, **_called("outputs.", outputs)}
+
+
+_ACCOUNTS: Mapping[str, Callable[[Stage], dict[str, Any]]] = {
+    "module": lambda stage: {"module": stage.module or "a command"},
+    "command": _command,
+    "params": lambda stage: _called("params.", stage.params),
+    "files": lambda stage: _called("files.", stage.files),
+    "env": lambda stage: _called("env.", stage.env),
+}
+"""What the workflow says of each part, by name."""
+
+
+def _command_change(change: Difference) -> Difference:
+    """Of a command, the first lines that differ, and how many more places there are."""
+    old, new = str(change.old).splitlines(), str(change.new).splitlines()
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    blocks = [(old[i:j], new[k:m]) for word, i, j, k, m in matcher.get_opcodes() if word != "equal"]
+    before, after = (" ⏎ ".join(lines) for lines in blocks[0]) if blocks else ("", "")
+    text = f"the command changed: {shown(before, WIDE) or 'nothing'} → {shown(after, WIDE) or 'nothing'}"
+    more = f", and in {len(blocks) - 1} more places" if len(blocks) > 1 else ""
+    return replace(change, text=text + more)
+
+
+def _file_changes(files: Mapping[str, str], old: RunView, folder: Path) -> Iterator[Difference]:
+    """Files whose content differs from what an earlier run read: the newer ones, or all that it may be."""
+    if not files:
+        return
+    since = old.run.run_file.created
+    names = [name for name, path in files.items() if _modified(folder / path) > since] or list(files)
+    listed = " or ".join(f"files.{name} ({files[name]})" for name in names)
+    yield Difference("files", names[0] if len(names) == 1 else "", f"the content of {listed} changed")
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+
+_Part = tuple[str, int, Any]
+"""One result that a task reads: the stage and index that made it, and its value."""
+
+
+def _parts(view: RunView, stage: str, index: int, name: str, value: Any) -> list[_Part]:
+    """The results behind what a task reads by a name: several where it gathers them."""
+    sources = view.recipe(stage).sources
+    link = sources.inputs.get(name) or sources.link_of(tuple(name.split(".")))
+    if link is None:  # a hyperparameter
+        return [("", 0, value)]
+    group = link.group_of_downstream(index)
+    members = link.good_members(group) if link.edge.gathered else link.members(group)
+    found = zip(members, value if link.edge.gathered else [value], strict=False)
+    return [(link.up.name, *one) for one in found] or [("", 0, value)]  # nothing before a loop's first round
+
+
+def _input_change(
+    view: RunView, stage: str, name: str, new: list[_Part], old: list[_Part], depth: int
+) -> Difference:
+    """How what a task reads by a name changed, with the reason upstream."""
+    given = view.run.workflow.stages[stage].inputs.get(name)
+    called = f"input {name}" + ("" if given is None else f" ({given.source})")
+    pairs = enumerate(zip(new, old, strict=False))
+    changed = [place for place, (one, other) in pairs if not _is_same(one[2], other[2])]
+    first = changed[0] if changed else min(len(old), len(new) - 1)
+    value, old_value = (parts[first][2] if 0 <= first < len(parts) else None for parts in (new, old))
+    text = f"{called} changed"
+    if len(new) != len(old):
+        text = f"{called} gathers {len(old):,} → {counted(len(new), 'result')}"
+    elif len(new) > 1:
+        text = f"{called} changed: {len(changed):,} of {len(new):,} results differ"
+    elif type(value) is not Artifact:
+        text = f"{called}: {shown(old_value)} → {shown(value)}"
+    reasons = _because(view, *new[first][:2], depth) if new and new[first][0] else ()
+    return Difference("inputs", name, text, _plain(old_value), _plain(value), reasons)
+
+
+def _service_changes(view: RunView, old: RunView, stage: str, index: int, depth: int) -> Iterator[Difference]:
+    """The services that a task asks, where they are not what they were."""
+    for link in view.into(stage):
+        name, before = link.up.name, old.stages.get(link.up.name)
+        if not isinstance(link, ServiceLink) or before is None or depth >= MAX_DEPTH:
+            continue
+        if link.up.domain is None or before.domain is None:
+            continue  # its tasks were never known
+        replica = next(iter(link.members(link.group_of_downstream(index))))
+        for change in _changes(view, old, name, (replica, replica), None, depth + 1):
+            text = f"service {name}: {change.text}"
+            yield replace(change, part="inputs", name=f"service {name}", text=text)
+
+
+def _because(view: RunView, stage: str, index: int, depth: int) -> tuple[str, ...]:
+    """Why an upstream task has another result than before."""
+    task = f"{stage}/{index}"
+    record = view.run.record(stage, index)
+    if record is not None and record["event"] == "cached":
+        return (f"{task} was taken from {record['run']}",)
+    if depth >= MAX_DEPTH:
+        return (f"{task} was computed anew",)
+    found = why_computed(view, stage, index, depth + 1)
+    deeper = found.changes[0].because if found.changes else ()
+    return (f"{task} was computed anew: {found.sentences()[0]}", *deeper)
