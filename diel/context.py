@@ -116,16 +116,9 @@ class Context:
         gets items until the stream is closed, `get(timeout=…)` one. Each MPI rank has an end of its own.
         Raises ModuleError for a stream that the stage does not have.
         """
-        from diel.streams.client import connect  # only here: most modules have no streams
+        from diel.streams.client import end_of  # only here: most modules have none
 
-        if self.streams is None or name not in self.streams:
-            known = ", ".join(self.streams or ()) or "none"
-            raise ModuleError(f"the stage has no stream '{name}' among its inputs and outputs, but: {known}")
-        end = self.streams[name]
-        connection = connect(self.run_dir)
-        if end["role"] == "put":
-            return connection.producer(end["channel"], self.member, self.attempt)
-        return connection.consumer(end["channel"], end["group"], self.member, self.attempt)
+        return end_of(self.run_dir, self.streams or {}, name, self.member, self.attempt)
 
     @property
     def space(self) -> Space:

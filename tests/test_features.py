@@ -14,8 +14,8 @@ DIEL = Path(__file__).parents[1] / "diel"
 FEATURES = {
     "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 42),
     "service": (r"services?", {"service", "services"}, 245),
-    "stream": (r"(?<![a-z])streams?", {"stream", "streams"}, 217),
-    "staging": (r"staging|staged", {"staging"}, 81),
+    "stream": (r"(?<![a-z])(?<!SOCK_)(?<!octet-)streams?(?!RequestHandler)", {"stream", "streams"}, 152),
+    "staging": (r"staging|staged", {"staging"}, 68),
     "publishing": (r"publish", {"publishing"}, 53),
     "gang": (r"gangs?", {"gang", "gangs"}, 27),
 }

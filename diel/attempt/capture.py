@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-STREAMS = {1: "stdout", 2: "stderr"}
+PRINTED = {1: "stdout", 2: "stderr"}
 TAIL = 4096
 """Bytes of a failed task's stderr that go into the journal."""
 CHUNK = 1024 * 1024
@@ -23,9 +23,9 @@ class Capture:
     """Standard output and error of this process, caught in `folder` under `name`."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._streams: dict[int, Any] = {}
-        self._paths = {number: folder / f"{name}.{stream}" for number, stream in STREAMS.items()}
-        for number in STREAMS:
+        self._files: dict[int, Any] = {}
+        self._paths = {number: folder / f"{name}.{what}" for number, what in PRINTED.items()}
+        for number in PRINTED:
             self._open(number)
         self._restore()
 
@@ -43,16 +43,16 @@ class Capture:
             os.close(opened)
 
     def _restore(self) -> None:
-        """Flushes Python's streams; a task that closed or replaced them did so for itself alone."""
-        for number, stream in STREAMS.items():
-            file = getattr(sys, stream)
+        """Flushes Python's files; a task that closed or replaced them did so for itself alone."""
+        for number, what in PRINTED.items():
+            file = getattr(sys, what)
             with contextlib.suppress(Exception):
                 file.flush()
-            own = self._streams.get(number, file)
+            own = self._files.get(number, file)
             if not _is_open(own):
                 own = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-            self._streams[number] = own
-            setattr(sys, stream, own)
+            self._files[number] = own
+            setattr(sys, what, own)
 
     def _size(self, number: int) -> int:
         try:
@@ -65,13 +65,13 @@ class Capture:
         """Moves what was printed since the last time to the task; says whether there was anything."""
         self._restore()
         caught = False
-        for number, stream in STREAMS.items():
+        for number, what in PRINTED.items():
             if self._size(number):
                 os.makedirs(task_dir, exist_ok=True)
                 try:
-                    os.rename(self._paths[number], os.path.join(task_dir, stream))
+                    os.rename(self._paths[number], os.path.join(task_dir, what))
                 except FileNotFoundError:  # somebody removed it
-                    self._copy(number, os.path.join(task_dir, stream))
+                    self._copy(number, os.path.join(task_dir, what))
                 self._open(number)
                 caught = True
         return caught

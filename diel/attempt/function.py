@@ -15,10 +15,10 @@ from typing import Any
 from diel.artifacts import Artifact, Artifacts, Values, collect_returned
 from diel.attempt.bundle import Failure, Job, Request
 from diel.attempt.command import spawn_ranks
-from diel.attempt.stream import close_streams
+from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import Attempt, Watchdog
 from diel.context import Context
-from diel.errors import DielError, Interrupted, ModuleError, StreamBroken, StreamLost
+from diel.errors import DielError, Interrupted, ModuleError
 from diel.modules.catalogue import Module, load_function
 from diel.modules.parameter import Parameter
 from diel.states import FailureClass
@@ -57,18 +57,10 @@ def call(job: Job, request: Request, context: Context, communicator: Any = None)
         raise Failure(FailureClass.INTERRUPTED, str(error), os.EX_TEMPFAIL) from error
     except BaseException as error:  # whatever it is, the worker goes on
         _stay_one(worker)
-        raise _failure(_class_of(error), "", error) from error
+        raise _failure(class_of(error), "", error) from error
     finally:
         if context.streams is not None:
             close_streams(context, good=good)
-
-
-def _class_of(error: BaseException) -> FailureClass:
-    if isinstance(error, StreamLost):
-        return FailureClass.NODE
-    if isinstance(error, StreamBroken):
-        return FailureClass.UPSTREAM
-    return FailureClass.OOM if isinstance(error, MemoryError) else FailureClass.APP
 
 
 def _stay_one(worker: int) -> None:

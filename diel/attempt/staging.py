@@ -23,9 +23,9 @@ from diel.attempt.bundle import Failure, Request, Staged, Staging
 from diel.attempt.command import spawn
 from diel.attempt.reaper import is_full
 from diel.attempt.watchdog import Attempt, Watchdog
-from diel.staging.bring import Brought, copy_file, fetch, no_check, read_notes, take_notes, tree
+from diel.staging.bring import Brought, copy_file, fetch, no_check, note, read_notes, take_notes, tree
 from diel.staging.disk import StagingError, own_disk
-from diel.staging.item import placed
+from diel.staging.item import Local, placed
 from diel.staging.shard import write_shards
 from diel.states import FailureClass
 
@@ -72,6 +72,15 @@ def with_copies(request: Request, entries: str) -> Request:
     params: dict[str, Any] = placed(staged.params, entries)
     env: dict[str, str] = placed(staged.env, entries)
     return replace(request, params=params, inputs=inputs, command=command, env=env, staged=None)
+
+
+def on_this_node(request: Request, local: Local | None) -> Request:
+    """The request with its artifacts on the node of this MPI rank: the first rank there brings them."""
+    if request.staged is None or local is None:
+        return request
+    brought, entries = fetch(request.staged.items, local, os.environ)
+    note(brought)
+    return with_copies(request, entries)
 
 
 def _on_each_node(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from diel.attempt.bundle import Failure, Job, Request
 from diel.context import Context
-from diel.errors import StreamError
+from diel.errors import StreamBroken, StreamError, StreamLost
 from diel.states import FailureClass
 
 
@@ -72,3 +72,12 @@ def close_streams(context: Context, *, good: bool) -> None:
     except StreamError as error:
         if good:
             raise Failure(FailureClass.NODE, f"its streams could not be closed: {error}") from error
+
+
+def class_of(error: BaseException) -> FailureClass:
+    """The class of a failure by what a function raised."""
+    if isinstance(error, StreamLost):
+        return FailureClass.NODE
+    if isinstance(error, StreamBroken):
+        return FailureClass.UPSTREAM
+    return FailureClass.OOM if isinstance(error, MemoryError) else FailureClass.APP

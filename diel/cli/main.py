@@ -95,7 +95,7 @@ def cli(context: click.Context, debug: bool) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command line and exits: 0 good, 1 failed, 2 bad usage or workflow, 130 interrupted."""
-    _open_streams()
+    _open_standard_files()
     # What a large file is read into is no garbage: looking for some took half of the time.
     gc.set_threshold(50_000)
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -106,8 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
-def _open_streams() -> None:
-    """Fills the places of streams that the caller closed: the next file to be opened would take them."""
+def _open_standard_files() -> None:
+    """Fills the places of standard files that the caller closed: the next to be opened would take them."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)

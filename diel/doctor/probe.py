@@ -108,13 +108,13 @@ def local_disk(named: str) -> dict[str, object]:
 def send(host: str, port: int, secret: bytes, report: dict[str, object]) -> None:
     """Tells the doctor over TCP; the secret itself stays here. Raises OSError where it is not reached."""
     with socket.create_connection((host, port), timeout=PATIENCE) as link:
-        stream = link.makefile("rwb")
-        challenge = stream.readline(100).strip()
+        file = link.makefile("rwb")
+        challenge = file.readline(100).strip()
         body = json.dumps(report).encode()
         proof = hmac.new(secret, challenge + body, hashlib.sha256).hexdigest().encode()
-        stream.write(proof + b" " + body + b"\n")
-        stream.flush()
-        if stream.readline(10).strip() != b"ok":
+        file.write(proof + b" " + body + b"\n")
+        file.flush()
+        if file.readline(10).strip() != b"ok":
             raise OSError("what listens there is not this doctor")
 
 

@@ -14,7 +14,7 @@ from diel.graph.judge import check_adaptive, check_waits
 from diel.graph.publishing import check_publishers, published_uses
 from diel.graph.service import check_service, check_services, is_renewed, nearest_service
 from diel.graph.stage_graph import Edge, StageGraph
-from diel.graph.stream import check_stream
+from diel.graph.stream import check_stream, check_streams
 from diel.graph.uses import uses
 from diel.spec import Axis, Flaw, Loop, Search, Stage, Workflow
 from diel.spec.model import Key
@@ -60,7 +60,7 @@ def _whole_flaws(graph: StageGraph) -> Iterator[Flaw]:
     if workflow.adaptive:
         yield from check_waits(graph)
     if workflow.any_stage(lambda stage: stage.joined):
-        yield from check_gangs(graph)
+        yield from (*check_streams(graph), *check_gangs(graph))
     if workflow.any_stage(lambda stage: stage.service is not None or stage.services):
         yield from check_services(graph)
 

@@ -74,8 +74,8 @@ def check_beside(workflow: Workflow) -> Iterator[Flaw]:
 
 
 def check_gangs(graph: StageGraph) -> list[Flaw]:
-    """Stages that run at the same time must not wait for each other; streams have readers."""
-    flaws = [*_unread(graph), *_split(graph)]
+    """Stages that run at the same time must not wait for each other."""
+    flaws: list[Flaw] = []
     for gang in gangs(graph):
         flaws += _waits(graph, gang)
         flaws += _come_late(graph.workflow, gang)
@@ -133,27 +133,3 @@ def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
                 f"run '{other}' over '{label}' as well",
                 ("stages", name, "over", number),
             )
-
-
-def _split(graph: StageGraph) -> Iterator[Flaw]:
-    """All who read a stream do so along the same axes: its tasks put into one channel each."""
-    first: dict[tuple[str, str | None], Edge] = {}
-    for edge in graph.edges:
-        if edge.stream:
-            other = first.setdefault((edge.upstream, edge.output), edge)
-            if edge.matched != other.matched:
-                shared = ", ".join(other.matched) or "no axis"
-                yield Flaw(
-                    f"'{other.downstream}' reads this stream along {shared}, '{edge.downstream}' does not",
-                    "give each an output of its own",
-                    edge.key,
-                )
-
-
-def _unread(graph: StageGraph) -> Iterator[Flaw]:
-    read = {(edge.upstream, edge.output) for edge in graph.edges if edge.stream}
-    for name, stage in graph.workflow.stages.items():
-        for label, output in stage.outputs.items():
-            if output.stream is not None and (name, label) not in read:
-                hint = f"add inputs: {{{label}: {name}.{label}}} to the stage that reads it"
-                yield Flaw("no stage reads this stream", hint, ("stages", name, "outputs", label, "stream"))

@@ -1,8 +1,10 @@
-"""What an edge must keep to that reads a stream."""
+"""Rules of streams: who reads one, and how."""
 
 from __future__ import annotations
 
-from diel.graph.stage_graph import Edge
+from collections.abc import Iterator
+
+from diel.graph.stage_graph import Edge, StageGraph
 from diel.spec import Flaw, Workflow
 
 
@@ -32,3 +34,28 @@ def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
         if made is not None and made.stream is not None:
             found.add(label)
     return frozenset(found)
+
+
+def check_streams(graph: StageGraph) -> Iterator[Flaw]:
+    """Each stream is read, by all readers along the same axes: its tasks put into one channel each."""
+    yield from _unread(graph)
+    first: dict[tuple[str, str | None], Edge] = {}
+    for edge in graph.edges:
+        if edge.stream:
+            other = first.setdefault((edge.upstream, edge.output), edge)
+            if edge.matched != other.matched:
+                shared = ", ".join(other.matched) or "no axis"
+                yield Flaw(
+                    f"'{other.downstream}' reads this stream along {shared}, '{edge.downstream}' does not",
+                    "give each an output of its own",
+                    edge.key,
+                )
+
+
+def _unread(graph: StageGraph) -> Iterator[Flaw]:
+    read = {(edge.upstream, edge.output) for edge in graph.edges if edge.stream}
+    for name, stage in graph.workflow.stages.items():
+        for label, output in stage.outputs.items():
+            if output.stream is not None and (name, label) not in read:
+                hint = f"add inputs: {{{label}: {name}.{label}}} to the stage that reads it"
+                yield Flaw("no stage reads this stream", hint, ("stages", name, "outputs", label, "stream"))

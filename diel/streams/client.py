@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from diel.errors import ModuleError
 from diel.paths import RunPaths
 from diel.streams.consumer import MOST, Consumer
 from diel.streams.link import Link
@@ -196,6 +197,19 @@ def connect(run_dir: Path, patience: float = PATIENCE) -> Connection:
         if found is None:
             found = _connections[key] = Connection(key[1], patience)
         return found
+
+
+def end_of(
+    run_dir: Path, ends: Mapping[str, Mapping[str, str]], name: str, member: str, attempt: int
+) -> Producer | Consumer:
+    """A task's end of one of its streams. Raises ModuleError where it has none of this name."""
+    if name not in ends:
+        known = ", ".join(ends) or "none"
+        raise ModuleError(f"the stage has no stream '{name}' among its inputs and outputs, but: {known}")
+    end = ends[name]
+    if end["role"] == "put":
+        return connect(run_dir).producer(end["channel"], member, attempt)
+    return connect(run_dir).consumer(end["channel"], end["group"], member, attempt)
 
 
 @atexit.register

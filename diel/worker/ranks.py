@@ -7,12 +7,11 @@ import json
 import os
 import sys
 
-from diel.attempt.bundle import Failure, Request
+from diel.attempt.bundle import Failure
 from diel.attempt.function import RETURN_FILE, call, read_call
-from diel.attempt.staging import with_copies
-from diel.context import Context
+from diel.attempt.staging import on_this_node
 from diel.files import put
-from diel.staging.bring import fetch, leave_notes, note
+from diel.staging.bring import leave_notes
 from diel.states import FailureClass
 
 
@@ -22,7 +21,7 @@ def main() -> None:
 
     communicator = MPI.COMM_WORLD
     job, request, context = read_call(sys.argv[1])
-    request = _staged(request, context)
+    request = on_this_node(request, context.local)
     context = dataclasses.replace(
         context,
         rank=communicator.Get_rank(),
@@ -54,15 +53,6 @@ def _apart(wanted: int, found: int, version: str) -> str:
         f"{wanted} ranks are no common world: {name}, which mpi4py loads, knows of {found}; let `launcher` "
         "of the site file name the mpiexec of that MPI"
     )
-
-
-def _staged(request: Request, context: Context) -> Request:
-    """The request with its artifacts on this rank's node: the first rank there brings them."""
-    if request.staged is None or context.local is None:
-        return request
-    brought, entries = fetch(request.staged.items, context.local, os.environ)
-    note(brought)
-    return with_copies(request, entries)
 
 
 if __name__ == "__main__":

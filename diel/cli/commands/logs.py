@@ -24,7 +24,7 @@ from diel.status.tasks import failure_lines
 if TYPE_CHECKING:
     from diel.journal.records import Cached, Done
 
-STREAMS = ("stdout", "stderr")
+PRINTED = ("stdout", "stderr")
 METRICS = ".metrics.jsonl"
 PAUSE = 0.2
 """Seconds between two looks at a task that is followed."""
@@ -43,25 +43,23 @@ class Output:
     capture: Path | None = None
     """Where its worker catches what it prints, while it runs: a path without its ending."""
 
-    def path(self, stream: str) -> Path:
-        """The file of a stream, wherever it is now."""
-        kept = self.folder / stream
-        if kept.exists() or self.capture is None or stream not in STREAMS:
-            return self.folder / METRICS if stream == "metrics" else kept
-        return self.capture.with_name(f"{self.capture.name}.{stream}")
+    def path(self, kind: str) -> Path:
+        """The file of one kind, wherever it is now."""
+        kept = self.folder / kind
+        if kept.exists() or self.capture is None or kind not in PRINTED:
+            return self.folder / METRICS if kind == "metrics" else kept
+        return self.capture.with_name(f"{self.capture.name}.{kind}")
 
 
 @click.command("logs")
 @click.argument("words", nargs=-1, required=True, metavar="[RUN] TASK", shell_complete=complete_task)
 @runs_option
 @click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last where not given.")
-@click.option("--stdout", "streams", flag_value="stdout", help="Standard output alone.")
-@click.option("--stderr", "streams", flag_value="stderr", help="Standard error alone.")
-@click.option("--metrics", "streams", flag_value="metrics", help="What it reported as it went: JSON lines.")
+@click.option("--stdout", "kind", flag_value="stdout", help="Standard output alone.")
+@click.option("--stderr", "kind", flag_value="stderr", help="Standard error alone.")
+@click.option("--metrics", "kind", flag_value="metrics", help="What it reported as it went: JSON lines.")
 @click.option("-f", "--follow", is_flag=True, help="Go on while the task runs.")
-def command(
-    words: tuple[str, ...], runs: Path, attempt: int | None, streams: str | None, follow: bool
-) -> int:
+def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str | None, follow: bool) -> int:
     """`diel logs simulate/17` reads the last run, `diel logs melt-3 simulate/17` reads `melt-3`. A stage
     that has one task may be named alone.
     """
@@ -70,7 +68,7 @@ def command(
         found = "none" if not rest else f"{len(rest)} ({', '.join(rest)})"
         raise UsageError(f"expected one task, found {found}: diel logs {paths.run_id} STAGE/INDEX")
     task = rest[0]
-    wanted = STREAMS if streams is None else (streams,)
+    wanted = PRINTED if kind is None else (kind,)
     if follow:
         return _follow(paths, task, attempt, wanted)
     output = find_output(read_run(paths), task, attempt)
@@ -157,7 +155,7 @@ def _find_cached(paths: RunPaths, stage: str, index: int) -> Cached:
 
 
 def _show(output: Output, wanted: tuple[str, ...]) -> int:
-    """Copies the streams byte for byte, each to its own; returns how many bytes there were."""
+    """Copies the files byte for byte, each to its own output; returns how many bytes there were."""
     files: dict[str, BinaryIO] = {}
     try:
         return _copy_news(output, wanted, files)
@@ -165,8 +163,8 @@ def _show(output: Output, wanted: tuple[str, ...]) -> int:
         _close(files)
 
 
-def _copy(file: BinaryIO, stream: str) -> int:
-    target = sys.stderr.buffer if stream == "stderr" else sys.stdout.buffer
+def _copy(file: BinaryIO, kind: str) -> int:
+    target = sys.stderr.buffer if kind == "stderr" else sys.stdout.buffer
     size = 0
     while data := file.read(CHUNK):
         target.write(data)
@@ -214,7 +212,7 @@ def _follow(paths: RunPaths, task: str, attempt: int | None, wanted: tuple[str, 
             if begun:
                 output = find_output(reader, f"{name}/{index}", attempt)
                 if followed != output.attempt:
-                    size += sum(_copy(file, stream) for stream, file in files.items())
+                    size += sum(_copy(file, kind) for kind, file in files.items())
                     _close(files)  # a new attempt begins with new files
                     followed = output.attempt
                 size += _copy_news(output, wanted, files)
@@ -233,13 +231,13 @@ def _follow(paths: RunPaths, task: str, attempt: int | None, wanted: tuple[str, 
 
 def _copy_news(output: Output, wanted: tuple[str, ...], files: dict[str, BinaryIO]) -> int:
     size = 0
-    for stream in wanted:
-        if stream not in files:
+    for kind in wanted:
+        if kind not in files:
             try:
-                files[stream] = open(output.path(stream), "rb")  # noqa: SIM115 - stays open
+                files[kind] = open(output.path(kind), "rb")  # noqa: SIM115 - stays open
             except OSError:
                 continue
-        size += _copy(files[stream], stream)
+        size += _copy(files[kind], kind)
     return size
 
 
