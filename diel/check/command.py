@@ -168,7 +168,6 @@ def _filled(text: str, values: Sequence[str]) -> str:
 
 
 def _listed(text: str, template: Template | None) -> str:
-    """A word of a list as a workflow file writes it."""
     return _yaml(text if template is None or template.constant else template.text)
 
 

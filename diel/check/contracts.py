@@ -79,7 +79,6 @@ def _check_kept(found: Check, name: str, stage: Stage) -> None:
 
 
 def _check_expected(found: Check, edge: Edge, sizes: dict[str, tuple[int, str]]) -> None:
-    """What an input expects is what the output promises."""
     given = found.workflow.stages[edge.downstream].inputs.get(str(edge.name))
     if given is None or not given.expectations:
         return
@@ -191,7 +190,6 @@ def _check_annotated(found: Check, edge: Edge) -> None:
 
 
 def _kind_of(found: Check, edge: Edge) -> Kind | None:
-    """What is read along an edge; None where it cannot be known."""
     stage, label = found.workflow.stages[edge.upstream], str(edge.output)
     output, module = stage.outputs.get(label), found.modules.get(edge.upstream)
     if module is not None:
@@ -218,7 +216,6 @@ _KINDS = {
 
 
 def _returned(module: Module, label: str) -> Kind | None:
-    """What a module's annotation says of an output."""
     signature = module.signature
     written = (signature.returns or {}).get(label, "")
     if label in signature.arrays:
@@ -230,7 +227,6 @@ def _returned(module: Module, label: str) -> Kind | None:
 
 
 def _promised(output: Output) -> Kind | None:
-    """What a contract says where the annotation says nothing."""
     if output.dtype is not None or output.shape is not None:
         return Kind("array", "an array", True)
     return Kind("file", "a table") if output.columns is not None else None

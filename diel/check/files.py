@@ -118,7 +118,6 @@ def _scopes(found: Check, axes: Mapping[str, set[str]], values: Mapping[str, Any
 
 
 def _distinct(points: Points, wanted: set[str]) -> Iterator[Scope]:
-    """The different values of some parameters of an axis."""
     columns = [place for place, name in enumerate(points.parameters) if name in wanted]
     names = [points.parameters[place] for place in columns]
     seen: set[str] = set()

@@ -79,7 +79,6 @@ def _tasks(count: int | None) -> str:
 
 
 def _key(checked: Checked, gang: Gang) -> Key:
-    """Where the file joins them."""
     for name in reversed(gang.stages):
         if checked.workflow.stages[name].beside:
             return ("stages", name, "beside")

@@ -45,7 +45,6 @@ def check_module(found: Check, name: str, names: Names, hyperparameters: Mapping
 
 
 def _given(found: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
-    """What a stage gives its module, and the names whose value only a run will tell."""
     stage, searched = found.workflow.stages[name], found.searched(name)
     given: dict[str, Any] = {}
     deferred: set[str] = set()

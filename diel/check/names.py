@@ -129,7 +129,6 @@ def check_values(found: Check, values: Mapping[str, Any], unread: Collection[str
 
 
 def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str] | None:
-    """What is wrong with a name, and a hint; None where it is there."""
     first = chain[0]
     if first in names.parameters or first in names.open_axes:
         return None

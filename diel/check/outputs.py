@@ -75,7 +75,6 @@ def check_metrics(found: Check) -> None:
 
 
 def _missing(found: Check, name: str, value: str) -> tuple[str, str] | None:
-    """What is wrong where a stage does not make a value, and a hint."""
     stage = found.workflow.stages[name]
     if value in stage.outputs and stage.outputs[value].stream is not None:
         return f"'{value}' is a stream, and no value", "name a value that the stage makes beside it"
@@ -93,7 +92,6 @@ def _made_hint(found: Check, name: str, output: str, made: tuple[str, ...], it: 
 
 
 def _no_number(found: Check, name: str, value: str) -> tuple[str, str] | None:
-    """What is wrong where a value cannot be made small or large, and a hint."""
     output, module = found.workflow.stages[name].outputs.get(value), found.modules.get(name)
     if module is not None:
         is_file = value in module.signature.artifacts

@@ -44,7 +44,6 @@ def check_searches(found: Check, values: Mapping[str, Any], settings: Collection
 
 
 def _drawn_by(workflow: Workflow) -> Iterator[tuple[str, int, str]]:
-    """Each search with the hyperparameters that it sets, numbered."""
     for label, axis in workflow.axes.items():
         for number, name in enumerate(axis.sets):
             yield label, number, name
@@ -55,7 +54,6 @@ def _parameter(found: Check, label: str, number: int) -> Key:
 
 
 def _check_doubles(found: Check) -> None:
-    """No two searches of one stage set the same hyperparameter."""
     sets = {label: axis.sets for label, axis in found.workflow.axes.items()}
     seen: set[tuple[str, str]] = set()
     for stage, given in found.workflow.stages.items():
@@ -93,7 +91,6 @@ def _check_unread(found: Check) -> set[str]:
 
 
 def _reader(found: Check, label: str, name: str) -> str:
-    """Where to read a hyperparameter that a search sets."""
     for stage, given in found.workflow.stages.items():
         if label not in given.over and name in hyperparameter_reads(stage, given):
             return f"'{stage}' reads it: add {label} to the `over` of that stage"
@@ -128,7 +125,6 @@ def _read_by(expression: str | None) -> set[str]:
 
 
 def _check_until_values(found: Check, values: Mapping[str, Any]) -> None:
-    """Every hyperparameter that an `until` reads has a value where it is asked."""
     workflow = found.workflow
     for label, axis in workflow.axes.items():
         key: Key = ("axes", label, axis.word, "until")
@@ -192,7 +188,6 @@ def check_whens(found: Check, values: Mapping[str, Any]) -> set[str]:
 
 
 def _reads(condition: Template) -> tuple[str, ...]:
-    """The hyperparameters that a condition reads."""
     return tuple(sorted({chain[1] for chain in condition.references if chain[0] == "hp" and len(chain) > 1}))
 
 
@@ -282,7 +277,6 @@ def _drawn(draw: random.Random, given: Hyperparameter) -> Any:
 
 
 def _check_sources(found: Check, label: str, space: _Space) -> bool:
-    """Whether everything that the conditions of a search read has a value."""
     good = True
     for name in space.conditional:
         condition = space.conditions[name]
@@ -311,7 +305,6 @@ def _drawn_elsewhere(found: Check, label: str, name: str) -> str:
 
 
 def _check_trials(found: Check, label: str, space: _Space) -> None:
-    """Conditions that fail, or never hold, in the trials that a search could propose."""
     waiting = set(space.conditional)
     every, trials = space.trials()
     order = space.order

@@ -71,7 +71,6 @@ def _too_many_shapes(
 
 
 def _needed(checked: Checked, name: str) -> Iterator[str]:
-    """The services that a stage asks, and those that these ask in turn."""
     for other in checked.workflow.stages[name].asks:
         yield other
         yield from _needed(checked, other)

@@ -109,7 +109,6 @@ def _unanswerable(
 
 
 def _check_read(found: Check, name: str, outputs: tuple[str, ...]) -> None:
-    """What is read of the stage is what is there for every task."""
     there = (*outputs, SIMULATED)
     own = visible_names(found, name).parameters
     read = [(edge.key, edge.output) for edge in found.graph.out_of(name)]

@@ -116,7 +116,6 @@ def _check_stage(found: Check, name: str, values: Mapping[str, Any], *, anew: bo
 
 
 def _check_data(found: Check, *, whole: bool) -> None:
-    """What is handed from stage to stage, and how."""
     workflow = found.workflow
     if workflow.adaptive:
         check_untils(found)

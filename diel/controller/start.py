@@ -31,7 +31,7 @@ from diel.project.runs import create_run, make_newest, mend_run
 from diel.registry import kept_values
 from diel.scheduler import Job, JobState, scheduler_named
 from diel.scheduler.inside import END
-from diel.search.installed import refuse_unsearchable
+from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing
 from diel.version import __version__
 

@@ -201,7 +201,6 @@ def _check_name(
     values: Mapping[str, Any],
     later: Mapping[str, tuple[str, str]],
 ) -> None:
-    """Raises ExpressionError for a name that has no value before the run."""
     whole, name = ".".join(chain), chain[-1] if len(chain) < 2 else chain[1]
     if chain[0] != "hp" or len(chain) < 2:
         message, hint = f"an axis cannot read '{whole}'", "it reads hyperparameters: hp.NAME"

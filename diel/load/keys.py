@@ -252,7 +252,6 @@ def _children(kind: Any, part: str | int) -> Iterator[Any]:
 
 
 def _branches(kind: Any) -> Iterator[Any]:
-    """The types that a union, or an annotated type, stands for."""
     if get_origin(kind) is Annotated:
         kept, *said = get_args(kind)
         yield from _branches(next((one.model for one in said if isinstance(one, WrittenAs)), kept))

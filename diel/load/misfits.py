@@ -98,7 +98,6 @@ def _as_written(key: Key, renamed: dict[Key, Key]) -> Key:
 
 
 def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key], root: type[Model]) -> Any:
-    """The data with unknown keys renamed to what was meant, or left out."""
     data = _copied(data, {key[:length] for key in unknown for length in range(len(key))})
     for key in unknown:
         parent = data
@@ -113,7 +112,6 @@ def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key], root: 
 
 
 def _copied(data: Any, paths: set[Key], here: Key = ()) -> Any:
-    """A copy of the mappings and lists along some paths."""
     if here not in paths:
         return data
     if isinstance(data, dict):

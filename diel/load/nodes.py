@@ -185,7 +185,6 @@ class _Composer:
         self._place(node, size)
 
     def _place(self, node: Node, size: int) -> None:
-        """Puts a finished node where it belongs."""
         if not self._stack:
             self.root = node
             return
@@ -221,7 +220,6 @@ class _Composer:
         return node, False
 
     def _path(self) -> Key:
-        """The key's path of the collection on top of the stack."""
         path: list[str | int] = []
         for frame in self._stack[:-1]:
             if isinstance(frame.node, Sequence):

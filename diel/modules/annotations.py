@@ -168,7 +168,6 @@ class Annotations:
         return Any if outer is None else outer[inner if len(inner) != 1 else inner[0]]
 
     def _annotated(self, items: list[ast.expr], depth: int) -> Any:
-        """A type with bounds; other notes in Annotated are passed over."""
         result = self.type_of(items[0], depth + 1)
         bounds: dict[str, Any] = {}
         for item in items[1:]:
@@ -198,7 +197,6 @@ class Annotations:
         return frozenset(self._taken(member) for member in members) - {""} or frozenset({"any"})
 
     def _taken(self, node: ast.expr, depth: int = 0) -> str:
-        """The word for one member of a union; nothing for None."""
         if isinstance(node, ast.Constant) and node.value is None:
             return ""
         name = self.full_name(outer(node))

@@ -119,7 +119,6 @@ def _function(source: Source, name: str) -> ast.FunctionDef:
 
 
 def _no_function(source: Source, name: str) -> SignatureError:
-    """Why a name is not a function that can be a module."""
     for node in top_level(source.tree.body):
         what, advice = "", "write a function with def"
         if isinstance(node, ast.AsyncFunctionDef) and node.name == name:
@@ -180,7 +179,6 @@ def _default(node: ast.expr) -> Any:
 
 
 def _returns(source: Source, node: ast.expr | None) -> dict[str, ast.expr] | None:
-    """The outputs that a return annotation names, with their types."""
     node = None if node is None else source.names.unquoted(node)
     if isinstance(node, ast.Constant) and node.value is None:
         return {}

@@ -104,7 +104,6 @@ def _read(paths: RunPaths, segment: str, offset: int) -> Result | None:
 
 
 def _is_whole(record: Result, runs: Path) -> bool:
-    """Whether the artifacts are there, with their size."""
     for artifact in (file for entry in record.get("artifacts", {}).values() for file in files_of(entry)):
         path = runs / record["run"] / artifact["path"]
         try:

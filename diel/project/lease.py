@@ -84,7 +84,6 @@ def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
 
 
 def _read(paths: RunPaths) -> tuple[Lease, float] | None:
-    """The lease, and when its heartbeat was last stamped."""
     try:
         with open(paths.lease, encoding="utf-8") as file:
             lease = _lease(json.load(file))
@@ -94,7 +93,6 @@ def _read(paths: RunPaths) -> tuple[Lease, float] | None:
 
 
 def _lease(document: Any) -> Lease | None:
-    """A lease as it was written; None where it is none."""
     if not isinstance(document, dict) or flaw_in(document, _FORM, {"birth": TEXT}):
         return None
     return Lease(**{name: document[name] for name in (*_FORM, "birth") if name in document})
@@ -267,7 +265,6 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
 
 
 def _first_record(paths: RunPaths, epoch: int) -> records.ControllerRecord | None:
-    """What a controller wrote when it took the run."""
     for _, _, record in read_segment(paths.controller_segment(epoch)):
         if record is not None and record["event"] == "controller":
             return record
@@ -339,7 +336,6 @@ def lives(pid: int, birth: str) -> bool | None:
 
 
 def _look(pid: int) -> tuple[str, str] | None:
-    """A process's state, as one letter, and the ticks of its birth."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()  # a name may hold blanks and brackets

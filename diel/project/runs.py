@@ -112,7 +112,6 @@ def stillborn(runs: Path) -> list[Path]:
 
 
 def _is_half_made(paths: RunPaths) -> bool:
-    """Whether a run was never taken and lacks its file; it may be that somebody is making it."""
     try:
         if paths.run_file.exists():
             return False
@@ -124,7 +123,6 @@ def _is_half_made(paths: RunPaths) -> bool:
 
 
 def _quiet_for(paths: RunPaths) -> float:
-    """Seconds since a file was made in a run's directory."""
     return time.time() - paths.root.stat().st_mtime
 
 

@@ -128,7 +128,6 @@ class Decider(ABC):
         """What has to be done now and then."""
 
     def _judges(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
-        """The tasks that judge a point."""
         coordinates = self._coordinates(context, point)
         found = []
         for name in self.axis.judge.stages:
@@ -150,12 +149,10 @@ class Decider(ABC):
         return any(cancel.everything for cancel in read_cancels(self._ledger.paths))
 
     def _bad(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
-        """The judging tasks that have no result."""
         judges = self._judges(context, point)
         return [(stage, index) for stage, index in judges if not stage.history.state(index).good]
 
     def _value(self, context: Context, point: int, reference: tuple[str, ...]) -> Any:
-        """What a STAGE.VALUE is at a point. Raises Unjudged."""
         stage, name = reference
         (index,) = [index for judge, index in self._judges(context, point) if judge.name == stage]
         record = self._ledger.results.record(stage, index)
@@ -176,7 +173,6 @@ class Decider(ABC):
         return found
 
     def _holds(self, context: Context, point: int, values: Mapping[str, Any]) -> bool:
-        """Whether `until` holds. Raises ExpressionError."""
         assert self._until is not None
         judge, index = self._judges(context, point)[0]
         paths = self._ledger.paths
@@ -209,11 +205,9 @@ class Decider(ABC):
         self._ledger.append({"event": "begin", **self._key(context), "seed": seed, "at": at})
 
     def _key(self, context: Context) -> CourseKey:
-        """What all records of a course begin with."""
         return {"axis": self.label, "context": list(context)}
 
     def _lost(self, context: Context, point: int) -> list[list[Any]]:
-        """The tasks at a point that failed or were cancelled, as [stage, index]."""
         return [
             [stage.name, index]
             for stage, index in self._tasks(context, point)

@@ -40,7 +40,6 @@ class Metrics:
 
 
 def _reported(line: bytes, metric: str) -> tuple[int | None, float] | None:
-    """Step and value of a line; None where it has none."""
     try:
         told = json.loads(line)
         value = told[metric]

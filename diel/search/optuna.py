@@ -26,9 +26,8 @@ from optuna.samplers import (
 
 from diel.errors import UsageError
 from diel.journal.axis_history import Course
-from diel.search.grid import grid_points
 from diel.search.searcher import Searcher
-from diel.search.space import Space, place_of, within
+from diel.search.space import Space, grid_points, place_of, within
 from diel.spec import Hyperparameter, Search
 from diel.states import TrialState
 
@@ -51,7 +50,11 @@ class OptunaSearcher(Searcher):
     def __init__(self, search: Search, space: Space, seed: int) -> None:
         super().__init__(search, space, seed)
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._lists = {name: self._list(given) for name, given in space.parameters.items()}
+        self._lists = {
+            name: given.listed if search.sampler == "grid" or given.type in ("choice", "bool") else None
+            for name, given in space.parameters.items()
+        }
+        """The values of those hyperparameters of which the place in a list is drawn."""
         self._grid = grid_points(space, seed) if search.sampler == "grid" else None
         self._study = self._new_study(seed)
         self._running: dict[int, optuna.Trial] = {}
@@ -69,22 +72,20 @@ class OptunaSearcher(Searcher):
 
     def ask(self) -> dict[str, Any] | None:
         if self._grid is None:
-            return self._draw(self._ask())
+            return self._draw()
         point = next(self._grid, None)
         return None if point is None else self._repeat(point)
 
-    def _ask(self) -> optuna.Trial:
-        trial = self._study.ask()
-        self._running[trial.number] = trial
-        return trial
-
     def _repeat(self, hp: dict[str, Any]) -> dict[str, Any]:
         """A trial whose hyperparameters are known."""
-        self._study.enqueue_trial({name: self._place(name, value) for name, value in hp.items()})
-        return self._draw(self._ask())
+        lists = {name: self._lists[name] for name in hp}
+        known = {name: hp[name] if of is None else place_of(hp[name], of) for name, of in lists.items()}
+        self._study.enqueue_trial(known)
+        return self._draw()
 
-    def _draw(self, trial: optuna.Trial) -> dict[str, Any]:
-        """The hyperparameters of a trial, drawn in the order of the space."""
+    def _draw(self) -> dict[str, Any]:
+        trial = self._study.ask()
+        self._running[trial.number] = trial
         drawn: dict[str, Any] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -102,16 +103,6 @@ class OptunaSearcher(Searcher):
         if listed is not None:
             return listed[trial._suggest(name, CategoricalDistribution(range(len(listed))))]
         return within(given, trial._suggest(name, _distribution(given)))
-
-    def _list(self, given: Hyperparameter) -> tuple[Any, ...] | None:
-        """The values of a hyperparameter of which the place in a list is drawn."""
-        listed = self.search.sampler == "grid" or given.type in ("choice", "bool")
-        return given.listed if listed else None
-
-    def _place(self, name: str, value: Any) -> Any:
-        """A value as the study knows it."""
-        listed = self._lists[name]
-        return value if listed is None else place_of(value, listed)
 
     def report(self, number: int, step: int, value: float) -> bool:
         trial = self._running[number]
@@ -151,7 +142,6 @@ class OptunaSearcher(Searcher):
 
 
 def _distribution(given: Hyperparameter) -> BaseDistribution:
-    """What a number is drawn from."""
     assert given.low is not None
     assert given.high is not None
     low, high = given.low, given.high

@@ -62,7 +62,12 @@ class Searching(Decider):
             seed = self._seed(len(self.axis.history.courses))
             self._begin_course(context, seed)
         course = self._course(context)
-        again = [trial.number for trial in course.trials if self._is_to_be_tried(trial)]
+        # Lost tasks that a new controller tries again, for a user had stopped them.
+        again = [
+            trial.number
+            for trial in course.trials
+            if any(not self._stages[name].history.state(index).ended for name, index in trial.lost)
+        ]
         if again and course.over and not self._run.is_used(self.label, self._coordinates(context)):
             self._ledger.append({"event": "reopened", **self._key(context), "trials": again})
         live = {trial.number for trial in course.trials if trial.state is TrialState.RUNNING}
@@ -79,10 +84,6 @@ class Searching(Decider):
                 self._look_at_until(context, trial)  # a controller may have been killed before it did
         self._fail_lost(course)
         self._fill(context)
-
-    def _is_to_be_tried(self, trial: Trial) -> bool:
-        """Whether a trial lost tasks that a new controller tries again, for a user had stopped them."""
-        return any(not self._stages[name].history.state(index).ended for name, index in trial.lost)
 
     def _fail_lost(self, course: Course) -> None:
         """What has no result stays so in this run where others went on without it."""
@@ -140,7 +141,6 @@ class Searching(Decider):
             self._close(context, len(course.trials), failed or reason, failed=bool(failed))
 
     def _reason_to_stop(self, context: Context, course: Course) -> str:
-        """Why there will be no further trial; empty where there will."""
         search = self.search
         if self._is_hopeless(context):
             return "failures"
@@ -158,7 +158,6 @@ class Searching(Decider):
         return self._epoch + time.monotonic()
 
     def _is_hopeless(self, context: Context) -> bool:
-        """Whether more trials have failed than may, or the first ones all did."""
         failed = self._failed[context]
         if not self.search.tolerates(failed, self.axis.size):
             return True
@@ -166,14 +165,9 @@ class Searching(Decider):
         return failed >= FIRST and all(trial.state in bad for trial in self._course(context).trials)
 
     def _why_failed(self, context: Context) -> str:
-        """Why a search has nothing to hand on; empty where it has."""
-        trials, failed, hopeless = (
-            self._course(context).trials,
-            self._failed[context],
-            self._is_hopeless(context),
-        )
-        last = next((trial.message for trial in reversed(trials) if trial.message), "")
-        last = f"; the last: {last}" if last else ""
+        trials, failed = self._course(context).trials, self._failed[context]
+        hopeless = self._is_hopeless(context)
+        last = next((f"; the last: {trial.message}" for trial in reversed(trials) if trial.message), "")
         if hopeless and failed < len(trials):
             allowed = f"`failures: {self.search.failures}` allows"
             return f"{failed} of {counted(len(trials), 'trial')} failed, more than {allowed}{last}"
@@ -195,7 +189,6 @@ class Searching(Decider):
             self._fill(context)
 
     def _judge(self, context: Context, trial: Trial) -> None:
-        """Tells what became of a trial, once the tasks that judge it have ended."""
         if trial.state is not TrialState.RUNNING or not self._is_judged(context, trial.number):
             return
         if self._take_reports(context, trial):
@@ -212,11 +205,9 @@ class Searching(Decider):
         self._look_at_until(context, trial)
 
     def _scores(self, context: Context, trial: Trial) -> list[float]:
-        """One an objective. Raises Unjudged."""
         bad = self._bad(context, trial.number)
         if bad:
-            told = ", ".join(f"{stage.name}/{index}" for stage, index in bad)
-            raise Unjudged(f"{told} has no result")
+            raise Unjudged(f"{', '.join(f'{stage.name}/{index}' for stage, index in bad)} has no result")
         found = []
         for reference, _ in self.search.objectives:
             value = self._value(context, trial.number, tuple(reference.split(".")))
@@ -242,8 +233,7 @@ class Searching(Decider):
         searcher.tell(trial.number, state, list(values))
         record: JudgedRecord = {
             "event": "judged",
-            "axis": self.label,
-            "context": list(context),
+            **self._key(context),
             "number": trial.number,
             "state": state,
             "values": list(values),
@@ -257,24 +247,18 @@ class Searching(Decider):
         self._metrics.pop((context, trial.number), None)
 
     def _look_at_until(self, context: Context, trial: Trial) -> None:
-        course = self._course(context)
+        course, number = self._course(context), trial.number
         if self._until is None or course.stopped or course.over:
             return
         try:
-            holds = self._holds(context, trial.number, self._read_by_until(context, trial.number))
+            if not self._holds(context, number, self._read_by_until(context, number)):
+                return
+            message = ""
         except (Unjudged, ExpressionError) as error:
-            self._end_asking(context, trial, f"`until`: {error}")
-            return
-        if holds:
-            self._end_asking(context, trial, "")
-
-    def _end_asking(self, context: Context, trial: Trial, message: str) -> None:
-        """Writes that no further trials are asked for."""
-        number = trial.number
+            message = f"`until`: {error}"
         self._ledger.append({"event": "stopped", **self._key(context), "number": number, "message": message})
 
     def _spent(self, context: Context) -> float:
-        """Core-hours of the committed tasks of a search, and of what ran of its pruned trials."""
         if context not in self._core_seconds:
             tasks = self._tasks(context)
             self._core_seconds[context] = sum(self._core_seconds_of(stage, index) for stage, index in tasks)
@@ -309,20 +293,12 @@ class Searching(Decider):
             return False
         if trial.reported and self._searcher(context).is_given_up(trial.number):
             return True
+        key, number = self._key(context), trial.number
         for step, value in self._reports(context, trial):
             if step in trial.reported:
                 continue
-            number = trial.number
             given_up = self._searcher(context).report(number, step, value)
-            self._ledger.append(
-                {
-                    "event": "reported",
-                    **self._key(context),
-                    "number": number,
-                    "step": step,
-                    "value": value,
-                }
-            )
+            self._ledger.append({"event": "reported", **key, "number": number, "step": step, "value": value})
             if given_up:
                 return True
         return False
@@ -364,14 +340,12 @@ class Searching(Decider):
         self._open(context, trial.number)
 
     def _stop(self, context: Context, trial: Trial) -> None:
-        """Stops what runs of a trial."""
         running = self._under_way(context, trial.number)
         if running:
             targets = [f"{stage.name}/{index}" for stage, index in running]
             self._stopping[context][trial.number] = ask_stop(self._ledger.paths, targets)
 
     def _under_way(self, context: Context, number: int) -> list[tuple[StageRun, int]]:
-        """The tasks of a trial that are handed out."""
         return [
             (stage, index)
             for stage, index in self._tasks(context, number)

@@ -1,15 +1,21 @@
-"""What every searcher does for diel. Adding one is one file with a class derived from `Searcher`."""
+"""What every searcher does for diel, and whether it is installed.
+
+Adding one is one file with a class derived from `Searcher`.
+"""
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
-from diel.errors import DielError
+from diel.errors import DielError, UsageError
+from diel.extensions import SEARCHERS, class_named
 from diel.journal.axis_history import Course, Trial
-from diel.search.space import Space
-from diel.spec import Hyperparameter, Search
+from diel.search.space import Space, space_of
+from diel.spec import SAMPLERS, Hyperparameter, Search, Workflow
 from diel.states import TrialState
 
 END = -1
@@ -79,3 +85,23 @@ class Searcher(ABC):
             f"{self.search.sampler} proposes other trials than those that this run has written, as another "
             "version of it may: go on with the version that began the run, or run the workflow anew"
         )
+
+
+def refuse_unsearchable(workflow: Workflow) -> None:
+    """Raises UsageError where a package is missing, or a searcher cannot make the trials of its search."""
+    used = {label for stage in workflow.stages.values() for label in stage.over}
+    for label, axis in workflow.axes.items():
+        if label not in used:
+            continue
+        if isinstance(axis, Search) and axis.sampler not in SAMPLERS:
+            kind: type[Searcher] = class_named(SEARCHERS, axis.sampler, Searcher)
+            space = space_of(axis.parameters, workflow.hyperparameters, {})
+            if why := kind.refusal(axis, space.parameters):
+                raise UsageError(f"axis '{label}' {axis.needed_by}: {why}")
+        lacking = [name for name in axis.needs if find_spec(name) is None]
+        if lacking:
+            extras = "search,torch" if "torch" in lacking else "search"
+            raise UsageError(
+                f"axis '{label}' {axis.needed_by}, which needs {' and '.join(lacking)}: "
+                f"{sys.executable} -m pip install 'diel[{extras}]'"
+            )

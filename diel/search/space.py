@@ -1,10 +1,12 @@
-"""The space that a search draws from."""
+"""The space that a search draws from, and its points where all are listed: a grid."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 from diel.expressions import parse_expression
@@ -12,6 +14,8 @@ from diel.spec import Hyperparameter
 
 _parsed = lru_cache(maxsize=256)(parse_expression)
 """Conditions, which are the same in every trial."""
+SHUFFLED = 1_000_000
+"""Points up to which a grid's order is a shuffled list; of a larger one a small part is run anyway."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +52,7 @@ def space_of(names: tuple[str, ...], known: Mapping[str, Hyperparameter], fixed:
 
 def conditions(given: Hyperparameter) -> tuple[str, ...]:
     """The hyperparameters that one's `when` reads."""
-    if given.when is None:
-        return ()
-    references = parse_expression(given.when).references
+    references = () if given.when is None else _parsed(given.when).references
     return tuple(sorted(name[1] for name in references if name[0] == "hp" and len(name) > 1))
 
 
@@ -64,5 +66,36 @@ def within(given: Hyperparameter, value: Any) -> Any:
 
 def place_of(value: Any, listed: Sequence[Any]) -> int:
     """Where a value stands in a list; 1 and true are two values."""
-    alike = (place for place, one in enumerate(listed) if one == value and type(one) is type(value))
-    return next(alike)
+    return next(place for place, one in enumerate(listed) if one == value and type(one) is type(value))
+
+
+def grid_points(space: Space, seed: int) -> Iterator[dict[str, Any]]:
+    """Each point once, in a random order, so that a part of them is spread over the whole.
+
+    Of points that differ only in hyperparameters which their `when` leaves out, there is one.
+    """
+    listed = {name: given.listed or () for name, given in space.parameters.items()}
+    for number in _order(prod(len(values) for values in listed.values()), seed):
+        point: dict[str, Any] = {}
+        fresh = True
+        for name, values in listed.items():
+            number, place = divmod(number, len(values))
+            if space.is_drawn(name, point):
+                point[name] = values[place]
+            else:
+                fresh = fresh and place == 0
+        if fresh:
+            yield point
+
+
+def _order(size: int, seed: int) -> Iterator[int]:
+    draw = random.Random(seed)
+    if size <= SHUFFLED:
+        yield from draw.sample(range(size), size)
+        return
+    seen: set[int] = set()
+    while len(seen) < size:
+        number = draw.randrange(size)
+        if number not in seen:
+            seen.add(number)
+            yield number

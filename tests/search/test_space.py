@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.search.grid import SHUFFLED, grid_points
-from diel.search.space import conditions, place_of, within
+from diel.search.space import SHUFFLED, conditions, grid_points, place_of, within
 from diel.spec import Hyperparameter
 from tests.search.playing import space
 
