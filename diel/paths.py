@@ -40,19 +40,55 @@ def registry_dir(runs: Path) -> Path:
     return runs / ".registry"
 
 
+class _Below:
+    """A path below a run's root."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def __get__(self, run: RunPaths, owner: type[RunPaths]) -> Path:
+        return run.root.joinpath(*self._parts)
+
+
 @dataclass(frozen=True, slots=True)
 class RunPaths:
     """The files of one run, below `root` (absolute)."""
 
     root: Path
 
+    run_file = _Below("run.json")
+    workflow = _Below("workflow.yaml")
+    site = _Below("site.json")
+    lease = _Below("lease.json")
+    submissions = _Below("submissions")
+    snapshot = _Below("snapshot.json")
+    journal = _Below("journal")
+    requests = _Below("requests")
+    fences = _Below("fences")
+    """What workers may not do any more: a file a block that was given up, or of which workers were."""
+    axes = _Below("axes")
+    services = _Below("services")
+    service_token = _Below("services", "token")
+    tasks = _Below("tasks")
+    logs = _Below("logs")
+    captures = _Below("logs", "captures")
+    """Where workers catch the output of the task that they run."""
+    blocks = _Below("logs", "blocks")
+    """Job scripts of the run's blocks, and what these jobs print."""
+    controllers = _Below("logs", "controllers")
+    """Job scripts of the run's controllers, and what these jobs print."""
+    controller_log = _Below("logs", "controller.log")
+    """What controllers that nobody watches say."""
+    streams = _Below("streams")
+    stream_facts = _Below("streams", "facts.json")
+    """How the channels stood when the broker last told the controller."""
+    broker_log = _Below("logs", "broker.log")
+    """What brokers say."""
+    cache_keys = _Below("cache.keys")
+
     @property
     def run_id(self) -> str:
         return self.root.name
-
-    @property
-    def run_file(self) -> Path:
-        return self.root / "run.json"
 
     def own(self) -> Iterator[Path]:
         """The folders in which its processes put files for each other: none is large."""
@@ -64,62 +100,17 @@ class RunPaths:
         """The folders in which other commands put files as well, at any time: none is large."""
         return self.submissions, self.requests, registry_dir(self.root.parent)
 
-    @property
-    def workflow(self) -> Path:
-        return self.root / "workflow.yaml"
-
-    @property
-    def site(self) -> Path:
-        return self.root / "site.json"
-
-    @property
-    def lease(self) -> Path:
-        return self.root / "lease.json"
-
-    @property
-    def submissions(self) -> Path:
-        return self.root / "submissions"
-
     def submission(self, number: int) -> Path:
         return self.submissions / f"{number:04d}.json"
-
-    @property
-    def snapshot(self) -> Path:
-        return self.root / "snapshot.json"
-
-    @property
-    def journal(self) -> Path:
-        return self.root / "journal"
 
     def controller_segment(self, epoch: int) -> Path:
         return self.journal / f"controller-{epoch:04d}.jsonl"
 
-    @property
-    def requests(self) -> Path:
-        return self.root / "requests"
-
-    @property
-    def fences(self) -> Path:
-        """What workers may not do any more: a file a block that was given up, or of which workers were."""
-        return self.root / "fences"
-
     def fence(self, block: str) -> Path:
         return self.fences / block
 
-    @property
-    def axes(self) -> Path:
-        return self.root / "axes"
-
     def axis(self, name: str) -> Path:
         return self.axes / f"{name}.jsonl"
-
-    @property
-    def services(self) -> Path:
-        return self.root / "services"
-
-    @property
-    def service_token(self) -> Path:
-        return self.services / "token"
 
     def service(self, stage: str, index: int) -> Path:
         """Where a replica of a service is, and how it stands."""
@@ -133,24 +124,6 @@ class RunPaths:
         """The newer inputs of a replica."""
         return self.services / stage / f"{index}.{attempt}.inputs.json"
 
-    @property
-    def tasks(self) -> Path:
-        return self.root / "tasks"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def captures(self) -> Path:
-        """Where workers catch the output of the task that they run."""
-        return self.logs / "captures"
-
-    @property
-    def blocks(self) -> Path:
-        """Job scripts of the run's blocks, and what these jobs print."""
-        return self.logs / "blocks"
-
     def block_script(self, block: str) -> Path:
         """The job script of a block."""
         return self.blocks / f"{block}.sh"
@@ -162,34 +135,6 @@ class RunPaths:
     def node_script(self, block: str) -> Path:
         """What each node of a block runs."""
         return self.blocks / f"{block}.node.sh"
-
-    @property
-    def controllers(self) -> Path:
-        """Job scripts of the run's controllers, and what these jobs print."""
-        return self.logs / "controllers"
-
-    @property
-    def controller_log(self) -> Path:
-        """What controllers that nobody watches say."""
-        return self.logs / "controller.log"
-
-    @property
-    def streams(self) -> Path:
-        return self.root / "streams"
-
-    @property
-    def stream_facts(self) -> Path:
-        """How the channels stand, as the controller was told last."""
-        return self.streams / "facts.json"
-
-    @property
-    def broker_log(self) -> Path:
-        """What brokers say."""
-        return self.logs / "broker.log"
-
-    @property
-    def cache_keys(self) -> Path:
-        return self.root / "cache.keys"
 
     def task_dir(self, stage: str, index: int, attempt: int) -> Path:
         return self.tasks / stage / task_dir_name(index, attempt)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,20 +19,17 @@ from diel.status.columns import printable
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link
 
-SHOWN_COURSES = 5
-"""Courses of one axis that are listed; the rest are counted."""
-SHOWN_PICKS = 5
+SHOWN = 5
+"""Courses of one axis, points that were picked, or reasons that are listed."""
+VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
+"""What differs between messages that say the same of many points: numbers and paths."""
 
 
-def explain_axes(view: RunView) -> list[Explanation]:
-    """How the searches and loops of a run stand, as `status --json` has it, and in words."""
-    return [_explained(axis) for axis in view.axes]
-
-
-def _explained(axis: AxisStatus) -> Explanation:
+def explain_axis(axis: AxisStatus) -> Explanation:
+    """How a search or loop stands, as `status --json` has it, and in words."""
     under_way = [course for course in axis.courses if course.state in ("running", "waiting")]
     others = [course for course in axis.courses if course not in under_way]
-    chosen = [*under_way, *reversed(others)][:SHOWN_COURSES]
+    chosen = [*under_way, *reversed(others)][:SHOWN]
     lines = [f"{end_text(axis, course)} ({what_text(axis)})" for course in axis.courses if course in chosen]
     hidden = len(axis.courses) - len(lines)
     if not axis.courses:
@@ -40,9 +38,6 @@ def _explained(axis: AxisStatus) -> Explanation:
         lines.append(f"… {hidden:,} more of '{axis.label}'; `diel status` has all")
     document = {"axis": axis.label, **axis.document(), "text": lines}
     return Explanation(document, [printable(line) for line in lines])
-
-
-# --- points that are not there yet ----------------------------------------------------------------
 
 
 def points_awaited(view: RunView, stage: str, index: int) -> list[str]:
@@ -58,15 +53,14 @@ def points_awaited(view: RunView, stage: str, index: int) -> list[str]:
 
 
 def _awaited(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
-    course = axis.course(coordinates)
-    place = coordinates[axis.label]
-    kind = axis.axis.word
+    course, place = axis.course(coordinates), coordinates[axis.label]
+    names = " and ".join(axis.judge.stages)
     if course is None:
-        judges = " and ".join(axis.judge.stages)
-        return f"the {kind} '{axis.label}' has not begun: it does once the tasks of {judges} are known"
+        return (
+            f"the {axis.axis.word} '{axis.label}' has not begun: it does once the tasks of {names} are known"
+        )
     if not axis.axis.in_turn:
         return _unasked(axis, course, place, driven=view.run.state is RunState.RUNNING)
-    names = " and ".join(axis.judge.stages)
     begins = f"{axis.label} {place} begins when {names} of {axis.label} {place - 1} "
     begins += "are done" if len(axis.judge.stages) > 1 else "is done"
     now = ", ".join(_judges(view, axis, coordinates, len(course.rounds)))
@@ -89,38 +83,56 @@ def _judges(view: RunView, axis: Adaptive, coordinates: Mapping[str, int], place
     for name in axis.judge.stages:
         domain = view.stages[name].domain
         index = None if domain is None else domain.index(here)
-        if index is not None and not (state := view.state(name, index)).ended:
+        if index is not None and not (state := view.stages[name].history.state(index)).ended:
             yield f"{name}/{index} ({state.label})"
 
 
-# --- points that never came -----------------------------------------------------------------------
+def _closed(view: RunView, stage: str, index: int) -> list[tuple[Adaptive, Mapping[str, int]]]:
+    """The searches and loops that end before the point of a task, with its coordinates."""
+    run = view.stages[stage]
+    if run.domain is None:
+        return []
+    place = run.domain.coordinates(index)
+    return [(axis, place) for axis in run.adaptive if axis.standing(place) is Standing.CLOSED]
 
 
 def point_never_came(view: RunView, stage: str, index: int) -> list[str]:
     """Why a task was left out with its point: its trial was pruned, its loop or search ended before."""
-    run = view.stages[stage]
-    if run.domain is None:
-        return []
-    coordinates = run.domain.coordinates(index)
-    closed = [axis for axis in run.adaptive if axis.standing(coordinates) is Standing.CLOSED]
-    return [_closed(view, axis, coordinates) for axis in closed]
+    return [_never(view, axis, place) for axis, place in _closed(view, stage, index)]
 
 
-def _closed(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
-    course = axis.course(coordinates)
-    place = coordinates[axis.label]
+def points_never_came(view: RunView, stage: str, indices: Iterable[int]) -> list[str]:
+    """The same of many tasks: their pruned trials, and each other sort of reason by the first such point."""
+    pruned: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for index in indices:
+        for axis, place in _closed(view, stage, index):
+            course = axis.course(place)
+            if course is not None and place[axis.label] < len(course.trials):
+                pruned.setdefault(axis.label, f"{stage}/{index}")
+            else:
+                reason = _never(view, axis, place)
+                found.setdefault(VARYING.sub("#", reason), reason)
+    run = view.run.paths.run_id
+    trials = [
+        f"pruned with their {each}; `diel explain {run} {task}` tells why" for each, task in pruned.items()
+    ]
+    return [*trials, *list(found.values())[:SHOWN]]
+
+
+def _never(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
+    course, place = axis.course(coordinates), coordinates[axis.label]
     assert course is not None
     if place < len(course.trials):
-        return pruned_text(view, axis, course, course.trials[place])
+        return _pruned(view, axis, course, course.trials[place])
     status = next((one for one in view.axes if one.label == axis.label), None)
     known = None if status is None else status.course(axis.context(coordinates))
     why = course.reason if known is None else known.why
-    kind = axis.axis.word
     after = f"{axis.label} {(course.points or 1) - 1}"
-    return f"{axis.label} {place} never came: the {kind} ended after {after}: {why}"
+    return f"{axis.label} {place} never came: the {axis.axis.word} ended after {after}: {why}"
 
 
-def pruned_text(view: RunView, axis: Adaptive, course: Course, trial: Trial) -> str:
+def _pruned(view: RunView, axis: Adaptive, course: Course, trial: Trial) -> str:
     """Why a trial was pruned: what it had reported, and what the others had reported there."""
     facts = axis.facts(view.run.workflow)
     pruned = f"{axis.label} {trial.number} was pruned ({facts.pruner}): {trial.message}"
@@ -133,7 +145,7 @@ def pruned_text(view: RunView, axis: Adaptive, course: Course, trial: Trial) -> 
 
 
 def _reported_before(course: Course, trial: Trial, step: int) -> list[float]:
-    """What others had told at a step when a trial told the value that it was pruned for."""
+    """What others had reported at a step before the trial that was pruned for its value there."""
     found = []
     for number, *what in course.told:
         if [number, *what] == [trial.number, step]:
@@ -141,28 +153,6 @@ def _reported_before(course: Course, trial: Trial, step: int) -> list[float]:
         if what == [step]:
             found.append(course.trials[number].reported[step])
     return found
-
-
-def pruned_trials(view: RunView, stage: str, indices: list[int]) -> list[str]:
-    """The pruned trials of tasks that were left out, in words; nothing where there are none."""
-    found: dict[str, list[str]] = {}
-    run = view.stages[stage]
-    for index in indices:
-        coordinates = run.domain.coordinates(index) if run.domain is not None else {}
-        for axis in run.adaptive:
-            course = axis.course(coordinates)
-            place = coordinates[axis.label]
-            pruned = course is not None and place < len(course.trials)
-            if pruned and axis.standing(coordinates) is Standing.CLOSED:
-                found.setdefault(axis.label, []).append(f"{stage}/{index}")
-    run_id = view.run.paths.run_id
-    return [
-        f"pruned with their {label}; `diel explain {run_id} {tasks[0]}` tells why"
-        for label, tasks in found.items()
-    ]
-
-
-# --- what was picked ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -180,22 +170,20 @@ def picks(link: Link, members: list[int]) -> list[Pick]:
     """The points of searches and loops at which an edge reads."""
     if not isinstance(link, ChoosingLink) or link.up.domain is None:
         return []
-    found: list[Pick] = []
-    for member in members[:SHOWN_PICKS]:
-        coordinates = link.up.domain.coordinates(member)
-        for label in link.edge.chosen:
-            axis, place = link.axes[label], coordinates[label]
-            course = axis.course(coordinates)
-            trial = course.trials[place] if course is not None and place < len(course.trials) else None
-            values = None if trial is None or trial.state is not TrialState.COMPLETE else trial.values
-            text = f"{label} {place}"
-            if trial is not None and values:
-                names = ", ".join(reference for reference, _ in axis.axis.objectives)
-                text += f" with {names} {scores_text(trial)}"
-            pick = Pick(label, place, values, text)
-            if pick not in found:
-                found.append(pick)
-    return found
+    places = [link.up.domain.coordinates(member) for member in members[:SHOWN]]
+    found = [_pick(link.axes[label], place) for place in places for label in link.edge.chosen]
+    return [pick for number, pick in enumerate(found) if pick not in found[:number]]
+
+
+def _pick(axis: Adaptive, coordinates: Mapping[str, int]) -> Pick:
+    label, place = axis.label, coordinates[axis.label]
+    course = axis.course(coordinates)
+    trial = course.trials[place] if course is not None and place < len(course.trials) else None
+    if trial is None or trial.state is not TrialState.COMPLETE:
+        return Pick(label, place, None, f"{label} {place}")
+    names = ", ".join(reference for reference, _ in axis.axis.objectives)
+    scored = f" with {names} {scores_text(trial)}" if trial.values else ""
+    return Pick(label, place, trial.values, f"{label} {place}{scored}")
 
 
 def choice_awaited(link: ChoosingLink, index: int) -> str:

@@ -42,9 +42,6 @@ def says(block: BlockFacts) -> str:
     return f": {reason}" if reason and reason.lower() != block["state"] else ""
 
 
-# --- where an attempt ran -------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Place:
     """The block, job and node of a worker; None on one machine."""
@@ -91,9 +88,6 @@ def blocks_shown(run: Recorded) -> list[BlockNow]:
     bad = [block for block in blocks if not is_live(block) and not block["ending"]]
     bad = [block for block in bad if block["state"] != "completed"][-SHOWN_ENDED:]
     return [block for block in blocks if is_live(block) or block in bad]
-
-
-# --- what is waited for ---------------------------------------------------------------------------
 
 
 def awaited_text(run: Recorded) -> str:
@@ -191,9 +185,6 @@ def _shape(run: Recorded, site: Site, stage: str, index: int | None) -> Shape | 
         if spec.resources.pool in (None, name) and not lacks(pool, spec.resources, scheduled=True):
             return shape_of(name, spec.resources.changed(changed))
     return None
-
-
-# --- one block ------------------------------------------------------------------------------------
 
 
 def explain_block(run: Recorded, word: str) -> Explanation:

@@ -103,9 +103,6 @@ def why_computed(view: RunView, stage: str, index: int, depth: int = 0) -> Compa
     return Comparison(note, name, changes)
 
 
-# --- the earlier task -----------------------------------------------------------------------------
-
-
 def _earlier(view: RunView, stage: str, index: int) -> tuple[RunView, int, Result] | str:
     """The task at the same point in the nearest earlier run that has its result; else why there is none.
 
@@ -159,9 +156,6 @@ def _unusable(old: Recorded, record: Result, old_record: Result) -> str:
     if old_record["time"] > record["time"] - record.get("seconds", 0.0):
         return f"{same} had not finished it yet"
     return f"{same} could not be read then"
-
-
-# --- what differs ---------------------------------------------------------------------------------
 
 
 def _changes(
@@ -221,9 +215,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-# --- what all tasks of a stage share --------------------------------------------------------------
 
 
 def _family_changes(view: RunView, old: RunView, stage: str) -> Iterator[Difference]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from diel.errors import counted
 from diel.explain.advice import again_step, next_step
-from diel.explain.axis import explain_axes, point_never_came, points_awaited, pruned_trials
+from diel.explain.axis import VARYING, explain_axis, points_awaited, points_never_came
 from diel.explain.block import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.cause import because, why_computed
 from diel.explain.gang import partners_awaited, room_awaited
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 MANY = 1000
 """Tasks that were left out of which the reason is looked at."""
-_VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
-"""What differs between the messages of one failure at many points: numbers and paths."""
 
 
 def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
@@ -38,7 +35,7 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
     stages = {name: history.stage(name) for name in ([stage] if stage is not None else run.graph.order)}
     counts = {name: {"total": known.expected, **known.counts()} for name, known in stages.items()}
     controller = awaited_text(run)
-    axes = explain_axes(view) if stage is None else []
+    axes = [explain_axis(axis) for axis in view.axes] if stage is None else []
     failures = [failure for name in stages for failure in _failures(run, name)]
     skipped = [skip for name in stages for skip in _skips(view, name)]
     waiting = [wait for name in stages if (wait := _waiting(view, name)) is not None]
@@ -90,9 +87,6 @@ def _together(parts: Iterable[Explanation]) -> list[str]:
     return ["", *lines] if lines else []
 
 
-# --- failures -------------------------------------------------------------------------------------
-
-
 def _failures(run: Recorded, stage: str) -> Iterator[Explanation]:
     """The failures of a stage, those of one sort together."""
     history = run.history.stage(stage)
@@ -106,7 +100,7 @@ def _failures(run: Recorded, stage: str) -> Iterator[Explanation]:
     groups: dict[tuple[str, str, str], list[int]] = {}
     for index in sorted(last):
         record = last[index]
-        message = _VARYING.sub("#", record.get("message", ""))
+        message = VARYING.sub("#", record.get("message", ""))
         sort = (record.get("class", "app"), message, history.tolerated.get(index, ""))
         groups.setdefault(sort, []).append(index)
     for (kind, _, tolerated), indices in groups.items():
@@ -139,9 +133,6 @@ def _failure(
     return Explanation(document, lines)
 
 
-# --- skipped, waiting, running --------------------------------------------------------------------
-
-
 def _skips(view: RunView, stage: str) -> Iterator[Explanation]:
     history, void = view.run.history.stage(stage), view.run.void.get(stage)
     if void is not None and history.total == 0:
@@ -160,7 +151,7 @@ def _skips(view: RunView, stage: str) -> Iterator[Explanation]:
 
 def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]) -> Explanation:
     begins = roots(view, stage, indices[0]) if reason == "upstream" else []
-    why = _never_came(view, stage, indices[:MANY]) if reason == "axis" else []
+    why = points_never_came(view, stage, indices[:MANY]) if reason == "axis" else []
     match reason:
         case "axis":
             said = f"left out: {'; '.join(why)}"
@@ -185,16 +176,6 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
         **({"why": why} if reason == "axis" else {}),
     }
     return Explanation(document, [f"{stage}: {counted(len(indices), 'task')} {said}"])
-
-
-def _never_came(view: RunView, stage: str, indices: list[int]) -> list[str]:
-    """Why points never came: each sort of reason once, as it is for the first such point."""
-    found: dict[str, str] = {}
-    for index in indices:
-        for reason in point_never_came(view, stage, index):
-            if " never came" in reason:
-                found.setdefault(_VARYING.sub("#", reason), reason)
-    return [*pruned_trials(view, stage, indices), *list(found.values())[:SHOWN]]
 
 
 def _waiting(view: RunView, stage: str) -> Explanation | None:
@@ -263,9 +244,6 @@ def _listed(title: str, running: list[Explanation]) -> Iterator[str]:
         yield from (line for task in running[: 2 * SHOWN] for line in task.lines)
     if len(running) > 2 * SHOWN:
         yield f"    … {len(running) - 2 * SHOWN:,} more"
-
-
-# --- what was computed although there are earlier runs --------------------------------------------
 
 
 def _computed(view: RunView, stage: str) -> Explanation | None:

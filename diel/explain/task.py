@@ -141,9 +141,6 @@ def _command(words: Sequence[str]) -> Iterator[str]:
     yield from (f"    {printable(line)[:1000]}" for line in text.rstrip().splitlines()[:COMMAND_LINES])
 
 
-# --- why it stands there --------------------------------------------------------------------------
-
-
 def _story(view: RunView, stage: str, index: int, attempts: list[Tried], record: Result | None) -> Story:
     run = view.run
     match run.history.stage(stage).state(index):
@@ -262,9 +259,6 @@ def _goes_on(run: Recorded, stage: str, index: int) -> str:
     if place.block is None or ended_block(run, place.block) is not None:
         return ""
     return f", and may go on there: {place}"
-
-
-# --- what it gets, and how it went ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)

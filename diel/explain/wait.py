@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from diel.drawing import picked_points
 from diel.errors import counted
@@ -24,15 +25,15 @@ class Wait:
     stage: str
     rule: str
     """How the edge moves data, in words."""
-    total: int | None
+    total: int | None = None
     """How many of its tasks are waited for; None while that is not known."""
-    open: int | None
+    open: int | None = None
     """How many of them have not ended."""
-    states: dict[str, int]
-    tasks: tuple[str, ...]
+    states: dict[str, int] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
     """The first of those that have not ended."""
     text: str = ""
-    """What is waited for, where that is not told by tasks."""
+    """What is waited for, where tasks do not say it."""
 
     def __str__(self) -> str:
         if self.text:
@@ -78,7 +79,7 @@ def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
         if link.edge.follows or link.edge.stream:
             continue  # it waits for itself, or for what comes after it; a stream is read as it is made
         if up.domain is None:
-            found[up.name] = Wait(up.name, rule_of(link), None, None, {}, ())
+            found[up.name] = Wait(up.name, rule_of(link))
             continue
         wait = _wait(link, range(up.size), up.history.expected)
         if wait.open:
@@ -93,13 +94,13 @@ def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
         if link.edge.stream:
             continue  # it is read as it is made
         if link.up.domain is None:
-            found[(link.up.name, "")] = Wait(link.up.name, rule_of(link), None, None, {}, ())
+            found[(link.up.name, "")] = Wait(link.up.name, rule_of(link))
             continue
         group = link.group_of_downstream(index)
         members = list(link.members(group))
         if isinstance(link, ChoosingLink) and not members and link.verdict(group) is Verdict.WAITING:
             text = choice_awaited(link, index)
-            found[(link.up.name, text)] = Wait(link.up.name, rule_of(link), None, None, {}, (), text)
+            found[(link.up.name, text)] = Wait(link.up.name, rule_of(link), text=text)
             continue
         wait = _wait(link, members, len(members))
         if wait.open:
@@ -108,16 +109,11 @@ def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
 
 
 def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
-    history = link.up.history
-    states: dict[str, int] = {}
-    tasks: list[str] = []
-    for member in members:
-        state = history.state(member)
-        if not state.ended:
-            states[state.label] = states.get(state.label, 0) + 1
-            if len(tasks) < SHOWN:
-                tasks.append(f"{link.up.name}/{member}")
-    return Wait(link.up.name, rule_of(link), total, sum(states.values()), states, tuple(tasks))
+    name, state = link.up.name, link.up.history.state
+    undone = [member for member in members if not state(member).ended]
+    states = dict(Counter(state(member).label for member in undone))
+    tasks = tuple(f"{name}/{member}" for member in undone[:SHOWN])
+    return Wait(name, rule_of(link), total, len(undone), states, tasks)
 
 
 def culprits(view: RunView, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:

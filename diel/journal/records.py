@@ -33,9 +33,8 @@ class _Stamped(TypedDict):
 
 
 class ControllerRecord(TypedDict):
-    """A controller took the run over. Its first record, with its lease."""
-
     event: Literal["controller"]
+    """A controller took the run over. Its first record, with its lease."""
     epoch: Count
     host: str
     pid: int
@@ -45,29 +44,25 @@ class ControllerRecord(TypedDict):
 
 
 class Handover(_Stamped):
-    """It let go, for its successor to go on."""
-
     event: Literal["handover"]
+    """It let go, for its successor to go on."""
 
 
 class End(_Stamped):
-    """It let go: the run's state then. `diel cancel` writes one for a run without a controller."""
-
     event: Literal["end"]
+    """It let go: the run's state then. `diel cancel` writes one for a run without a controller."""
     state: Annotated[str, "a state of a run", tuple(RunState)]
 
 
 class Trouble(_Stamped):
-    """What went wrong besides tasks: a block was refused."""
-
     event: Literal["trouble"]
+    """What went wrong besides tasks: a block was refused."""
     message: str
 
 
 class SchedulerRecord(_Stamped):
-    """Why the scheduler does not answer; an empty message where it does again."""
-
     event: Literal["scheduler"]
+    """Why the scheduler does not answer; an empty message where it does again."""
     message: str
 
 
@@ -97,9 +92,8 @@ class BlockFacts(TypedDict):
 
 
 class BlockRecord(BlockFacts, _Stamped):
-    """How one allocation stands. By `diel cancel` too, of those that it ended."""
-
     event: Literal["block"]
+    """How one allocation stands. By `diel cancel` too, of those that it ended."""
 
 
 class BlockNow(BlockFacts):
@@ -109,9 +103,8 @@ class BlockNow(BlockFacts):
 
 
 class Adopted(_Stamped):
-    """Attempts of an earlier controller that still run in its blocks."""
-
     event: Literal["adopted"]
+    """Attempts of an earlier controller that still run in its blocks."""
     tasks: Annotated[list[tuple[str, Index, Count, str]], "tasks, each with its attempt and worker"]
     """Stage, index, attempt and the worker's segment, each."""
 
@@ -128,9 +121,8 @@ class TaughtBy(TypedDict):
 
 
 class StageRecord(_Stamped):
-    """A stage's tasks are known, or, with `void`, never will be."""
-
     event: Literal["stage"]
+    """A stage's tasks are known, or, with `void`, never will be."""
     stage: str
     kind: str
     total: Total
@@ -145,9 +137,8 @@ class StageRecord(_Stamped):
 
 
 class Queued(_Stamped):
-    """Tasks were handed out in a bundle, to be these attempts (the first, where none are said)."""
-
     event: Literal["queued"]
+    """Tasks were handed out in a bundle, to be these attempts (the first, where none are said)."""
     stage: str
     bundle: NotRequired[Count]
     tasks: Indices
@@ -174,9 +165,8 @@ Said = TypedDict(
 
 
 class Failed(_Verdict, Said):
-    """The verdict on tasks that failed for good, with what the last attempt said."""
-
     event: Literal["failed"]
+    """The verdict on tasks that failed for good, with what the last attempt said."""
     attempt: NotRequired[Count]
     tolerated: NotRequired[str]
     """Never written: the fold adds what says that others may go on without them."""
@@ -192,44 +182,38 @@ class Cause(TypedDict, total=False):
 
 
 class Skipped(_Verdict, Cause):
-    """The verdict on tasks that are not run."""
-
     event: Literal["skipped"]
+    """The verdict on tasks that are not run."""
 
 
 class Cancelled(_Verdict):
-    """The verdict on tasks that a user stopped."""
-
     event: Literal["cancelled"]
+    """The verdict on tasks that a user stopped."""
 
 
 class Tolerated(_Verdict):
-    """Failed tasks that others went on without, and what says that they may."""
-
     event: Literal["tolerated"]
+    """Failed tasks that others went on without, and what says that they may."""
     cause: str
 
 
 class Fenced(_Stamped):
-    """Attempts that were given up for lost: no result of theirs counts, whenever it comes."""
-
     event: Literal["fenced"]
+    """Attempts that were given up for lost: no result of theirs counts, whenever it comes."""
     stage: str
     tasks: Numbered
 
 
 class Gone(_Stamped):
-    """Results that lost their files: up to which attempt they count no more. By `diel resume`."""
-
     event: Literal["gone"]
+    """Results that lost their files: up to which attempt they count no more. By `diel resume`."""
     stage: str
     tasks: Numbered
 
 
 class Dropped(_Stamped):
-    """Artifacts that were deleted after their use. By `diel clean --intermediate` too."""
-
     event: Literal["dropped"]
+    """Artifacts that were deleted after their use. By `diel clean --intermediate` too."""
     stage: str
     output: str
     tasks: Ranges
@@ -240,9 +224,8 @@ class Dropped(_Stamped):
 
 
 class AxisRecord(_Stamped):
-    """What the workflow says of a search or loop."""
-
     event: Literal["axis"]
+    """What the workflow says of a search or loop."""
     axis: str
     facts: dict[str, Any]
     """The fields of diel.journal.axis_history.AxisFacts."""
@@ -255,35 +238,31 @@ class CourseKey(_Stamped):
 
 
 class Begin(CourseKey):
-    """It began there."""
-
     event: Literal["begin"]
+    """It began there."""
     seed: int
     at: NotRequired[dict[str, Any]]
     """The parameters of the points that its context is made of, by name."""
 
 
 class TrialRecord(CourseKey):
-    """A trial, and the hyperparameters that it sets."""
-
     event: Literal["trial"]
+    """A trial, and the hyperparameters that it sets."""
     number: Count
     hp: dict[str, Any]
 
 
 class Reported(CourseKey):
-    """What a pruner was told of a trial."""
-
     event: Literal["reported"]
+    """What a pruner was told of a trial."""
     number: Count
     step: Count
     value: float
 
 
 class JudgedRecord(CourseKey):
-    """The end of a trial."""
-
     event: Literal["judged"]
+    """The end of a trial."""
     number: Count
     state: Annotated[str, "a state of a trial", tuple(TrialState)]
     values: NotRequired[list[float]]
@@ -294,42 +273,37 @@ class JudgedRecord(CourseKey):
 
 
 class StoppedRecord(CourseKey):
-    """No further trials."""
-
     event: Literal["stopped"]
+    """No further trials."""
     number: NotRequired[Count]
     message: str
 
 
 class RoundRecord(CourseKey):
-    """The values that `until` read in a round, and whether it held."""
-
     event: Literal["round"]
+    """The values that `until` read in a round, and whether it held."""
     number: Count
     holds: bool
     values: dict[str, Any]
 
 
 class Closed(CourseKey):
-    """How many points there are in the end."""
-
     event: Literal["closed"]
+    """How many points there are in the end."""
     points: Count
     reason: str
     failed: NotRequired[bool]
 
 
 class Reopened(CourseKey):
-    """A search goes on with trials that had been cancelled, for nobody has used what it found."""
-
     event: Literal["reopened"]
+    """A search goes on with trials that had been cancelled, for nobody has used what it found."""
     trials: list[Count]
 
 
 class Spared(CourseKey):
-    """It failed and others went on without it, and what says that they may."""
-
     event: Literal["spared"]
+    """It failed and others went on without it, and what says that they may."""
     cause: str
 
 
@@ -337,9 +311,8 @@ class Spared(CourseKey):
 
 
 class WorkerRecord(TypedDict):
-    """A worker process began. Its first record."""
-
     event: Literal["worker"]
+    """A worker process began. Its first record."""
     host: str
     pid: int
     started: NotRequired[float]
@@ -370,9 +343,8 @@ class _Attempt(_Task):
 
 
 class Start(_Attempt):
-    """An attempt began."""
-
     event: Literal["start"]
+    """An attempt began."""
     bundle: NotRequired[Count]
 
 
@@ -405,9 +377,8 @@ class _Result(_Task, Made):
 
 
 class Done(_Result):
-    """An attempt's result: this line is the commit."""
-
     event: Literal["done"]
+    """An attempt's result: this line is the commit."""
     attempt: Count
     time: float
     output: NotRequired[bool]
@@ -415,23 +386,20 @@ class Done(_Result):
 
 
 class Cached(_Result, _Stamped):
-    """A task's result, from an earlier `run`. By the controller."""
-
     event: Literal["cached"]
+    """A task's result, from an earlier `run`. By the controller."""
 
 
 class Fail(_Attempt, Said):
-    """An attempt ended without a result. By the controller, where a worker does not answer."""
-
     event: Literal["fail"]
+    """An attempt ended without a result. By the controller, where a worker does not answer."""
     bundle: NotRequired[Count]
     seconds: NotRequired[float]
 
 
 class Release(_Stamped):
-    """Tasks of a bundle that the worker will not run after all."""
-
     event: Literal["release"]
+    """Tasks of a bundle that the worker will not run after all."""
     stage: str
     bundle: Count
     tasks: Indices
@@ -440,9 +408,8 @@ class Release(_Stamped):
 
 
 class ServiceRecord(_Attempt):
-    """How a replica of a service stands."""
-
     event: Literal["service"]
+    """How a replica of a service stands."""
     state: str
     url: str
     restarts: Count
@@ -450,9 +417,8 @@ class ServiceRecord(_Attempt):
 
 
 class StagingRecord(_Attempt):
-    """What an attempt brought to its node's disk, or why it did not."""
-
     event: Literal["staging"]
+    """What an attempt brought to its node's disk, or why it did not."""
     node: str
     copied: Count
     bytes: Count

@@ -100,9 +100,6 @@ def segments(journal: Path) -> list[str]:
     return sorted(found)
 
 
-# --- reading records ------------------------------------------------------------------------------
-
-
 def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record | None]]:
     """The whole lines from an offset on: where each begins, where it ends, and its record.
 
@@ -145,9 +142,6 @@ def read_result(path: Path, offset: int) -> Result:
     if record is None:
         raise JournalError(f"{path}: no record at byte {offset}")
     return record
-
-
-# --- reading a run --------------------------------------------------------------------------------
 
 
 @dataclass
@@ -231,9 +225,6 @@ def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
     reader = (_load(paths) if snapshot else None) or Reader(paths)
     reader.catch_up()
     return reader
-
-
-# --- the snapshot ---------------------------------------------------------------------------------
 
 
 def _packed(history: History) -> dict[str, Any]:

@@ -185,9 +185,6 @@ def current(changes: Iterable[Change], before: Mapping[str, Held] | None = None)
     return held
 
 
-# --- the shortcut ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Fold:
     """The first `count` changes, folded."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,13 +43,13 @@ class Recorded:
 
     def __init__(self, paths: RunPaths) -> None:
         self.paths = paths
-        self._points: dict[str, Points | None] = {}
-        self._domains: dict[str, Domain | None] = {}
-        self._origins: dict[str, Origins | None] = {}
+        self.points = cache(self._points)
+        """The points of an axis, by its label; None where the run has not made them known."""
+        self.domain = cache(self._domain)
+        """The tasks of a stage, by its name; None where an axis of it is not known."""
+        self._origin = cache(self._find_origin)
         self._lost: dict[str, dict[int, Attempt]] = {}
         self._state = RunState.PENDING
-
-    # --- what was asked for -------------------------------------------------------------------
 
     @cached_property
     def run_file(self) -> RunFile:
@@ -66,8 +66,7 @@ class Recorded:
             first = error.problems[0]
             place = f"{self.paths.workflow}:{first.line}:{first.column}: {first.message}"
             why = "it was changed since" if self.run_file.diel == __version__ else "this is another diel"
-            told = f"{self.paths.run_id}: its workflow cannot be read ({why}): {place}"
-            raise UsageError(told) from error
+            raise UsageError(f"{self.paths.run_id}: its workflow cannot be read ({why}): {place}") from error
 
     @property
     def workflow(self) -> Workflow:
@@ -76,8 +75,6 @@ class Recorded:
     @cached_property
     def graph(self) -> StageGraph:
         return build(self.workflow)[0]
-
-    # --- how it stands ------------------------------------------------------------------------
 
     @cached_property
     def history(self) -> History:
@@ -114,72 +111,45 @@ class Recorded:
         """The stages whose axes will never be known in this run, and why."""
         return {name: stage.void for name, stage in self.history.stages.items() if stage.void}
 
-    # --- axes ---------------------------------------------------------------------------------
-
     @cached_property
     def adaptive(self) -> dict[str, Adaptive]:
         """The searches and loops that a stage runs over."""
         return adaptive_axes(self.workflow, self.history)
 
-    def points(self, label: str) -> Points | None:
-        """The points of an axis; None where the run has not made them known."""
+    def _points(self, label: str) -> Points | None:
         if label == REPLICA and label not in self.workflow.axes:
             services = (stage.service for stage in self.workflow.stages.values())
             most = max((one.replicas for one in services if one is not None), default=1)
             return Points.counted(REPLICA, most)
-        if label not in self._points:
-            axis = self.workflow.axes[label]
-            if axis.kept:
-                self._points[label] = kept(self.paths.axis(label))
-            else:
-                known = self.workflow.hyperparameters
-                self._points[label] = axis.points_of(label, known, self.run_file.folder)
-        return self._points[label]
-
-    def domain(self, stage: str) -> Domain | None:
-        """The tasks of a stage; None where an axis of it is not known."""
-        if stage not in self._domains:
-            self._domains[stage] = self._domain(stage)
-        return self._domains[stage]
+        axis = self.workflow.axes[label]
+        if axis.kept:
+            return kept(self.paths.axis(label))
+        return axis.points_of(label, self.workflow.hyperparameters, self.run_file.folder)
 
     def _domain(self, stage: str) -> Domain | None:
-        over = self.workflow.stages[stage].over
-        counts: dict[str, int] = {}
-        origins: dict[str, Origins] = {}
-        for label in over:
-            points = self.points(label)
-            if points is None:
-                return None
-            counts[label] = len(points)
-            origin = self._origin(label, points)
-            if origin is not None:
-                origins[label] = origin
-        domain, service = make_domain(over, counts, origins), self.workflow.stages[stage].service
+        over, service = self.workflow.stages[stage].over, self.workflow.stages[stage].service
+        counts = {label: len(points) for label in over if (points := self.points(label)) is not None}
+        if len(counts) < len(over):
+            return None
+        origins = {label: origin for label in over if (origin := self._origin(label)) is not None}
+        domain = make_domain(over, counts, origins)
         return domain if service is None else with_replicas(domain, service.replicas)
 
-    def _origin(self, label: str, points: Points) -> Origins | None:
+    def _find_origin(self, label: str) -> Origins | None:
         """Where the points of a derived axis were made; None where its maker has no axes."""
-        if label not in self._origins:
-            maker = self.workflow.axes[label].maker
-            domain = None if maker is None else self.domain(maker)
-            if maker is None or domain is None or not domain.axes:
-                self._origins[label] = None
-            else:
-                self._origins[label] = self._made_at(label, maker, domain, points)
-        return self._origins[label]
-
-    def _made_at(self, label: str, maker: str, domain: Domain, points: Points) -> Origins:
-        axis = self.workflow.axes[label]
+        axis, points = self.workflow.axes[label], self.points(label)
+        domain = None if axis.maker is None else self.domain(axis.maker)
+        if axis.maker is None or domain is None or points is None or not domain.axes:
+            return None
         output = (axis.source or "").partition(".")[2]
         rows: list[tuple[int, ...]] = []
-        for index, record in sorted(self.records(maker).items()):
+        for index, record in sorted(self.records(axis.maker).items()):
             value = output_of(record, output, self.paths.root)
             made = len(read_points(Path(value), label, axis.gives)) if type(value) is Artifact else len(value)
             rows += [tuple(domain.coordinates(index).values())] * made
         if len(rows) != len(points):
-            raise DielError(
-                f"{self.paths.run_id}: the points of axis '{label}' are not those that {maker} made"
-            )
+            wrong = f"the points of axis '{label}' are not those that {axis.maker} made"
+            raise DielError(f"{self.paths.run_id}: {wrong}")
         return Origins(tuple(domain.coordinates(0)), rows)
 
     def point(self, stage: str, index: int) -> dict[str, Any]:
@@ -195,23 +165,17 @@ class Recorded:
     def hyperparameters(self, stage: str, index: int) -> dict[str, Any]:
         """What searches have set for a task, by name; nothing where its stage runs over none."""
         domain = self.domain(stage)
-        searches = self.searches(stage)
-        if domain is None or not searches:
-            return {}
-        coordinates = domain.coordinates(index)
-        found: dict[str, Any] = {}
-        for axis in searches:
-            found.update(axis.hyperparameters(coordinates))
-        return found
+        searches = self._searches(stage) if domain is not None else []
+        place = domain.coordinates(index) if domain is not None and searches else {}
+        return {name: value for axis in searches for name, value in axis.hyperparameters(place).items()}
 
-    def searches(self, stage: str) -> list[Adaptive]:
-        """The searches that a stage runs over."""
+    def _searches(self, stage: str) -> list[Adaptive]:
         over = self.workflow.stages[stage].over
         return [axis for label in over if (axis := self.adaptive.get(label)) and axis.axis.sets]
 
     def searched(self, stage: str) -> list[str]:
         """The hyperparameters that searches set for a stage's tasks."""
-        return list(dict.fromkeys(name for axis in self.searches(stage) for name in axis.axis.sets))
+        return list(dict.fromkeys(name for axis in self._searches(stage) for name in axis.axis.sets))
 
     def parameters(self, stage: str) -> list[str]:
         """The axis parameters of a stage, in the order of its axes; none of an axis not known."""
@@ -233,8 +197,6 @@ class Recorded:
                 return None
             coordinates[axis] = place
         return domain.index(coordinates)
-
-    # --- the journal --------------------------------------------------------------------------
 
     def events(self, *needles: bytes) -> Iterator[tuple[str, Record]]:
         """The records whose lines hold all these bytes, with their segments.
@@ -281,9 +243,10 @@ class Recorded:
     def attempts(self, stage: str, index: int) -> Iterator[tuple[str, OfTask]]:
         """What was written of one task alone, with the segments that have it."""
         for segment, record in self.events(b'"stage":"%s"' % stage.encode(), b'"index":%d' % index):
-            told = of_task(record, stage, index)
-            if told is not None:
-                yield segment, told
+            match record["event"]:
+                case "start" | "fail" | "done" | "cached" | "service" | "staging":
+                    if (record["stage"], record["index"]) == (stage, index):
+                        yield segment, record
 
     def failed(self, stage: str, index: int | None = None) -> Iterator[Failed]:
         """The controller's verdicts on failed tasks of a stage, or on one of them, in their order."""
@@ -311,15 +274,6 @@ def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
                     return  # a line that is not whole yet
                 yield data[data.rfind(b"\n", 0, at) + 1 : end]
                 at = data.find(needle, end)
-
-
-def of_task(record: Record, stage: str, index: int) -> OfTask | None:
-    """A record of one task alone; None where it is of others."""
-    match record["event"]:
-        case "start" | "fail" | "done" | "cached" | "service" | "staging":
-            return record if (record["stage"], record["index"]) == (stage, index) else None
-        case _:
-            return None
 
 
 def _result(record: Record, stage: str, history: StageHistory) -> Result | None:

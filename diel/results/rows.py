@@ -24,13 +24,6 @@ DROPPED = "deleted after its use"
 """What stands for an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    stage: str
-    output: str | None
-    """None for all that the stage made."""
-
-
 def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -> Table:
     """The outputs `STAGE.VALUE` (or `STAGE`, for all of its own) of a run, joined along shared axes.
 
@@ -40,32 +33,27 @@ def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -
     has all axes.
     """
     uses = [_parse(run, word) for word in wanted]
-    stages = list(dict.fromkeys(use.stage for use in uses))
+    stages = list(dict.fromkeys(stage for stage, _ in uses))
     records = {stage: run.records(stage) for stage in stages}
     main = _widest(run, stages)
     columns = _columns(run, uses, records)
-    parameters = run.parameters(main)
-    searched = run.searched(main)
+    parameters, searched = run.parameters(main), run.searched(main)
     cells = [_Column(run, main, stage, output, records[stage]) for stage, output in columns]
-    indices = sorted(records[main])[:limit]
-    rows = [
-        (
-            *_point(run, main, index, parameters),
-            *_hyperparameters(run, main, index, searched),
-            *(cell.value(index) for cell in cells),
-        )
-        for index in indices
-    ]
-    names = (
-        *parameters,
-        *(f"hp.{name}" for name in searched),
-        *(f"{stage}.{output}" for stage, output in columns),
-    )
+    rows = []
+    for index in sorted(records[main])[:limit]:
+        point = run.point(main, index)
+        # A task that its search left alone, as its `when` did not hold, has none of the trial's.
+        trial = run.hyperparameters(main, index) if searched else {}
+        own = (*(point[name] for name in parameters), *(trial.get(name) for name in searched))
+        rows.append((*own, *(cell.value(index) for cell in cells)))
+    made = (f"{stage}.{output}" for stage, output in columns)
+    names = (*parameters, *(f"hp.{name}" for name in searched), *made)
     notes = {stage: [*_missing(run, stage), *_dropped(run, stage, columns)] for stage in stages}
     return Table(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts})
 
 
-def _parse(run: Recorded, word: str) -> _Wanted:
+def _parse(run: Recorded, word: str) -> tuple[str, str]:
+    """A stage and its output; an empty text for all that it made."""
     stage, dot, output = word.partition(".")
     stages = run.workflow.stages
     if stage not in stages:
@@ -73,7 +61,7 @@ def _parse(run: Recorded, word: str) -> _Wanted:
         raise UsageError(f"{run.paths.run_id} has no stage '{stage}'; {hint}")
     if dot and not output:
         raise UsageError(f"'{word}': expected STAGE.VALUE, or STAGE alone for all its values")
-    return _Wanted(stage, output or None)
+    return stage, output
 
 
 def _widest(run: Recorded, stages: Sequence[str]) -> str:
@@ -91,27 +79,26 @@ def _widest(run: Recorded, stages: Sequence[str]) -> str:
 
 
 def _columns(
-    run: Recorded, uses: Sequence[_Wanted], records: Mapping[str, Mapping[int, Made]]
+    run: Recorded, uses: Sequence[tuple[str, str]], records: Mapping[str, Mapping[int, Made]]
 ) -> list[tuple[str, str]]:
     columns: dict[tuple[str, str], None] = {}
-    for use in uses:
-        made = _made(records[use.stage].values())
-        if use.output is None:
-            columns.update(dict.fromkeys((use.stage, output) for output in made))
-        elif use.output in made:
-            columns[(use.stage, use.output)] = None
-        elif use.output not in run.parameters(use.stage):  # an axis parameter has its column already
-            raise UsageError(_no_output(run, use.stage, use.output, made))
+    for stage, output in uses:
+        made = _made(records[stage].values())
+        if not output:
+            columns.update(dict.fromkeys((stage, each) for each in made))
+        elif output in made:
+            columns[(stage, output)] = None
+        elif output not in run.parameters(stage):  # an axis parameter has its column already
+            raise UsageError(_no_output(run, stage, output, made))
     return list(columns)
 
 
 def _no_output(run: Recorded, stage: str, output: str, made: Sequence[str]) -> str:
     if not made:
         counts = run.history.stage(stage).counts()
-        states = (
-            ", ".join(f"{number} {state}" for state, number in counts.items() if number) or "no tasks yet"
-        )
-        return f"{run.paths.run_id}: '{stage}' has no results ({states}); `diel explain` tells why"
+        states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+        known = f"'{stage}' has no results ({states or 'no tasks yet'})"
+        return f"{run.paths.run_id}: {known}; `diel explain` tells why"
     hint = did_you_mean(output, made) or f"it makes: {', '.join(made)}"
     return f"'{stage}' made no '{output}'; {hint}"
 
@@ -119,17 +106,6 @@ def _no_output(run: Recorded, stage: str, output: str, made: Sequence[str]) -> s
 def _made(records: Iterable[Made]) -> list[str]:
     """The outputs that a stage's tasks made, in the order in which they first came."""
     return list(dict.fromkeys(name for record in records for name in outputs_of(record)))
-
-
-def _point(run: Recorded, stage: str, index: int, parameters: Sequence[str]) -> tuple[Any, ...]:
-    point = run.point(stage, index)
-    return tuple(point[name] for name in parameters)
-
-
-def _hyperparameters(run: Recorded, stage: str, index: int, names: Sequence[str]) -> tuple[Any, ...]:
-    """Those of a task's trial; None for one that its search left alone, as its `when` did not hold."""
-    found = run.hyperparameters(stage, index) if names else {}
-    return tuple(found.get(name) for name in names)
 
 
 @dataclass(frozen=True)
@@ -172,8 +148,7 @@ def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> I
     wanted = {output for name, output in columns if name == stage}
     for output, tasks in run.history.stage(stage).dropped.items():
         if output in wanted:
-            count = f"{len(tasks):,} task" + "s" * (len(tasks) != 1)
-            yield f"'{stage}.{output}' of {count} was deleted after its use"
+            yield f"'{stage}.{output}' of {counted(len(tasks), 'task')} was deleted after its use"
 
 
 def _missing(run: Recorded, stage: str) -> Iterator[str]:
@@ -182,10 +157,9 @@ def _missing(run: Recorded, stage: str) -> Iterator[str]:
     lost = {state: n for state, n in counts.items() if n and state not in ("done", "cached")}
     if not lost:
         return
-    total = sum(counts.values())
-    tolerated = len(history.tolerated)
-    told = [count_text(TaskState[state.upper()], number, tolerated) for state, number in lost.items()]
-    yield f"{sum(lost.values()):,} of {counted(total, 'task')} of '{stage}' have no result: {', '.join(told)}"
+    total, failed = counted(sum(counts.values()), "task"), len(history.tolerated)
+    why = ", ".join(count_text(TaskState[state.upper()], n, failed) for state, n in lost.items())
+    yield f"{sum(lost.values()):,} of {total} of '{stage}' have no result: {why}"
 
 
 def summarize(run: Recorded) -> Table:
