@@ -307,14 +307,35 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(slow: Project, num
     check_went_on(slow, run)
 
 
-def test_two_interrupts_are_as_good_as_one(slow: Project) -> None:
-    process = started(slow, "run", "flow.yaml")
+STUCK = """
+import threading
+from diel.cli import main
+from diel.executors.pipes import Pipes
+
+Pipes.stop = lambda self: threading.Event().wait()
+main()
+"""
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+def test_two_interrupts_are_as_good_as_one(slow: Project, stuck: bool) -> None:
+    """Also if the first one's end takes for ever."""
+    program = slow.folder / "program.py"
+    program.write_text(STUCK if stuck else "from diel.cli import main; main()")
+    words = [sys.executable, "-u", str(program), "run", "flow.yaml"]
+    process = subprocess.Popen(
+        words, cwd=slow.folder, env=slow.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(lambda: begun(slow, 1))
     run = slow.newest()
     process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    assert process.stdout is not None
+    while "once more to leave at once" not in process.stdout.readline():
+        pass
     process.send_signal(signal.SIGINT)
     slow.end(process, None)
-    assert process.returncode in (130, -signal.SIGINT)  # which are one to a shell
+    assert process.returncode in ((130,) if stuck else (130, -signal.SIGINT))  # which are one to a shell
     wait_for(lambda: not run.processes(), 10)
     check_went_on(slow, run)
 

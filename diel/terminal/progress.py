@@ -60,14 +60,15 @@ def drive(controller: Controller, *, quiet: bool) -> int:
 
     SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
     """
-    own()
+    if controller.plan.executor == "blocks":  # elsewhere nothing of Parsl is loaded
+        own()
     return drive_on(controller, lambda one: _drive(one, quiet=quiet))
 
 
 def _drive(controller: Controller, *, quiet: bool) -> int:
     began = time.monotonic()
     watch = Watch(controller, _display(controller, quiet=quiet))
-    with _interruptible(watch):
+    with _interruptible(watch, controller):
         try:
             state = controller.drive(watch)
         except KeyboardInterrupt:
@@ -172,7 +173,7 @@ class Watch:
 
 
 @contextmanager
-def _interruptible(watch: Watch) -> Iterator[None]:
+def _interruptible(watch: Watch, controller: Controller) -> Iterator[None]:
     """Makes signals note that the user wants an end; the second one leaves at once.
 
     A signal that is ignored (nohup, a background job of a script) stays so.
@@ -184,6 +185,7 @@ def _interruptible(watch: Watch) -> Iterator[None]:
     def note(number: int, frame: FrameType | None) -> None:
         if watch.interrupted:
             watch.close()
+            controller.abandon()
             os._exit(130)
         watch.interrupted = True
 
