@@ -123,7 +123,7 @@ def call_on_ranks(
     """Starts the module on MPI ranks; rank 0's return value is the result."""
     call_file, return_file = write_call(attempt, context), context.task_dir / RETURN_FILE
     try:
-        words = (sys.executable, "-m", "diel.worker.ranks", str(call_file))
+        words = (sys.executable, "-m", "diel.worker.called", str(call_file))
         spawn_ranks(words, env, dog, attempt)
         values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
     except Failure as failure:

@@ -74,12 +74,17 @@ def marked(variable: str, value: str, without: str | None = None) -> Iterator[ps
 
     `without` names a variable that spares the processes which have it.
     """
-    mine = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    for process in psutil.process_iter():
-        if process.pid in mine:
-            continue
+    wanted = os.fsencode(f"{variable}={value}")
+    mine = {os.getpid()}
+    for pid in psutil.pids():
         with contextlib.suppress(psutil.Error, OSError):
-            environ = process.environ()
+            with open(f"/proc/{pid}/environ", "rb") as file:  # psutil takes ten times as long for each
+                if wanted not in file.read():
+                    continue
+            if len(mine) == 1:
+                mine |= {parent.pid for parent in psutil.Process().parents()}
+            process = psutil.Process(pid)
+            environ = {} if pid in mine else process.environ()
             if environ.get(variable) == value and (without is None or without not in environ):
                 yield process
 

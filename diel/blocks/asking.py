@@ -11,12 +11,12 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from diel.attempt.addresses import addresses
 from diel.attempt.block import MARGIN
 from diel.attempt.bundle import Bundle
 from diel.blocks.block import Block
 from diel.blocks.script import block_job, drain_after, node_script
 from diel.errors import DielError
-from diel.executors.addresses import addresses
 from diel.executors.light import load
 from diel.executors.workers import Load, Workers
 from diel.files import put

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import psutil
 
+from diel.attempt.addresses import addresses, interfaces, is_own
 from diel.doctor.finding import Finding
 from diel.doctor.folder import existing, file_system
 from diel.doctor.probe import version_of
 from diel.errors import UsageError, counted
-from diel.executors.addresses import addresses, interfaces, is_own
 from diel.site import Pool, Site, cores_of, missing
 from diel.staging.disk import StagingError, local_folder
 from diel.values import format_size

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from diel.attempt.addresses import addresses
 from diel.blocks.script import exports
 from diel.doctor import probe
 from diel.doctor.finding import Finding
@@ -22,7 +23,6 @@ from diel.doctor.folder import existing
 from diel.doctor.machine import CORE
 from diel.doctor.report import Ear, Report, read_report
 from diel.errors import UsageError
-from diel.executors.addresses import addresses
 from diel.scheduler import Job, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site import Site
 from diel.values import format_duration

@@ -55,7 +55,7 @@ to half a minute where nothing answers."""
 INTERCHANGE = "parsl.executors.high_throughput.interchange"
 POOL = DEFAULT_LAUNCH_CMD.replace(
     "process_worker_pool.py",
-    f"{shlex.quote(sys.executable)} -m diel.executors.pool "
+    f"{shlex.quote(sys.executable)} -m diel.executors.script pool "
     "parsl.executors.high_throughput.process_worker_pool",
 )
 
@@ -93,8 +93,8 @@ class BlockEngine:
         self._addresses = tuple(addresses)
         self._ask = ask
         mark = f"DIEL_RUN_DIR={paths.root}"  # as all processes of the run have it
-        tether = (sys.executable, "-m", "diel.executors.tether", str(os.getpid()))
-        self._interchange = ("env", mark, *tether, INTERCHANGE)
+        tied = (sys.executable, "-m", "diel.executors.script", "tied", str(os.getpid()))
+        self._interchange = ("env", mark, *tied, INTERCHANGE)
         self._executors: dict[str, HighThroughputExecutor] = {}
         self._stopped = threading.Event()
         config = Config(

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from diel.attempt.addresses import addresses
 from diel.attempt.reaper import mark
 from diel.axes.domain import Group
 from diel.errors import DielError, StreamError
-from diel.executors.addresses import addresses
 from diel.files import put
 from diel.paths import RunPaths
 from diel.plan import Plan

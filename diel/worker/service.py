@@ -16,9 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import psutil
-
 from diel.artifacts import Artifacts, Values
+from diel.attempt.addresses import interfaces
 from diel.attempt.bundle import Failure
 from diel.attempt.command import find_program, meaning, start, write_given
 from diel.attempt.function import write_call
@@ -122,13 +121,15 @@ class Keeper:
                     raise
         except Stopped as stopped:
             over = str(stopped) == "over"
-            self._tell_end("stopped", "" if over else str(stopped))
+            with contextlib.suppress(Failure):  # it cannot be written
+                self._tell("stopped", "", "" if over else str(stopped))
             if not over:
                 raise Failure(FailureClass.INTERRUPTED, str(stopped)) from None
             return {}, {}
         except Failure as failure:
             at_work = failure.kind in (FailureClass.CANCELLED, FailureClass.WALLTIME)
-            self._tell_end("stopped" if at_work else "failed", failure.message)
+            with contextlib.suppress(Failure):
+                self._tell("stopped" if at_work else "failed", "", failure.message)
             if failure.kind == FailureClass.WALLTIME:  # it is nobody's failure that a service has no end
                 raise Failure(FailureClass.INTERRUPTED, failure.message) from failure
             raise
@@ -139,7 +140,7 @@ class Keeper:
         """The words that start it; writes what it reads. Raises Failure where there is no such program."""
         if self._attempt.job.module is not None:
             call_file = write_call(self._attempt, self._context)
-            return (*TIED, str(os.getpid()), sys.executable, "-m", "diel.worker.served", str(call_file))
+            return (*TIED, str(os.getpid()), sys.executable, "-m", "diel.worker.called", str(call_file))
         assert self._attempt.request.command is not None
         find_program(self._attempt.request.command[0], self._env)
         write_given(self._attempt.request, self._env)
@@ -250,7 +251,7 @@ class Keeper:
     # --- ending it ----------------------------------------------------------------------------------
 
     def _end(self, process: _Process) -> None:
-        """Ends the process, its group, and what escaped from that: SIGTERM, then SIGKILL."""
+        """SIGTERM for its group, then SIGKILL for that and for what escaped from it."""
         signal_group(process.pid, signal.SIGTERM)
         patience = time.monotonic() + self._service.stop
         while time.monotonic() < patience and not _has_ended(process.pid):
@@ -266,7 +267,7 @@ class Keeper:
     # --- telling ------------------------------------------------------------------------------------
 
     def _tell(self, state: str, url: str, message: str = "") -> None:
-        """Writes how it stands: to its file, for consumers, and to the journal. Raises Failure."""
+        """Writes the state: to its file, for consumers, and to the journal. Raises Failure."""
         self._put(state, url, message)
         self._write(state, url, message)
 
@@ -276,11 +277,6 @@ class Keeper:
             write_endpoint(self._file, endpoint)
         except OSError as error:
             raise Failure(FailureClass.NODE, f"its file cannot be written: {error.strerror}") from error
-
-    def _tell_end(self, state: str, message: str) -> None:
-        """Writes how it ended, which stays what it is where that cannot be written."""
-        with contextlib.suppress(Failure):
-            self._tell(state, "", message)
 
     def _write(self, state: str, url: str, message: str) -> None:
         record: records.ServiceRecord = {
@@ -313,19 +309,14 @@ def _own_address(env: Mapping[str, str]) -> str:
         named = "127.0.0.1"
     if not named.startswith("127."):
         return named
-    every = (one for found in psutil.net_if_addrs().values() for one in found)
-    others = (
-        one.address for one in every if one.family == socket.AF_INET and not one.address.startswith("127.")
-    )
-    return next(others, "127.0.0.1")
+    return next(iter(interfaces()), "127.0.0.1")
 
 
 def _free_port(host: str) -> int:
     """A port that nobody has now. Should another take it before the service does, that is restarted."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    with socket.socket() as probe:
         probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
 # --- whether it is still wanted -------------------------------------------------------------------
@@ -353,15 +344,11 @@ class Wanted:
             pass
         if os.getppid() != self._parent or is_cut():
             raise Stopped(GONE)
-        now = time.monotonic()
-        if now - self._seen > LOOK:
-            self._look_at_heartbeat(now)
-
-    def _look_at_heartbeat(self, now: float) -> None:
-        try:
+        now, beat = time.monotonic(), self._beat
+        if now - self._seen <= LOOK:
+            return
+        with contextlib.suppress(OSError):
             beat = os.stat(self._lease).st_mtime
-        except OSError:
-            beat = self._beat
         if beat != self._beat:
             self._beat, self._seen = beat, now
         elif now - self._seen > self._patience:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from diel.attempt import addresses
 from diel.doctor import machine
-from diel.executors import addresses
 from diel.site import Site
 
 

@@ -47,7 +47,7 @@ def test_the_launch_command_of_a_pool_begins_with_its_script_and_has_the_options
     assert DEFAULT_LAUNCH_CMD.startswith("process_worker_pool.py ")
     for option in ("--hb_threshold={heartbeat_threshold}", "--drain_period={drain_period}", "{{block_id}}"):
         assert option in DEFAULT_LAUNCH_CMD
-    assert f"-m diel.executors.pool {POOL_MODULE} " in POOL
+    assert f"-m diel.executors.script pool {POOL_MODULE} " in POOL
 
 
 @pytest.mark.parametrize("module", [INTERCHANGE, POOL_MODULE])

@@ -1,4 +1,7 @@
-"""One MPI rank of a Python module: `mpiexec -n 2 python -m diel.worker.ranks CALL`."""
+"""A Python module in processes of its own: `python -m diel.worker.called CALL`.
+
+These are the ranks of a task (`mpiexec -n 2 python -m …`), or a service.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,40 @@ import json
 import os
 import sys
 
-from diel.attempt.bundle import Failure
+from diel.attempt.bundle import Failure, Job, Request
 from diel.attempt.function import RETURN_FILE, call, read_call
 from diel.attempt.staging import on_this_node
+from diel.context import Context
 from diel.files import put
 from diel.staging.bring import leave_notes
 from diel.states import FailureClass
 
 
 def main() -> None:
+    """Calls the module as its job says."""
+    job, request, context = read_call(sys.argv[1])
+    if job.service is None:
+        _run_rank(job, request, context)
+    else:
+        _serve(job, request, context)
+
+
+def _serve(job: Job, request: Request, context: Context) -> None:
+    """Calls the module, which serves until it is told to stop."""
+    os.chdir(context.task_dir)
+    try:
+        call(job, request, context)
+    except Failure as failure:
+        sys.stdout.flush()
+        print(failure.message, file=sys.stderr, flush=True)  # noqa: T201 - the task's own output
+        sys.exit(1)
+
+
+def _run_rank(job: Job, request: Request, context: Context) -> None:
     """Calls the module on this rank; rank 0 writes the result, a rank that fails ends them all."""
     from mpi4py import MPI  # starts MPI, so it must not happen on import
 
     communicator = MPI.COMM_WORLD
-    job, request, context = read_call(sys.argv[1])
     request = on_this_node(request, context.local)
     context = dataclasses.replace(
         context,

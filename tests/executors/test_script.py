@@ -1,4 +1,4 @@
-"""A tethered process ends with its parent."""
+"""A tied process ends with its parent."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.throwaway import wait_for
 MODULE = "import sys, time\nprint(*sys.argv[1:], flush=True)\ntime.sleep(600)\n"
 PARENT = (
     "import os, subprocess, sys, time\n"
-    "child = subprocess.Popen([sys.executable, '-m', 'diel.executors.tether', str(os.getpid()), 'tied', 'a', '--b'])\n"
+    "child = subprocess.Popen([sys.executable, '-m', 'diel.executors.script', 'tied', str(os.getpid()), 'tied', 'a', '--b'])\n"
     "print(child.pid, flush=True)\ntime.sleep(600)"
 )
 
 
-def test_a_tethered_module_runs_with_its_arguments_and_ends_with_its_parent(tmp_path: Path) -> None:
+def test_a_tied_module_runs_with_its_arguments_and_ends_with_its_parent(tmp_path: Path) -> None:
     (tmp_path / "tied.py").write_text(MODULE)
     parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
@@ -32,7 +32,7 @@ def test_a_tethered_module_runs_with_its_arguments_and_ends_with_its_parent(tmp_
         wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 5)
 
 
-def test_nothing_outlives_a_parent_that_is_killed_while_a_tethered_module_starts(tmp_path: Path) -> None:
+def test_nothing_outlives_a_parent_that_is_killed_while_a_tied_module_starts(tmp_path: Path) -> None:
     """At many moments: it used to look for its parent only after slow imports."""
     (tmp_path / "tied.py").write_text(MODULE)
     with gathered():

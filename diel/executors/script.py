@@ -1,0 +1,76 @@
+"""Runs a module of Parsl's as a script: the worker pool of a node, or the interchange.
+
+    python -m diel.executors.script pool MODULE [ARG…]
+    python -m diel.executors.script tied PARENT MODULE [ARG…]
+
+The pool would start each worker as a new Python that imports everything again: on a node with 64 cores, 64
+times from a shared file system. Here one server process imports it once, and workers are its forks. The
+interchange would outlive a killed controller for ever; tied to PARENT, that process, it is gone at once, and
+the worker pools that it served follow once they miss its heartbeat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import runpy
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from diel.executors.light import load, own
+from diel.executors.scratch import use
+from diel.worker.tied import tie
+
+NOISE = ("ignore::RuntimeWarning:runpy", "ignore::UserWarning:multiprocessing.resource_tracker")
+"""What Python says of modules that are preloaded, and of a pool that is killed: the end of a block's output
+should tell why the block ended."""
+
+
+def _prepare_pool() -> None:
+    """Has what the pool asks `spawn` for forked from a server."""
+    use()
+    sys.warnoptions.extend(NOISE)  # multiprocessing hands them to its own processes
+    server, other = multiprocessing.get_context("forkserver"), multiprocessing.get_context
+    server.set_forkserver_preload(["diel.executors.preload"])
+
+    def get_context(method: str | None = None) -> Any:
+        return server if method == "spawn" else other(method)
+
+    multiprocessing.get_context = get_context
+
+
+def _follow(parent: int) -> None:
+    """For systems whose kernel tells nothing."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _tie_to(parent: int) -> None:
+    """The kernel is asked about the parent before the slow imports."""
+    if not tie(parent, signal.SIGKILL):
+        sys.exit()
+    with contextlib.suppress(OSError):
+        os.setsid()  # Ctrl-C in a terminal is for the controller, which then ends this process itself
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
+def main() -> None:
+    """Runs the module that the command line names, with what is left of that."""
+    _, kind, *words = sys.argv
+    if kind == "pool":
+        _prepare_pool()
+    else:
+        _tie_to(int(words.pop(0)))
+    sys.argv = words
+    own()
+    load()  # not before: Parsl keeps the context that it gets
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
