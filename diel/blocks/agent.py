@@ -54,14 +54,7 @@ class Heard:
     jobs: Mapping[str, JobStatus]
 
 
-@dataclass(frozen=True)
-class Loads:
-    """What the connected blocks have to do, by shape and number."""
-
-    blocks: Mapping[str, Mapping[str, Load]]
-
-
-News = BlockQueued | BlockRefused | Silent | Heard | Loads
+News = BlockQueued | BlockRefused | Silent | Heard
 
 
 class Agent:
@@ -72,16 +65,19 @@ class Agent:
     ) -> None:
         self._scheduler = scheduler
         self._poll = poll
-        self._loads = loads
+        self._look_at_loads = loads
         self._orders: list[tuple[str, Callable[[], None]]] = []
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = self._busy = False
         self._failures = 0
         self._missing: dict[str, float] = {}
-        self._jobs: frozenset[str] = frozenset()
+        self.jobs: frozenset[str] = frozenset()
+        """Those to ask about."""
         self._next = self._asked = 0.0
         self.news: SimpleQueue[News] = SimpleQueue()
+        self.loads: Mapping[str, Mapping[str, Load]] | None = None
+        """What the connected blocks have to do, by shape and number; None until it was looked at."""
         self._thread = threading.Thread(target=self._run, name="diel-agent", daemon=True)
         self._thread.start()
 
@@ -96,7 +92,7 @@ class Agent:
             except Exception as error:  # a full disk, say: whatever it is, it is asked again
                 raise SchedulerBusy(f"{type(error).__name__}: {error}") from error
             else:
-                self._jobs |= {job}
+                self.jobs |= {job}
                 self.news.put(BlockQueued(block, job))
                 self._next = 0.0
 
@@ -114,10 +110,6 @@ class Agent:
             asks = {block for block, _ in self._orders[len(under_way) :] if block}
             self._orders = [one for one in self._orders if one in under_way or not one[0]]
         return asks
-
-    def watch(self, jobs: frozenset[str]) -> None:
-        """Which jobs to ask about."""
-        self._jobs = jobs
 
     def do(self, order: Callable[[], None]) -> None:
         """Does something in the agent's thread, repeatedly until the scheduler answers."""
@@ -155,9 +147,9 @@ class Agent:
             self._wake.clear()
             try:
                 self._carry_out()
-                if self._jobs and time.monotonic() >= self._next:
+                if self.jobs and time.monotonic() >= self._next:
                     self._look()
-                elif not self._jobs:
+                elif not self.jobs:
                     self._next = time.monotonic() + self._poll
                 self._failures = 0
             except Exception as error:  # one that nobody thought of must not end this thread
@@ -185,7 +177,7 @@ class Agent:
 
     def _look(self) -> None:
         since = self._asked = time.monotonic()
-        asked = self._jobs
+        asked = self.jobs
         answer = dict(self._scheduler.query(sorted(asked)))
         # A job just queued may not be known yet: one is gone if it is missing for a while.
         self._missing = {job: self._missing.get(job, since) for job in asked - answer.keys()}
@@ -196,7 +188,7 @@ class Agent:
         self.news.put(Heard(since, answer))
         self._next = since + self._poll
         with contextlib.suppress(Exception):  # Parsl may be on its way down
-            self.news.put(Loads(self._loads()))
+            self.loads = self._look_at_loads()
 
     def _wait_longer(self, message: str) -> None:
         self._failures += 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
+from diel.errors import DielError
 from diel.scheduler import JobState
 from diel.site import Shape
 from diel.states import FailureClass
@@ -21,6 +23,28 @@ WORTH = 60.0
 """Seconds of work for all workers of a shape that make another block worth asking for."""
 TAIL = 2048
 """Bytes of a block's standard error that the journal keeps."""
+Adopt = Callable[[str, int, int], None]
+"""Counts a task as handed out: its stage, index and attempt."""
+
+
+class LetGo(DielError):
+    """This controller must stop now; what runs in blocks goes on, for the next one to adopt."""
+
+
+class EngineLost(DielError):
+    """Nothing reaches the workers of the run's blocks any more: its next controller takes them over."""
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What the controller knows of its tasks."""
+
+    backlog: Mapping[str, float]
+    """Seconds of work in line, by shape, as far as run times are known."""
+    excluded: frozenset[str]
+    """Nodes that are to be avoided."""
+    needed: Mapping[str, float] = field(default_factory=dict)
+    """Seconds that the shortest tasks in line were seen to need, by shape."""
 
 
 @dataclass
@@ -88,9 +112,9 @@ class Block:
                 return FailureClass.OOM
             case JobState.PREEMPTED:
                 return FailureClass.PREEMPTED
-            case JobState.PENDING | JobState.RUNNING | JobState.ENDING | JobState.COMPLETED | JobState.FAILED:
+            case JobState.COMPLETED | JobState.FAILED | JobState.CANCELLED | JobState.NODE_FAILED:
                 return FailureClass.NODE
-            case JobState.CANCELLED | JobState.NODE_FAILED | JobState.GONE:
+            case JobState.PENDING | JobState.RUNNING | JobState.ENDING | JobState.GONE:
                 return FailureClass.NODE
             case _:
                 assert_never(state)
@@ -126,13 +150,10 @@ class Block:
 
 def tail_of(path: Path) -> str:
     """The end of a file that may not be there."""
-    try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - TAIL))
-            return file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+        return file.read().decode("utf-8", "replace")
+    return ""
 
 
 def wants_block(

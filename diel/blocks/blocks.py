@@ -17,8 +17,7 @@ from math import ceil
 from diel.attempt.bundle import Bundle
 from diel.blocks.agent import Agent
 from diel.blocks.asking import BlockAsking
-from diel.blocks.backend import Adopt, EngineLost, Outlook
-from diel.blocks.block import Block, is_idle, wants_block
+from diel.blocks.block import Adopt, Block, EngineLost, Outlook, is_idle, wants_block
 from diel.blocks.leftovers import adopt
 from diel.blocks.watching import Watching
 from diel.errors import DielError
@@ -67,18 +66,22 @@ class Blocks:
     # --- what the dispatcher asks -----------------------------------------------------------------
 
     def line(self, shape: Shape) -> str:
+        """The line that tasks of a shape stand in: nothing of a line goes before its first task."""
         return shape.label
 
     def bundles(self, shape: Shape) -> bool:
+        """Whether tasks of a shape go several at a time."""
         return not shape.nodes
 
     def width(self, shape: Shape) -> int:
+        """Tasks of a shape that can run side by side now: a bundle is at most a fair share of what waits."""
         return sum(block.slots for block in self._usable(shape)) or shape.slots(self._asking.pool(shape))
 
     def has_room(self, shape: Shape, cores: int) -> bool:
-        """Twice what running workers can take, and once what those of waiting blocks will.
+        """Whether one more bundle of tasks with so many cores each may be handed out.
 
-        Without any block there is room for one: it is asked for once there is work for it.
+        There is room for twice what running workers can take, and once what those of waiting blocks will;
+        without any block for one, which is asked for once there is work for it.
         """
         room = sum(block.slots * (2 if block.connected else 1) for block in self._usable(shape))
         fits = len(self._out.get(shape.label, ())) < (room or shape.slots(self._asking.pool(shape)))
@@ -87,9 +90,10 @@ class Blocks:
         return fits
 
     def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        """Counts the blocks that may still be asked for: what is handed out together waits for them.
+        """Whether tasks with so many cores each can run at the same time, beside what is out.
 
-        Those of all shapes of a pool together: each shape has blocks of its own.
+        Blocks that may still be asked for count: what is handed out together waits for them. Each shape
+        has blocks of its own, so that those of all shapes of a pool count together.
         """
         free: dict[str, int] = {}
         for shape, count in Counter(shape for shape, _ in tasks).items():
@@ -102,7 +106,7 @@ class Blocks:
         return min(free.values(), default=0) >= 0
 
     def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        """Counts all blocks that a pool allows, but for the places that services hold in them."""
+        """Whether they could once all that is out has ended, but for services."""
         counts = Counter(shape for shape, _ in tasks)
         return all(self._without_services(shape) >= count for shape, count in counts.items())
 
@@ -117,6 +121,7 @@ class Blocks:
         return (pool.blocks - blocks) * shape.slots(pool) - own
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
+        """Hands out a bundle; the future raises if its worker was lost."""
         future = self._asking.submit(shape, cores, bundle)
         self._out.setdefault(shape.label, {})[bundle.number] = time.monotonic()
         if bundle.job.service is not None:
@@ -127,14 +132,17 @@ class Blocks:
         return future
 
     def ended(self, number: int) -> None:
+        """A bundle ended: its room is free."""
         self._services.pop(number, None)
         for out in self._out.values():
             out.pop(number, None)
 
     def knows(self, since: float) -> bool:
+        """Whether it is known by now why a worker was lost at that moment (monotonic seconds)."""
         return self._watching.knows(since)
 
     def tend(self, outlook: Outlook) -> None:
+        """Looks after the workers, now and then."""
         self._backlog, self._needed = outlook.backlog, outlook.needed
         self._asking.excluded = outlook.excluded - self._watching.forgiven
         if self._asking.is_broken:
@@ -143,7 +151,10 @@ class Blocks:
         self._hold_tainted()
         self._hold_short()
         for shape in list(self._asking.shapes.values()):
-            if self._wants_block(shape):
+            label, usable = shape.label, self._usable(shape)
+            more, backlog = label in self._refused_room, self._backlog.get(label, 0.0)
+            out = sorted(self._out.get(label, {}).values())
+            if wants_block(shape, out, usable, more=more, backlog=backlog, now=time.monotonic()):
                 self._grow(shape)
         self._refused_room.clear()
         self._note_busy()
@@ -160,18 +171,6 @@ class Blocks:
         """The blocks that tasks of a shape go to, now or once they have begun."""
         now, drain = time.time(), self._asking.drain(shape)
         return [b for b in self._blocks.values() if b.shape == shape and b.takes_tasks(now, drain)]
-
-    def _wants_block(self, shape: Shape) -> bool:
-        """Whether another block would be of use for tasks that are ready now."""
-        label = shape.label
-        return wants_block(
-            shape,
-            sorted(self._out.get(label, {}).values()),
-            self._usable(shape),
-            more=label in self._refused_room,
-            backlog=self._backlog.get(label, 0.0),
-            now=time.monotonic(),
-        )
 
     def _grow(self, shape: Shape) -> None:
         """Asks for one more block of a shape, where its pool allows it."""
@@ -200,26 +199,25 @@ class Blocks:
 
     def _hold_short(self) -> None:
         """Gives no more tasks to blocks that end sooner than the shortest in line were seen to."""
-        now = time.time()
         for block in self._blocks.values():
             seconds = self._needed.get(block.shape.label, 0.0)
-            if not seconds or block.began is None or not block.connected or block.held or block.adopted:
-                continue
-            if now > block.began + self._asking.drain(block.shape, seconds) and block.live:
-                block.held = True
-                self._agent.do(partial(self._asking.hold, block))
+            if seconds and block.began is not None and block.connected and not block.adopted:
+                last = block.began + self._asking.drain(block.shape, seconds)
+                self._hold(block, time.time() > last)
 
     def _hold_tainted(self) -> None:
         """Gives no more tasks to blocks with a node that is to be avoided."""
-        if not self._asking.excluded:
-            return
-        workers = self._ledger.history.workers.values()
-        tainted = {worker["block"] for worker in workers if worker["node"] in self._asking.excluded}
-        for block in self._blocks.values():
-            if block.name in tainted and block.live and not block.held:
-                block.held = True
-                if not block.adopted:
-                    self._agent.do(partial(self._asking.hold, block))
+        if self._asking.excluded:
+            workers = self._ledger.history.workers.values()
+            tainted = {worker["block"] for worker in workers if worker["node"] in self._asking.excluded}
+            for block in self._blocks.values():
+                self._hold(block, block.name in tainted)
+
+    def _hold(self, block: Block, wanted: bool) -> None:
+        if wanted and block.live and not block.held:
+            block.held = True
+            if not block.adopted:
+                self._agent.do(partial(self._asking.hold, block))
 
     def _is_spare(self, block: Block) -> bool:
         if block.free_since is None:
@@ -229,7 +227,7 @@ class Blocks:
         return self._is_idle(block) or self._is_stuck(block)
 
     def _is_coming(self, block: Block) -> bool:
-        """Whether nodes of an earlier controller's block are about to work for this one."""
+        """Whether an earlier controller's nodes are about to work for this one."""
         wanted = block.adopted and block.tried and block.live and not (block.ending or block.held)
         return wanted and block.free_since is not None and time.monotonic() - block.free_since < COMING
 
@@ -271,6 +269,7 @@ class Blocks:
     # --- from one controller to the next, and the end ---------------------------------------------
 
     def adopt(self, take: Adopt) -> None:
+        """Takes over what runs on from an earlier controller; calls `take` with each task."""
         begun = {worker["block"] for worker in self._ledger.history.workers.values()}
         for block in adopt(self._ledger, take):
             self._blocks[block.name] = block
@@ -313,4 +312,5 @@ class Blocks:
 
     @property
     def left(self) -> tuple[str, ...]:
+        """Jobs that the scheduler has not said to have ended."""
         return tuple(block.job for block in self._blocks.values() if block.live and block.job)

@@ -10,7 +10,6 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Bundle, Job, Request
-from diel.blocks.backend import Backend
 from diel.plan import Plan
 from diel.site import Shape, shape_of
 from diel.states import TaskState
@@ -18,7 +17,12 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
+    from diel.blocks.blocks import Blocks
+    from diel.blocks.local import ThisMachine
     from diel.journal.records import Fail, Queued
+
+    Backend = ThisMachine | Blocks
+    """Where bundles go, and what says how many more have room there."""
 
 BUNDLE_SECONDS = 0.25
 """Run time that a bundle of short tasks aims at."""
@@ -61,7 +65,6 @@ class Sent:
 
     @property
     def indices(self) -> list[int]:
-        """Its tasks."""
         return [request.index for request in self.requests]
 
 
@@ -96,8 +99,7 @@ class Dispatcher:
     def could_hold(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
         """Whether all of these could run at the same time, beside the services that are up.
 
-        If not, they wait for a service to end: to keep others waiting for them, who may need that service,
-        would be for ever.
+        If not, they wait for a service to end; others, who may need that service, must not wait for them.
         """
         return self._backend.could_hold(self._with_cores(tasks))
 
@@ -128,10 +130,9 @@ class Dispatcher:
         number = self._ledger.history.bundles + 1
         before = stage.history.attempts
         requests = tuple(replace(task, attempt=before.get(task.index, 0) + 1) for task in tasks)
-        again = any(request.attempt > 1 for request in requests)
         indices = [request.index for request in requests]
         record: Queued = {"event": "queued", "stage": stage.name, "bundle": number, "tasks": indices}
-        if again:
+        if any(request.attempt > 1 for request in requests):
             record["attempts"] = [request.attempt for request in requests]
         if stage.escalated:
             resources = stage.resources_of(indices[0])  # all have the same: their shape tells
@@ -148,7 +149,7 @@ class Dispatcher:
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 
     def adopt(self, stage: str, index: int, attempt: int) -> None:
-        """Takes a task that an earlier controller handed out, and that still runs, for handed out."""
+        """Counts a task as handed out that an earlier controller handed out, and that still runs."""
         self.in_flight[(stage, index)] = InFlight(0, attempt)
 
     def pop(self, number: int) -> Sent | None:
@@ -165,12 +166,10 @@ class Dispatcher:
 
     def take_back(self, stage: StageRun, bundle: int, indices: Iterable[int]) -> None:
         """Puts tasks that a worker did not begin back in line: what was written has been read before."""
-        back = []
-        for index in indices:
-            if self.is_out(stage, index, bundle):
-                del self.in_flight[(stage.name, index)]
-                reset(stage, index)
-                back.append(index)
+        back = [index for index in indices if self.is_out(stage, index, bundle)]
+        for index in back:
+            del self.in_flight[(stage.name, index)]
+            reset(stage, index)
         if back:
             stage.look_at(back)
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diel.blocks.backend import Adopt
-from diel.blocks.block import Block
+from diel.blocks.block import Adopt, Block
 from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.project.submission import job_prefix, read_submissions

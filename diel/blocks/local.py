@@ -9,7 +9,7 @@ from queue import Empty
 
 from diel.attempt.bundle import Bundle
 from diel.attempt.reaper import mark
-from diel.blocks.backend import Adopt, Outlook
+from diel.blocks.block import Adopt, Outlook
 from diel.errors import DielError
 from diel.executors.pipes import Pipes
 from diel.plan import Plan
@@ -22,7 +22,7 @@ LONG = 5.0
 
 
 class ThisMachine:
-    """Worker processes of this machine."""
+    """Worker processes of this machine. What its methods are for, `Blocks` says."""
 
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
         self._plan = plan

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
-from diel.blocks.agent import Agent, BlockQueued, BlockRefused, Heard, Loads, Silent
+from diel.blocks.agent import Agent, BlockQueued, BlockRefused, Heard, Silent
 from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Block, tail_of
 from diel.blocks.script import NeverRuns, is_at_start, refusal
@@ -31,7 +31,7 @@ LIMBO = 30.0
 
 
 class Watching:
-    """Takes in the agent's news, and writes down what changed."""
+    """Takes in the agent's news, and records what changed."""
 
     def __init__(
         self,
@@ -83,13 +83,12 @@ class Watching:
                     self._note_refused(news)
                 case Heard():
                     self._note_heard(news)
-                case Loads():
-                    self._note_loads(news)
                 case Silent():
                     self._note_silent(news.message)
                 case _:
                     assert_never(news)
-        self._agent.watch(frozenset(block.job for block in self._blocks.values() if block.live and block.job))
+        self._note_loads()
+        self._agent.jobs = frozenset(block.job for block in self._live() if block.job)
 
     # --- what the scheduler says ------------------------------------------------------------------
 
@@ -98,9 +97,9 @@ class Watching:
         if block is None:
             self._agent.end([news.job])
             return
-        for other in self._blocks.values():
+        for other in self._live():
             # A scheduler that lost its memory counts anew.
-            if other is not block and other.live and other.job == news.job:
+            if other is not block and other.job == news.job:
                 other.state, other.reason = JobState.GONE, "the scheduler gave its id to another job"
                 self._note_end(other)
         block.job = news.job
@@ -119,8 +118,7 @@ class Watching:
         if count >= REFUSALS and not self._has_working(pool) and not excluded:
             raise DielError(
                 f"the scheduler refuses blocks of pool '{pool}': {news.message}\n"
-                "correct the site file, or choose another site; "
-                f"`diel doctor --site {self._site.name}` checks it"
+                f"correct the site file, or choose another; `diel doctor --site {self._site.name}` checks it"
             )
         without = " (asked again without the nodes to avoid)" if excluded else ""
         self.forgiven |= excluded
@@ -128,9 +126,12 @@ class Watching:
         self._not_before[label] = time.monotonic() + wait
         self._ledger.trouble(f"a block was refused: {news.message}{without}")
 
+    def _live(self) -> list[Block]:
+        return [block for block in self._blocks.values() if block.live]
+
     def _has_working(self, pool: str) -> bool:
         """Whether a pool has a block whose nodes were heard of: then the site's description is right."""
-        return any(b.live and b.connected for b in self._blocks.values() if b.shape.pool == pool)
+        return any(block.connected for block in self._live() if block.shape.pool == pool)
 
     def _note_silent(self, message: str) -> None:
         if message != self._silent:
@@ -140,10 +141,9 @@ class Watching:
     def _note_heard(self, news: Heard) -> None:
         self._note_silent("")
         self._heard = news.since
-        by_job = {block.job: block for block in self._blocks.values() if block.live and block.job}
-        for job, status in news.jobs.items():
-            if job in by_job:
-                self._note_status(by_job[job], status)
+        for block in self._live():
+            if block.job in news.jobs:
+                self._note_status(block, news.jobs[block.job])
 
     def _note_status(self, block: Block, status: JobStatus) -> None:
         before = (block.state, block.reason, block.nodes)
@@ -199,18 +199,18 @@ class Watching:
 
     # --- what Parsl says --------------------------------------------------------------------------
 
-    def _note_loads(self, news: Loads) -> None:
-        for block in self._blocks.values():
-            load = news.blocks.get(block.shape.label, {}).get(block.number)
-            if not block.live:
+    def _note_loads(self) -> None:
+        if (loads := self._agent.loads) is None:
+            return
+        for block in self._live():
+            load = loads.get(block.shape.label, {}).get(block.number)
+            if load is None:
+                if block.connected:  # Parsl has given all its nodes up: it will never hear of them again
+                    block.bundles, block.idle, block.held = 0, float("inf"), True
                 continue
-            if load is not None:
-                if block.kept is not None:  # its nodes come over one by one, as their tasks end
-                    block.adopted, block.slots = False, self._asking.slots(block.shape, load.nodes)
-                if not block.connected:
-                    block.connected, block.connected_since = True, time.monotonic()
-                    block.began = block.began or time.time()
-                block.bundles, block.idle = load.bundles, load.idle
-            elif block.connected:  # Parsl has given all its nodes up: it will never hear of them again
-                block.bundles, block.idle = 0, float("inf")
-                block.held = True
+            if block.kept is not None:  # its nodes come over one by one, as their tasks end
+                block.adopted, block.slots = False, self._asking.slots(block.shape, load.nodes)
+            if not block.connected:
+                block.connected, block.connected_since = True, time.monotonic()
+                block.began = block.began or time.time()
+            block.bundles, block.idle = load.bundles, load.idle

@@ -17,8 +17,7 @@ from queue import Empty
 from typing import TYPE_CHECKING
 
 from diel.attempt.reaper import kill_marked
-from diel.blocks.backend import Backend, EngineLost, LetGo, Outlook
-from diel.blocks.block import Block
+from diel.blocks.block import Block, EngineLost, LetGo, Outlook
 from diel.blocks.blocks import Blocks
 from diel.blocks.dispatcher import Dispatcher, Sent
 from diel.blocks.local import ThisMachine
@@ -93,7 +92,7 @@ class Controller:
         self._born = self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._last_poll = self._last_snapshot = time.monotonic()
 
-    def _make_backend(self) -> Backend:
+    def _make_backend(self) -> ThisMachine | Blocks:
         if self.plan.executor != "blocks":
             return ThisMachine(self.plan, self._ledger)
         plan = self.plan

@@ -137,7 +137,7 @@ class Gangs:
     def hand_out(self, stage: StageRun, full: set[str], until: float) -> bool:
         """Hands out tasks of a stage's gang that run together, where there is room for all of them.
 
-        `full` are the lines (see Backend.line) in which others stand; where it finds no room, those are
+        `full` are the lines (see Blocks.line) in which others stand; where it finds no room, those are
         added in which it stands itself. A gang has its turn with the last of its stages.
         """
         line = self._of[stage.name]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from diel.attempt.reaper import kill_marked
-from diel.blocks.backend import EngineLost
+from diel.blocks.block import EngineLost
 from diel.blocks.script import block_jobs, try_out
 from diel.check import check
 from diel.controller.controller import Controller

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from diel.doctor.finding import Finding as Finding
@@ -21,7 +21,7 @@ from diel.doctor.machine import (
 from diel.doctor.machine import EXTRAS as EXTRAS
 from diel.doctor.programs import check_deep, check_dot, check_lammps, check_launcher, check_ranks
 from diel.errors import DielError
-from diel.site import Site, find_site
+from diel.site import find_site
 
 PROGRAMS = frozenset({"mpi ranks", "mpi launcher", "lmp", "dot"})
 """Checks of programs that not every workflow needs."""
@@ -42,10 +42,15 @@ def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
     yield check_runs(runs)
     yield check_clock(runs)
     yield check_loopback()
-    if known is not None and not known.scheduled:
-        yield check_local(known, runs)
     if known is not None and known.scheduled:
-        yield from _examine_site(known, runs)
+        from diel.doctor.scheduler import check_scheduler  # without a scheduler it need not be loaded
+
+        yield check_account(known)
+        yield from check_scheduler(known)
+        yield from check_shared(runs, known)
+        yield check_addresses(known)
+    elif known is not None:
+        yield check_local(known, runs)
     for extra, packages in EXTRAS.items():
         yield from (check_package(package, extra, required=False) for package in packages)
     if known is not None:
@@ -54,34 +59,3 @@ def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
     yield check_dot()
     if deep:
         yield check_deep()
-
-
-def _examine_site(site: Site, runs: Path) -> Iterator[Finding]:
-    """What a site with a scheduler needs besides."""
-    from diel.doctor.scheduler import check_scheduler  # without a scheduler it need not be loaded
-
-    yield check_account(site)
-    yield from check_scheduler(site)
-    yield from check_shared(runs, site)
-    yield check_addresses(site)
-
-
-def try_jobs(
-    site: Site, name: str | None, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
-) -> Iterator[Finding]:
-    """One tiny job in each pool, and a real run where that found nothing wrong.
-
-    `name` is the site as it was asked for; `wait` in seconds, for each of the two; `tell` gets why they wait.
-    """
-    from diel.doctor.trial import trials  # only on request
-    from diel.doctor.world import try_runs
-
-    good = dict.fromkeys(pools, False)
-    for finding in trials(site, pools, runs, wait, tell):
-        pool, _, what = finding.name.partition(": ")
-        if what == "job":
-            good[pool] = finding.ok
-        elif finding.required and not finding.ok:
-            good[pool] = False
-        yield finding
-    yield from try_runs(site, name, [pool for pool in pools if good[pool]], runs, wait, tell)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from diel.scheduler.command import QUESTION, Answer
-from diel.scheduler.job import JobStatus, SchedulerBusy, SchedulerRefused, check_outputs
+from diel.scheduler.job import Job, JobStatus, SchedulerBusy, SchedulerRefused, check_outputs, quoted
 from diel.scheduler.scheduler import Scheduler
 
 
@@ -22,16 +22,25 @@ class BatchScheduler(Scheduler):
     """Its options for a job that is looked at and never begins."""
     ends_by: ClassVar[tuple[str, ...]]
     """The command that ends jobs."""
-    accepted: ClassVar[re.Pattern[str]]
-    """Where the id of a queued job is in what it prints: sites print greetings before it."""
-    outputs: ClassVar[re.Pattern[str]]
+    accepted: ClassVar[str]
+    """Regular expression of a queued job's id in what it prints: sites print greetings before it."""
+    outputs: ClassVar[str]
     """Lines of a script that name files of output."""
-    busy: ClassVar[re.Pattern[str]]
+    busy: ClassVar[str]
     """What its commands say if the server was not reached, so that asking again may help."""
-    settled: ClassVar[re.Pattern[str]]
+    settled: ClassVar[str]
     """What they say of jobs that have ended or are not known."""
-    speaker: ClassVar[re.Pattern[str]]
+    speaker: ClassVar[str]
     """The name of the program that begins a line of theirs: it is left out of messages."""
+
+    @abstractmethod
+    def options(self, job: Job) -> Iterable[tuple[str, object]]:
+        """Its directives, each with what is put in; those are left out for which there is nothing."""
+
+    def directives(self, job: Job) -> Iterator[str]:
+        quoted(job.folder)  # outputs are there, whether or not they name it
+        yield from (option.format(value) for option, value in self.options(job) if value)
+        yield from job.extra
 
     @abstractmethod
     def jobs(self, ids: list[str]) -> Iterable[tuple[str, str, JobStatus]]:
@@ -44,7 +53,7 @@ class BatchScheduler(Scheduler):
         self.cancel([self.queue(*self.held, script=script)])
 
     def submit(self, script: Path) -> str:
-        check_outputs(script, self.outputs)
+        check_outputs(script, re.compile(self.outputs, re.MULTILINE))
         return self.queue(script=script)
 
     def queue(self, *words: str, script: Path) -> str:
@@ -52,7 +61,7 @@ class BatchScheduler(Scheduler):
         answer = self.hand_over(script, *self.queues_by, *words)
         if answer.code != 0:
             raise self.refusal(answer)
-        ids = self.accepted.findall(answer.out)
+        ids = re.findall(self.accepted, answer.out, re.MULTILINE)
         if not ids:
             raise SchedulerBusy(f"{self.queues_by[0]} printed no id of a job: {answer.words}")
         return str(ids[-1])
@@ -67,7 +76,9 @@ class BatchScheduler(Scheduler):
 
     def is_busy(self, answer: Answer) -> bool:
         """Whether the server was not reached, or could not answer."""
-        return answer.code < 0 or bool(self.busy.search(f"{answer.err}\n{answer.out}"))
+        return (
+            answer.code < 0 or re.search(self.busy, f"{answer.err}\n{answer.out}", re.IGNORECASE) is not None
+        )
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         wanted = sorted(set(ids))
@@ -79,7 +90,8 @@ class BatchScheduler(Scheduler):
         if wanted := sorted(set(ids)):
             answer = self.ask(*self.ends_by, *wanted)
             lines = [line for line in (answer.out + answer.err).splitlines() if line.strip()]
-            if answer.code != 0 and not (lines and all(map(self.settled.search, lines))):
+            settled = lines and all(re.search(self.settled, line, re.IGNORECASE) for line in lines)
+            if answer.code != 0 and not settled:
                 raise SchedulerBusy(f"{self.ends_by[0]}: {self.told(answer)}")
 
     def find(self, prefix: str) -> Mapping[str, str]:
@@ -88,7 +100,7 @@ class BatchScheduler(Scheduler):
 
     def told(self, answer: Answer) -> str:
         """The scheduler's own words."""
-        return self.speaker.sub("", answer.words)
+        return re.sub(self.speaker, "", answer.words)
 
     def output(self, *words: str, timeout: float = QUESTION) -> str:
         """What one of its commands answers to a question about the cluster. Raises SchedulerBusy."""

@@ -63,39 +63,33 @@ class Flux(BatchScheduler):
     queues_by = ("flux", "batch")
     held = ("--urgency=0",)
     ends_by = ("flux", "cancel")
-    accepted = re.compile(r"^(f[1-9A-HJ-NP-Za-km-z]+)\s*$", re.MULTILINE)
-    outputs = re.compile(r"^#flux: --(?:output|error)=(.+)$", re.MULTILINE)
-    busy = re.compile(
+    accepted = r"^(f[1-9A-HJ-NP-Za-km-z]+)\s*$"
+    outputs = r"^#flux: --(?:output|error)=(.+)$"
+    busy = (
         r"Unable to connect|broker socket|Connection (refused|reset)|No route to host|lost contact|timed out"
-        r"|Function not implemented|No service matching|temporarily unavailable|submission is disabled",
-        re.IGNORECASE,
+        r"|Function not implemented|No service matching|temporarily unavailable|submission is disabled"
     )
-    settled = re.compile(r"unknown job id|job is inactive|No matching jobs", re.IGNORECASE)
-    speaker = re.compile(r"\bflux-\w+: (ERROR: )?")
+    settled = r"unknown job id|job is inactive|No matching jobs"
+    speaker = r"\bflux-\w+: (ERROR: )?"
 
-    def directives(self, job: Job) -> Iterator[str]:
-        quoted(job.folder)
-        yield f"--job-name={job.name}"
-        yield f"--output={quoted(job.stdout)}"
-        yield f"--error={quoted(job.stderr)}"
-        if job.queue:
-            yield f"--queue={job.queue}"
-        if job.account:
-            yield f"--bank={job.account}"
-        yield f"--nodes={job.nodes}"
-        yield f"--nslots={job.nodes}"
-        yield f"--cores-per-slot={job.cores}"
-        if job.gpus:
-            yield f"--gpus-per-slot={job.gpus}"
-        yield f"--time-limit={job.walltime:.0f}s"
-        if job.exclude:
-            yield f"--requires=-host:{','.join(job.exclude)}"
-        if job.after:
-            yield f"--dependency=afterany:{job.after}"
+    def options(self, job: Job) -> Iterable[tuple[str, object]]:
         # The submitting shell's variables stay out but for those by which flux itself is found.
-        yield from ("--env=-*", *(f"--env={name}" for name in ("PATH", "HOME", "USER", "LOGNAME", "SHELL")))
-        yield f"--env={_PATH}=$PATH"
-        yield from job.extra
+        variables = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", f"{_PATH}=$PATH")
+        return (
+            ("--job-name={}", job.name),
+            ("--output={}", quoted(job.stdout)),
+            ("--error={}", quoted(job.stderr)),
+            ("--queue={}", job.queue),
+            ("--bank={}", job.account),
+            ("--nodes={}", job.nodes),
+            ("--nslots={}", job.nodes),
+            ("--cores-per-slot={}", job.cores),
+            ("--gpus-per-slot={}", job.gpus),
+            ("--time-limit={:.0f}s", job.walltime),
+            ("--requires=-host:{}", ",".join(job.exclude)),
+            ("--dependency=afterany:{}", job.after),
+            *(("--env={}", name) for name in ("-*", *variables)),
+        )
 
     def jobs(self, ids: list[str]) -> list[tuple[str, str, JobStatus]]:
         answer = self.ask("flux", "jobs", "--no-header", f"--format={_FORMAT}", *ids)

@@ -14,12 +14,11 @@ import atexit
 import contextlib
 import os
 import re
-import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -51,7 +50,7 @@ class _Held:
     places: tuple[int, ...] = ()
     """The nodes that it has, by their places in the allocation."""
     process: subprocess.Popen[bytes] | None = None
-    cancelled: bool = field(default=False)
+    cancelled: bool = False
 
 
 class Inside(Scheduler):
@@ -80,11 +79,10 @@ class Inside(Scheduler):
         yield f"walltime={job.walltime:.0f}"
 
     def try_out(self, script: Path) -> None:
-        """Raises SchedulerRefused where the allocation is too small or at its end."""
         self._refuse(int(_header(script)["nodes"]))
 
     def submit(self, script: Path) -> str:
-        """Queues a script; it starts as soon as nodes are free. Raises SchedulerRefused."""
+        """The script starts as soon as nodes are free."""
         header = _header(script)
         held = _Held(script, header["name"], int(header["nodes"]), float(header["walltime"]))
         self._refuse(held.nodes)
@@ -103,13 +101,10 @@ class Inside(Scheduler):
             raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another one")
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        """How jobs stand; those of another allocation are not in the answer: they ended with it."""
+        """Jobs of another allocation are not in the answer: they ended with it."""
         with self._lock:
-            return {
-                number: JobStatus(held.state, held.reason, held.exit_code, self._names(held))
-                for number in ids
-                if (held := self._jobs.get(number)) is not None
-            }
+            known = {number: self._jobs[number] for number in ids if number in self._jobs}
+            return {n: JobStatus(h.state, h.reason, h.exit_code, self._names(h)) for n, h in known.items()}
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Ends jobs: what runs gets SIGTERM, and SIGKILL some seconds later."""
@@ -127,7 +122,6 @@ class Inside(Scheduler):
             self._fill()  # the line may have moved
 
     def find(self, prefix: str) -> Mapping[str, str]:
-        """Ids of the jobs that have not ended and whose names begin so, by name."""
         with self._lock:
             jobs = self._jobs.items()
             return {h.name: n for n, h in jobs if h.name.startswith(prefix) and not h.state.ended}
@@ -159,9 +153,8 @@ class Inside(Scheduler):
             if held.state is not JobState.PENDING:
                 continue
             if held.nodes > len(self._free):
-                held.reason = (
-                    f"waits for {counted(held.nodes, 'node')} of the allocation; {len(self._free)} are free"
-                )
+                wanted = counted(held.nodes, "node")
+                held.reason = f"waits for {wanted} of the allocation; {len(self._free)} are free"
                 return
             held.places = tuple(self._free[: held.nodes])
             try:
@@ -174,26 +167,22 @@ class Inside(Scheduler):
             threading.Thread(target=self._mind, args=(held, held.process), daemon=True).start()
 
     def _start(self, held: _Held) -> subprocess.Popen[bytes]:
+        """Runs its script with the allocation's own variables, as if its nodes were all there are."""
+        nodes = [self._nodes[place] for place in held.places]
+        changed: dict[str, str | None] = {
+            **os.environ,
+            "DIEL_NODES": ",".join(nodes),
+            "DIEL_NODE_NUMBERS": " ".join(map(str, held.places)),
+            **self._outer.narrowed(nodes, held.script),
+        }
         return subprocess.Popen(
             ["/bin/bash", str(held.script)],
-            env=self._environment(held),
+            env={name: value for name, value in changed.items() if value is not None},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-
-    def _environment(self, held: _Held) -> dict[str, str]:
-        """The allocation's own variables, for some of its nodes."""
-        own = tuple(self._nodes[place] for place in held.places)
-        numbers = " ".join(map(str, held.places))
-        changed = {
-            "DIEL_NODES": ",".join(own),
-            "DIEL_NODE_NUMBERS": numbers,
-            **self._outer.narrowed(own, held.script),
-        }
-        kept = {name: value for name, value in os.environ.items() if name not in changed}
-        return {**kept, **{name: value for name, value in changed.items() if value is not None}}
 
     def _mind(self, held: _Held, process: subprocess.Popen[bytes]) -> None:
         """Waits for a job's end, no longer than it may last; then its nodes are free."""
@@ -231,9 +220,9 @@ def _end_tree(process: subprocess.Popen[bytes]) -> None:
     tree = _tree(process.pid)
     for one in tree:
         with contextlib.suppress(psutil.Error):
-            one.send_signal(signal.SIGTERM)
+            one.terminate()
     end = time.monotonic() + GRACE
-    while time.monotonic() < end and any(one.is_running() and not _zombie(one) for one in tree):
+    while time.monotonic() < end and any(map(_lives, tree)):
         time.sleep(0.05)
     for one in {*tree, *_tree(process.pid)}:
         with contextlib.suppress(psutil.Error):
@@ -241,19 +230,16 @@ def _end_tree(process: subprocess.Popen[bytes]) -> None:
 
 
 def _tree(pid: int) -> list[psutil.Process]:
-    """A process and its descendants."""
-    try:
+    with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
-    except psutil.Error:
-        return []
+    return []
 
 
-def _zombie(process: psutil.Process) -> bool:
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return True
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def inside_here(outer: Scheduler) -> Inside | None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from diel.scheduler.batch import BatchScheduler
 from diel.scheduler.command import QUESTION, Answer
-from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, quoted, states
+from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, states
 from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue, gathered, node_file
 from diel.values import parse_size
 
@@ -61,44 +61,35 @@ class Lsf(BatchScheduler):
     queues_by = ("bsub",)
     held = ("-H",)
     ends_by = ("bkill",)
-    accepted = re.compile(r"^Job <(\d+)> is submitted", re.MULTILINE)
-    outputs = re.compile(r"^exec 2?> (.+)$", re.MULTILINE)
-    busy = re.compile(
+    accepted = r"^Job <(\d+)> is submitted"
+    outputs = r"^exec 2?> (.+)$"
+    busy = (
         r"batch daemon not responding|LSF is down|cannot be contacted|still trying|timed out"
         r"|Connection refused|Communication time ?out|Failed in an LSF library call|LIM is down|mbatchd"
-        r"|try again|Too many .*connections|Pending job threshold reached",
-        re.IGNORECASE,
+        r"|try again|Too many .*connections|Pending job threshold reached"
     )
-    settled = re.compile(
-        r"is being (terminated|signaled)|already finished|No matching job|is not found", re.IGNORECASE
-    )
-    speaker = re.compile(r"\bb(sub|jobs|kill): ")
+    settled = "is being (terminated|signaled)|already finished|No matching job|is not found"
+    speaker = r"\bb(sub|jobs|kill): "
 
-    def directives(self, job: Job) -> Iterator[str]:
-        quoted(job.folder)
-        said = " ".join(job.options)
-        yield f"-J {job.name}"
-        yield "-o /dev/null"  # and so is the report
-        yield "-e /dev/null"
-        yield "-env none"
-        if job.queue:
-            yield f"-q {job.queue}"
-        if job.account:
-            yield f"-P {job.account}"
-        if "-nnodes" not in said:  # some give whole nodes by their number alone
-            yield f"-n {job.nodes * job.cores}"
-            yield f'-R "span[ptile={job.cores}]"'
-            if job.memory:
-                yield f'-R "rusage[mem={mebibytes(job.memory)}MB/host]"'
-            if job.gpus:
-                yield f'-gpu "num={job.gpus}/host"'
-        yield f"-W {-(-max(1, int(job.walltime)) // 60)}"  # in minutes
-        for node in job.exclude:
-            yield f"-R \"select[hname!='{node}']\""
-        if job.after:
-            yield f'-w "ended({job.after})"'
-        yield "-rn"  # one id is one run of the script
-        yield from job.extra
+    def options(self, job: Job) -> Iterable[tuple[str, object]]:
+        # Some sites give whole nodes by their number alone.
+        own = "-nnodes" not in " ".join(job.options)
+        return (
+            ("-J {}", job.name),
+            ("-o /dev/null", True),  # and so is the report
+            ("-e /dev/null", True),
+            ("-env none", True),
+            ("-q {}", job.queue),
+            ("-P {}", job.account),
+            ("-n {}", own and job.nodes * job.cores),
+            ('-R "span[ptile={}]"', own and job.cores),
+            ('-R "rusage[mem={}MB/host]"', own and mebibytes(job.memory)),
+            ('-gpu "num={}/host"', own and job.gpus),
+            ("-W {}", -(-max(1, int(job.walltime)) // 60)),  # in minutes
+            *(("-R \"select[hname!='{}']\"", node) for node in job.exclude),
+            ('-w "ended({})"', job.after),
+            ("-rn", True),  # one id is one run of the script
+        )
 
     def hand_over(self, script: Path, *words: str) -> Answer:
         return self.ask(*words, folder=script.parent, stdin=script)

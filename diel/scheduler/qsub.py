@@ -81,32 +81,28 @@ class Qsub(BatchScheduler):
     # qsub has no other way to say whether it takes a script: the job of a trial is held, and deleted.
     held = ("-h",)
     ends_by = ("qdel",)
-    accepted = re.compile(r"^(\d+[\w.\-]*)\s*$", re.MULTILINE)
-    outputs = re.compile(r"^#PBS -[oe] (.+)$", re.MULTILINE)
-    busy = re.compile(
+    accepted = r"^(\d+[\w.\-]*)\s*$"
+    outputs = r"^#PBS -[oe] (.+)$"
+    busy = (
         r"cannot connect to|connection refused|timed out|end of file|communication failure"
         r"|no free connections|server shutting down|premature end|try again"
-        r"|unable to contact slurm controller|pbs_iff",
-        re.IGNORECASE,
+        r"|unable to contact slurm controller|pbs_iff"
     )
-    speaker = re.compile(r"\b(qsub|qstat|qdel|qselect|sbatch): (error: )?")
+    speaker = r"\b(qsub|qstat|qdel|qselect|sbatch): (error: )?"
 
-    def directives(self, job: Job) -> Iterator[str]:
-        quoted(job.folder)  # outputs are there, whether or not they name it
-        yield f"-N {job.name}"
-        yield "-S /bin/bash"
-        yield f"-o {_output(job, job.stdout)}"
-        yield f"-e {_output(job, job.stderr)}"
-        if job.queue:
-            yield f"-q {job.queue}"
-        if job.account:
-            yield f"-A {job.account}"
-        yield from (f"-l {words}" for words in self.resources(job))
-        yield f"-l walltime={clock(job.walltime)}"  # there is no default: without it a job may run for ever
-        if job.after:
-            yield f"-W depend=afterany:{job.after}"
-        yield "-r n"  # one id is one run of the script: else a restarted node would run it again
-        yield from job.extra
+    def options(self, job: Job) -> Iterable[tuple[str, object]]:
+        return (
+            ("-N {}", job.name),
+            ("-S /bin/bash", True),
+            ("-o {}", _output(job, job.stdout)),
+            ("-e {}", _output(job, job.stderr)),
+            ("-q {}", job.queue),
+            ("-A {}", job.account),
+            *(("-l {}", words) for words in self.resources(job)),
+            ("-l walltime={}", clock(job.walltime)),  # without it a job may run for ever
+            ("-W depend=afterany:{}", job.after),
+            ("-r n", True),  # one id is one run of the script: else a restarted node would run it again
+        )
 
     @abstractmethod
     def resources(self, job: Job) -> Iterable[str]:
@@ -117,7 +113,7 @@ class Qsub(BatchScheduler):
 
     def told(self, answer: Answer) -> str:
         own = answer.out.partition("and the output was:")[2].strip(" '\n")  # Slurm's qsub quotes sbatch
-        return self.speaker.sub("", first_lines(own)) if own else super().told(answer)
+        return re.sub(self.speaker, "", first_lines(own)) if own else super().told(answer)
 
     @abstractmethod
     def attributes(self, ids: list[str]) -> Iterable[tuple[str, Mapping[str, str]]]:
@@ -185,10 +181,8 @@ class Qsub(BatchScheduler):
 
 def _output(job: Job, path: Path) -> str:
     """A file's name within the folder, from where the job is submitted: a colon in a path means a host."""
-    name = path.name if path.parent == job.folder else None
-    if name is not None and re.fullmatch(r"[\w.+-]+", name, re.ASCII):
-        return name
-    return quoted(path)
+    plain = path.parent == job.folder and re.fullmatch(r"[\w.+-]+", path.name, re.ASCII)
+    return path.name if plain else quoted(path)
 
 
 def parse_queues(text: str) -> list[Queue]:

@@ -46,6 +46,12 @@ _IN_SERVICE = ("idle", "mix", "alloc", "comp")
 _FIELDS = ("JobID:32|", "State:32|", "exit_code:16|", "Reason:400|", "NodeList:2000|", "Name:200|")
 _SACCT_TIMEOUT = 10.0
 _GPUS = re.compile(r"\bgpu(?::[^:,(]+)?:(\d+)")
+_STEP = (
+    "srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --overlap --mem=0 --cpu-bind=none --mpi=none"
+    " --no-kill --kill-on-bad-exit=0 --wait=0 --export=ALL"
+)
+"""A step with all that each node has. The end of one node's program, or of one node, is not that of others;
+PMI's variables are left out, which an MPI program started by a worker would take for its own."""
 
 
 class Slurm(BatchScheduler):
@@ -65,64 +71,44 @@ class Slurm(BatchScheduler):
     public = ("SLURM_CONF", "SLURM_CLUSTERS")
     job_variables = ("SLURM_JOB_ID",)
     node = 'echo "$SLURMD_NODENAME"'
-    # A step with all that each node has. The end of one node's program, or of one node, is not the others'.
-    # Without PMI's variables, which an MPI program started by a worker would take for its own.
-    spread = (
-        "srun",
-        "--nodes={nodes}",
-        "--ntasks={nodes}",
-        "--ntasks-per-node=1",
-        "--overlap",
-        "--mem=0",
-        "--cpu-bind=none",
-        "--mpi=none",
-        "--no-kill",
-        "--kill-on-bad-exit=0",
-        "--wait=0",
-        "--export=ALL",
-    )
+    spread = tuple(shlex.split(_STEP))
     hosts = 'scontrol show hostnames "$SLURM_JOB_NODELIST"'
-    share = ("sh", "-c", f'exec {shlex.join(spread)} --nodelist="$DIEL_NODES" "$@"', "spread")
+    share = ("sh", "-c", f'exec {_STEP} --nodelist="$DIEL_NODES" "$@"', "spread")
     oom = r"(?:slurmstepd|srun): .*(?:oom[-_ ]kill|out of memory)"
     elsewhere = ("--partition", "-p", "--qos", "-q")
     queues_by = ("sbatch", "--parsable")
     ends_by = ("scancel",)
-    accepted = re.compile(r"^(\d+)(?:;\S+)?\s*$", re.MULTILINE)
-    outputs = re.compile(r"^#SBATCH --(?:output|error)=(.+)$", re.MULTILINE)
-    busy = re.compile(
+    accepted = r"^(\d+)(?:;\S+)?\s*$"
+    outputs = r"^#SBATCH --(?:output|error)=(.+)$"
+    busy = (
         r"Unable to contact slurm controller|timed out|Connection (refused|reset)"
         r"|Communication connection failure|Zero Bytes were transmitted|temporarily (unable|unavailable)"
         r"|standby mode|rate limit"
         r"|Unable to establish (configuration source|controller)|No route to host|Munge|authentication error"
-        r"|Transport endpoint is not connected",
-        re.IGNORECASE,
+        r"|Transport endpoint is not connected"
     )
-    settled = re.compile("Invalid job id|already complet")
-    speaker = re.compile(r"\b(sbatch|squeue|scancel): (error: )?")
+    settled = "Invalid job id|already complet"
+    speaker = r"\b(sbatch|squeue|scancel): (error: )?"
 
-    def directives(self, job: Job) -> Iterator[str]:
-        yield f"--job-name={job.name}"
-        yield f"--chdir={quoted(job.folder)}"
-        yield f"--output={_pattern(job.stdout)}"
-        yield f"--error={_pattern(job.stderr)}"
-        if job.queue:
-            yield f"--partition={job.queue}"
-        if job.account:
-            yield f"--account={job.account}"
-        yield f"--nodes={job.nodes}"
-        yield f"--ntasks-per-node={job.cores}"
-        if job.gpus:
-            yield f"--gres=gpu:{job.gpus}"
-        if job.memory:
-            yield f"--mem={mebibytes(job.memory)}M"
-        yield f"--time={clock(job.walltime)}"
-        if job.exclude:
-            yield f"--exclude={','.join(job.exclude)}"
-        if job.after:
-            yield f"--dependency=afterany:{job.after}"
-        # One id is one run of the script; a lost node takes no other with it; no variables are needed.
-        yield from ("--no-requeue", "--no-kill", "--export=NONE")
-        yield from job.extra
+    def options(self, job: Job) -> Iterable[tuple[str, object]]:
+        return (
+            ("--job-name={}", job.name),
+            ("--chdir={}", quoted(job.folder)),
+            ("--output={}", _pattern(job.stdout)),
+            ("--error={}", _pattern(job.stderr)),
+            ("--partition={}", job.queue),
+            ("--account={}", job.account),
+            ("--nodes={}", job.nodes),
+            ("--ntasks-per-node={}", job.cores),
+            ("--gres=gpu:{}", job.gpus),
+            ("--mem={}M", mebibytes(job.memory)),
+            ("--time={}", clock(job.walltime)),
+            ("--exclude={}", ",".join(job.exclude)),
+            ("--dependency=afterany:{}", job.after),
+            ("--no-requeue", True),  # one id is one run of the script
+            ("--no-kill", True),  # a lost node takes no other with it
+            ("--export=NONE", True),
+        )
 
     def try_out(self, script: Path) -> None:
         """Nothing is queued.

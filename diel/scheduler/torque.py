@@ -52,7 +52,7 @@ class Torque(Qsub):
             yield f"mem={mebibytes(job.memory) * job.nodes}mb"
 
     def submit(self, script: Path) -> str:
-        files = check_outputs(script, self.outputs)
+        files = check_outputs(script, re.compile(self.outputs, re.MULTILINE))
         # Slurm's qsub overrides the outputs that the script says.
         words = [word for pair in zip(("-o", "-e"), files, strict=False) for word in pair]
         return self.queue(*words, script=script)

@@ -95,7 +95,7 @@ def test_what_fails_otherwise_is_asked_again(agent: Agent, error: Exception) -> 
 def test_a_scheduler_that_fails_to_answer_says_nothing_of_any_job(
     agent: Agent, scheduler: Scripted, error: Exception
 ) -> None:
-    agent.watch(frozenset({"5"}))
+    agent.jobs = frozenset({"5"})
     scheduler.answer = fails(error)
     agent.look_now()
     assert str(error) in str(first(agent, Silent, lambda news: bool(getattr(news, "message", ""))))
@@ -106,7 +106,7 @@ def test_a_scheduler_that_fails_to_answer_says_nothing_of_any_job(
 
 
 def test_a_job_is_gone_only_when_it_was_not_known_for_a_while(agent: Agent, scheduler: Scripted) -> None:
-    agent.watch(frozenset({"9"}))
+    agent.jobs = frozenset({"9"})
     answers: list[Heard] = []
     while not answers or "9" not in answers[-1].jobs:
         answers.append(first(agent, Heard))
@@ -116,7 +116,7 @@ def test_a_job_is_gone_only_when_it_was_not_known_for_a_while(agent: Agent, sche
 
 def test_looking_now_asks_no_more_than_once_a_second(agent: Agent, scheduler: Scripted) -> None:
     agent._poll = 1000.0
-    agent.watch(frozenset({"5"}))
+    agent.jobs = frozenset({"5"})
     agent.look_now()
     first(agent, Heard)
     before = scheduler.queries

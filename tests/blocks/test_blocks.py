@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from diel.blocks.asking import BlockAsking
-from diel.blocks.backend import Outlook
-from diel.blocks.block import Block
+from diel.blocks.block import Block, Outlook
 from diel.blocks.blocks import Blocks
 from diel.controller.start import create
 from diel.journal.segment import SegmentWriter, worker_segment_name

@@ -87,17 +87,23 @@ def worker(project: OnCluster, dice: random.Random) -> None:
 
 
 def scheduler(project: OnCluster, dice: random.Random) -> None:
-    """Nobody answers for some seconds."""
+    """Nobody answers, until the run has noticed that."""
     project.cluster.end_controller()
-    time.sleep(8)
+    wait_until_noticed(project)
     project.cluster.continue_controller()
 
 
 def scheduler_asleep(project: OnCluster, dice: random.Random) -> None:
-    """It takes calls and does not answer, for half a minute."""
+    """It takes calls and does not answer, until the run has noticed that: half a minute."""
     project.cluster.stop_controller()
-    time.sleep(30)
+    wait_until_noticed(project)
     project.cluster.continue_controller()
+
+
+def wait_until_noticed(project: OnCluster) -> None:
+    """Waits until the run says that its scheduler does not answer; one that has ended never does."""
+    run = project.newest()
+    wait_for(lambda: fold(run).silent or fold(run).ended is not None, 90)
 
 
 FAULTS: dict[str, Fault] = {

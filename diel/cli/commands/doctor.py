@@ -12,7 +12,7 @@ from types import FrameType
 import click
 
 from diel.cli.options import Duration, json_option, runs_option
-from diel.doctor import EXTRAS, PROGRAMS, Finding, examine, try_jobs
+from diel.doctor import EXTRAS, PROGRAMS, Finding, examine
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.site import Site, find_site, missing
 from diel.status.columns import paint, printable
@@ -98,6 +98,8 @@ def _tried(
     if bad or lacking:
         yield Finding("job", False, "not submitted", f"first correct: {', '.join([*bad, *lacking])}")
         return
+    from diel.doctor.trial import try_jobs  # here: only --job needs it
+
     yield from try_jobs(site, name, pools, folder, wait, _tell)
 
 
