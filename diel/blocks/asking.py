@@ -38,7 +38,8 @@ class BlockAsking:
         self._site = plan.site
         self._paths = paths
         self._scheduler = scheduler
-        self._engine: BlockEngine | None = None
+        self.engine: BlockEngine | None = None
+        """Parsl's, once there is work."""
         self._current: Block | None = None
         self._job = ""
         self.shapes: dict[str, Shape] = {}
@@ -90,18 +91,14 @@ class BlockAsking:
 
     # --- the engine -------------------------------------------------------------------------------
 
-    @property
-    def is_broken(self) -> bool:
-        return self._engine is not None and self._engine.broken
-
     def start(self) -> BlockEngine:
-        if self._engine is None:
+        if self.engine is None:
             load()
             from diel.executors.parsl import BlockEngine  # slow: not where all is cached
 
             self._paths.blocks.mkdir(parents=True, exist_ok=True)
-            self._engine = BlockEngine(self._paths, addresses(self._site.address), self._submit_job)
-        return self._engine
+            self.engine = BlockEngine(self._paths, addresses(self._site.address), self._submit_job)
+        return self.engine
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         """Hands out a bundle; there may be no block for it yet."""
@@ -110,10 +107,6 @@ class BlockAsking:
             engine.open(label, self._workers(shape))
             self.shapes[label] = shape
         return engine.submit(label, bundle, cores)
-
-    def stop(self) -> None:
-        if self._engine is not None:
-            self._engine.stop()
 
     def asks_the_same(self, block: Block) -> bool:
         """Whether the job of an earlier controller's block is what would be asked for now, word for word."""
@@ -177,14 +170,14 @@ class BlockAsking:
 
     def hold(self, block: Block) -> None:
         """Tells Parsl to give a block no more tasks."""
-        if self._engine is not None:
-            self._engine.hold(block.shape.label, block.number)
+        if self.engine is not None:
+            self.engine.hold(block.shape.label, block.number)
 
     def loads(self) -> Mapping[str, Mapping[str, Load]]:
         """What Parsl's blocks have to do, by shape and number."""
-        if self._engine is None:
+        if self.engine is None:
             return {}
-        return {label: self._engine.loads(label) for label in list(self.shapes)}
+        return {label: self.engine.loads(label) for label in list(self.shapes)}
 
     def end_unknown(self, blocks: Mapping[str, Block]) -> None:
         """Ends jobs of the run that were queued and never written down: their controller was killed then."""

@@ -145,7 +145,7 @@ class Blocks:
         """Looks after the workers, now and then."""
         self._backlog, self._needed = outlook.backlog, outlook.needed
         self._asking.excluded = outlook.excluded - self._watching.forgiven
-        if self._asking.is_broken:
+        if self._asking.engine is not None and self._asking.engine.broken:
             raise EngineLost("Parsl's interchange is gone (out of memory on this host?); running tasks go on")
         self._watching.take_news()
         self._hold_tainted()
@@ -291,7 +291,8 @@ class Blocks:
     def detach(self) -> None:
         """Lets go: what runs in blocks goes on, for the next controller to adopt."""
         self._agent.stop(1.0)
-        self._asking.stop()
+        if self._asking.engine is not None:
+            self._asking.engine.stop()
 
     def stop(self) -> None:
         """Ends all blocks, and waits until the scheduler says that they are gone."""

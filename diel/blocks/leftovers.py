@@ -37,11 +37,10 @@ def adopt(ledger: Ledger, take: Adopt) -> list[Block]:
     """
     history = ledger.history
     live = {name: record for name, record in history.blocks.items() if not JobState(record["state"]).ended}
-    tasks: list[tuple[str, int, int, str]] = []
     _give_up(ledger, live)
-    for (stage, index), attempt in sorted(history.left.items()):
-        tasks.append((stage, index, attempt.number, attempt.worker))
-        take(stage, index, attempt.number)
+    tasks = [(stage, i, left.number, left.worker) for (stage, i), left in sorted(history.left.items())]
+    for stage, index, number, _ in tasks:
+        take(stage, index, number)
     if tasks:
         ledger.append({"event": "adopted", "tasks": tasks})
     return [_block(record) for record in live.values()]
@@ -92,18 +91,13 @@ class Leftovers:
 
 
 def end_jobs(
-    paths: RunPaths,
-    site: Site,
-    history: History,
-    *,
-    patience: float,
-    tend: Callable[[], None] = lambda: None,
+    paths: RunPaths, site: Site, history: History, *, patience: float, tend: Callable[[], None] = lambda: None
 ) -> Leftovers:
-    """Cancels every job of a run and waits until all have ended; `tend` is called again and again.
+    """Cancels every job of a run and waits until all have ended; `tend` is called meanwhile.
 
-    They are known by how their names begin, not by the ids in the journal: a job that was queued in the
-    moment in which its controller died is in no journal, and a scheduler that lost its state gives an
-    old id to somebody else's job. The ids are told where the scheduler does not answer.
+    They are known by how their names begin: a job that was queued at the moment when its controller died
+    is in no journal, and a scheduler that lost its state gives an old id to somebody else's job. The ids
+    in the journal are returned if the scheduler does not answer.
     """
     if not site.scheduled:
         return Leftovers((), ())
@@ -135,11 +129,8 @@ def end_jobs(
 def noted_jobs(paths: RunPaths, history: History) -> set[str]:
     """The jobs that have not ended as far as the run's files tell."""
     controllers = [one.job for one in read_submissions(paths) if one.job is not None]
-    blocks = {
-        str(block["job"])
-        for block in history.blocks.values()
-        if block.get("job") and not JobState(block["state"]).ended
-    }
+    live = (block for block in history.blocks.values() if not JobState(block["state"]).ended)
+    blocks = {block["job"] for block in live if block["job"]}
     # Within an allocation blocks are no jobs of the scheduler's: they end with it.
     within = {job for job in blocks if any(job.startswith(f"{one}.") for one in controllers)}
     return (blocks - within) | set(controllers[-2:])

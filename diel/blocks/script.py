@@ -158,10 +158,8 @@ def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:
             try:
                 text = scheduler.script(job)
             except SchedulerRefused as error:
-                runs = str(job.folder.parents[2])
-                raise UsageError(
-                    f"a run in {runs!r} cannot have jobs: {error}; give another by --runs"
-                ) from error
+                where = repr(str(job.folder.parents[2]))
+                raise UsageError(f"a run in {where} cannot have jobs: {error}; use another --runs") from error
             script.write_text(text, encoding="utf-8", errors="surrogateescape")
             try:
                 scheduler.try_out(script)

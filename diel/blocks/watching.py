@@ -147,36 +147,26 @@ class Watching:
 
     def _note_status(self, block: Block, status: JobStatus) -> None:
         before = (block.state, block.reason, block.nodes)
-        block.state = status.state
-        block.reason = status.reason
-        block.hopeless = status.hopeless
+        block.state, block.reason, block.hopeless = status.state, status.reason, status.hopeless
         block.nodes = status.nodes or block.nodes
         if status.state == JobState.RUNNING and block.began is None:
-            block.began = self._begin_of(block)
+            block.began = time.time()
+            if block.kept is not None:  # it may have begun while nobody looked
+                with contextlib.suppress(OSError, ValueError):
+                    block.began = float(self._ledger.paths.block_begin(block.name).read_text())
         if status.state.ended:
             block.ended = time.time()
             block.stderr_tail = tail_of(self._ledger.paths.blocks / f"{block.name}.err")
         if before != (block.state, block.reason, block.nodes):
             self.write(block)
-        if is_at_start(self._ledger.history):
-            self._judge_first(block, status)
+        if is_at_start(self._ledger.history):  # the first word on a block may be that it can never run
+            if status.hopeless:
+                why = f"job {block.job} would wait for ever: {status.reason}"
+                raise NeverRuns(refusal(self._site, block.shape.pool, why))
+            if status.state is JobState.PENDING and not status.reason:
+                self._agent.look_now()
         if status.state.ended:
             self._note_end(block)
-
-    def _judge_first(self, block: Block, status: JobStatus) -> None:
-        """Raises NeverRuns where the first word on a block is that it can never run; asks soon for that."""
-        if status.hopeless:
-            why = f"job {block.job} would wait for ever: {status.reason}"
-            raise NeverRuns(refusal(self._site, block.shape.pool, why))
-        if status.state is JobState.PENDING and not status.reason:
-            self._agent.look_now()
-
-    def _begin_of(self, block: Block) -> float:
-        """When a block began that is now seen to run: one that was kept may have, while nobody looked."""
-        with contextlib.suppress(OSError, ValueError):
-            if block.kept is not None:
-                return float(self._ledger.paths.block_begin(block.name).read_text())
-        return time.time()
 
     def _note_end(self, block: Block) -> None:
         if block.connected and not block.held:

@@ -55,20 +55,17 @@ def _write_like_a_journal(folder: Path) -> None:
     """Makes a file that must be new, appends to it, and replaces another by it."""
     new, old = folder / "new", folder / "old"
     old.touch()
-    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND)
-    try:
-        os.write(file, b"one\n")
-        os.write(file, b"two\n")
-        os.fsync(file)
-    finally:
-        os.close(file)
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND), "wb", buffering=0) as file:
+        file.write(b"one\n")
+        file.write(b"two\n")
+        os.fsync(file.fileno())
     os.replace(new, old)
     if old.read_bytes() != b"one\ntwo\n":
         raise OSError(0, "what was written there is not what is read back")
 
 
 def file_system(folder: Path) -> str:
-    """The type of the file system that a directory is on: `ext4`, `nfs4`, `lustre`."""
+    """Its type: `ext4`, `nfs4`, `lustre`."""
     return kind_of_file_system(folder) or "a file system of unknown type"
 
 
@@ -128,26 +125,20 @@ def _check_place(runs: Path, site: Site) -> Finding:
 
 def _place_of(folder: Path, site: Site) -> str | None:
     """The file system whose path is the longest that holds a folder."""
-    best: tuple[int, str | None] = (0, None)
-    for name, place in site.filesystems.items():
-        path = os.path.expanduser(os.path.expandvars(place.path))
-        if "$" in path or not os.path.isabs(path):
-            continue  # a variable that this host does not set
-        root = Path(path).resolve()
-        if folder.is_relative_to(root) and len(str(root)) > best[0]:
-            best = (len(str(root)), name)
-    return best[1]
+    paths = {name: os.path.expanduser(os.path.expandvars(p.path)) for name, p in site.filesystems.items()}
+    # A `$` is a variable that this host does not set.
+    roots = {
+        name: Path(path).resolve() for name, path in paths.items() if path.startswith("/") and "$" not in path
+    }
+    holding = [name for name, root in roots.items() if folder.is_relative_to(root)]
+    return max(holding, key=lambda name: len(str(roots[name])), default=None)
 
 
 def _facts(place: FileSystem) -> str:
-    facts = []
-    if place.quota is not None:
-        facts.append(f"{format_size(place.quota)} at most")
-    if place.files is not None:
-        facts.append(f"{counted(place.files, 'file')} at most")
-    if place.purge is not None:
-        facts.append(f"files that nobody reads for {format_duration(place.purge)} are deleted")
-    return "; ".join(facts) or "no limit is known"
+    quota = f"{format_size(place.quota)} at most" if place.quota else ""
+    files = f"{counted(place.files, 'file')} at most" if place.files else ""
+    rest = f"files that nobody reads for {format_duration(place.purge)} are deleted" if place.purge else ""
+    return "; ".join(filter(None, (quota, files, rest))) or "no limit is known"
 
 
 def check_private(runs: Path) -> Finding:

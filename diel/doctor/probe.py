@@ -46,7 +46,7 @@ def main() -> None:
         "host_cores": os.cpu_count(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": {name: os.environ[name] for name in GPU_VARIABLES if name in os.environ},
-        "launcher": beside(launcher) or shutil.which(launcher),
+        "launcher": shutil.which(launcher, path=os.path.dirname(sys.executable)) or shutil.which(launcher),
         "local": local_disk(os.environ.get("DIEL_DOCTOR_LOCAL", "")),
         "time": time.time(),
         "reached": "",
@@ -62,12 +62,6 @@ def main() -> None:
             report["reached"] = host
             break
     write(folder, pool, report)
-
-
-def beside(program: str) -> str | None:
-    """A program beside this Python, as pip installs them."""
-    path = os.path.join(os.path.dirname(sys.executable), program)
-    return path if os.access(path, os.X_OK) else None
 
 
 def version_of(package: str) -> str | None:

@@ -45,11 +45,8 @@ def check_commands(scheduler: Scheduler) -> Finding:
         fix = "work on a machine that has them (a login node), or load their module"
         return Finding("commands", False, f"no {', '.join(lacking)} on PATH", fix)
     told = ", ".join(str(path) for path in found.values()) or "it has none that diel calls itself"
-    hiding = next(
-        (first for name, path in found.items() if (first := find_program(name)) not in (path, None)), None
-    )
-    if hiding:
-        told += f" (not {hiding}, which is another scheduler's and comes first on PATH)"
+    if hiding := [first for name, path in found.items() if (first := find_program(name)) not in (path, None)]:
+        told += f" (not {hiding[0]}, which is another scheduler's and comes first on PATH)"
     return Finding("commands", True, told)
 
 
@@ -64,22 +61,18 @@ def check_dialect(site: Site, scheduler: Scheduler) -> Finding:
             told += f"; {_told(first, others[first])} is behind them: --site {first} asks it without a detour"
         return Finding("scheduler", True, told)
     if not others:
+        found = f"no {site.scheduler} answers"
+        try:
+            scheduler.dialect()
+        except SchedulerBusy as error:
+            found += f": {error}"
         fix = "try again later, or on another login node: the commands are here, but no server answers"
-        return Finding("scheduler", False, f"no {site.scheduler} answers{_silence(scheduler)}", fix)
+        return Finding("scheduler", False, found, fix)
     answered = ", ".join(_told(name, each) for name, each in others.items())
     fix = f"write `scheduler: {first}` in the site file, or choose --site {first}"
     if scheduler.hidden and set(scheduler.commands) & set(scheduler_named(first).commands):
         fix = f"{scheduler.hidden}; or {fix}"
     return Finding("scheduler", False, f"the site says {site.scheduler}, but {answered} answers", fix)
-
-
-def _silence(scheduler: Scheduler) -> str:
-    """What a scheduler's commands say while it does not answer, in their own words."""
-    try:
-        scheduler.dialect()
-    except SchedulerBusy as error:
-        return f": {error}"
-    return ""
 
 
 def _told(name: str, dialect: Dialect) -> str:
@@ -112,16 +105,13 @@ def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[
         yield Finding("nodes", True, "the scheduler does not tell their shape", required=False)
         return
     known = {queue.name for queue in offer.queues}
-    told = [
-        difference
-        for name, pool in site.pools.items()
-        if pool.queue is None or pool.queue in known
-        for difference in differences(
-            name, pool.model_copy(update={"options": (*site.options, *pool.options)}), offer, elsewhere
-        )
-    ]
+    told: list[str] = []
+    for name, pool in site.pools.items():
+        if pool.queue is None or pool.queue in known:
+            whole = pool.model_copy(update={"options": (*site.options, *pool.options)})
+            told += differences(name, whole, offer, elsewhere)
     if told:
-        fix = "correct the pools in the site file, where that is not on purpose"
+        fix = "correct the pools in the site file, unless that is on purpose"
         yield Finding("nodes", False, "; ".join(told), fix, required=False)
     else:
         most = max(kind.sharing for kind in offer.nodes)
@@ -140,31 +130,20 @@ def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = 
     if own:
         nearest = max(own, key=lambda kind: _likeness(pool, kind))
         yield from (f"{name}: {told}" for told in _differences(pool, nearest))
-    queue = _queue_of(pool, offer.queues, elsewhere)
-    if queue is not None and queue.limit is not None and pool.longest > min(queue.limit, MAX_DURATION):
-        longest, limit = format_duration(pool.longest), format_duration(queue.limit)
-        which = "queue" if pool.queue else "the default queue"
-        yield f"{name}: blocks of up to {longest}, but {which} '{queue.name}' allows {limit}"
-
-
-def _queue_of(pool: Pool, queues: Sequence[Queue], elsewhere: Sequence[str]) -> Queue | None:
-    """The queue that a pool names, or the scheduler's default one; None where that is not known."""
     if any(re.split(r"[ =]", option)[0] in elsewhere for option in pool.options):
-        return None
-    if pool.queue is None:
-        return next((queue for queue in queues if queue.default), None)
-    return next((queue for queue in queues if queue.name == pool.queue), None)
+        return
+    for queue in offer.queues:
+        meant = queue.name == pool.queue if pool.queue else queue.default
+        if meant and queue.limit is not None and pool.longest > min(queue.limit, MAX_DURATION):
+            longest, limit = format_duration(pool.longest), format_duration(queue.limit)
+            which = "queue" if pool.queue else "the default queue"
+            yield f"{name}: blocks of up to {longest}, but {which} '{queue.name}' allows {limit}"
 
 
 def _likeness(pool: Pool, kind: NodeKind) -> tuple[bool, bool, int, int]:
     """How well nodes fit a pool: its GPUs first, then its cores, then by how little is left over."""
-    cores = cores_of(pool)
-    return (
-        kind.gpus >= pool.gpus and bool(kind.gpus) == bool(pool.gpus),
-        kind.cores >= cores or kind.threads >= cores,
-        -abs(kind.cores - cores),
-        kind.nodes,
-    )
+    cores, gpus = cores_of(pool), kind.gpus >= pool.gpus and bool(kind.gpus) == bool(pool.gpus)
+    return gpus, max(kind.cores, kind.threads) >= cores, -abs(kind.cores - cores), kind.nodes
 
 
 def _differences(pool: Pool, kind: NodeKind) -> Iterator[str]:

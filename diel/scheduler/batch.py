@@ -44,10 +44,7 @@ class BatchScheduler(Scheduler):
 
     @abstractmethod
     def jobs(self, ids: list[str]) -> Iterable[tuple[str, str, JobStatus]]:
-        """Id, name and state of these jobs, or of all of this user's if none is named.
-
-        Others may be among them, and those that have ended. Raises SchedulerBusy.
-        """
+        """Id, name and state of these jobs, or this user's if none is given. Raises SchedulerBusy."""
 
     def try_out(self, script: Path) -> None:
         self.cancel([self.queue(*self.held, script=script)])

@@ -1,11 +1,9 @@
 """A scheduler within an allocation: it hands out nodes of the allocation that this process runs in.
 
-For a site whose controller lives `inside`: the site's scheduler gave one allocation, and
-blocks are programs on some of its nodes, first come first served. A job here is the
-child process that runs its script; it ends with this process at the latest.
-
-What a script sees: DIEL_NODES (names with commas between), DIEL_NODE_NUMBERS (their places in the
-allocation, from 0), and the outer scheduler's own variables as if these nodes were all there are.
+For a site whose controller lives `inside`: the site's scheduler gave one allocation, and blocks are
+programs on some of its nodes, first come first served. A job here is the child process that runs its
+script; it ends with this process at the latest. Scripts see DIEL_NODES (names with commas between),
+DIEL_NODE_NUMBERS (their places in the allocation, from 0), and the outer scheduler's own variables.
 """
 
 from __future__ import annotations
@@ -107,7 +105,7 @@ class Inside(Scheduler):
             return {n: JobStatus(h.state, h.reason, h.exit_code, self._names(h)) for n, h in known.items()}
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Ends jobs: what runs gets SIGTERM, and SIGKILL some seconds later."""
+        """What runs gets SIGTERM, and SIGKILL some seconds later."""
         with self._lock:
             for number in ids:
                 held = self._jobs.get(number)
@@ -243,9 +241,9 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def inside_here(outer: Scheduler) -> Inside | None:
-    """The scheduler of the allocation that holds this controller; None where it does not live in one.
+    """The scheduler of the allocation that holds this controller; None if it does not live in one.
 
-    `outer` is the site's scheduler. Raises SchedulerBusy where the allocation's nodes cannot be told.
+    `outer` is the site's scheduler. Raises SchedulerBusy if the allocation's nodes cannot be found out.
     """
     end = os.environ.get(END)
     if end is None:

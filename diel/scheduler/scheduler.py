@@ -97,10 +97,7 @@ class Scheduler(ABC):
     redirects: ClassVar[bool] = False
     """Whether the script itself sends its output to the job's files: a scheduler may add words of its own."""
     private: ClassVar[tuple[str, ...]] = ()
-    """Beginnings of variables that its commands must not get from diel's environment.
-
-    Within a job they describe that job; outside, some are a user's habits, and would hide jobs.
-    """
+    """Beginnings of variables that its commands must not get: they describe a job, or a user's habits."""
     public: ClassVar[tuple[str, ...]] = ()
     """Variables that its commands get although they begin so: where the server is."""
     job_variables: ClassVar[tuple[str, ...]] = ()
@@ -110,14 +107,10 @@ class Scheduler(ABC):
     spread: Sequence[str] = ()
     """Words that start a program once on each node of a job, with {nodes} to be filled in.
 
-    They need not hand on environment and folder: the program sets what it needs. Without them blocks of
-    several nodes need `spread` in the site file.
+    They need not hand on environment and folder. Without them blocks of several nodes need a site's `spread`.
     """
     hosts: str = ""
-    """Shell text that prints the names of the nodes of the job that it runs in, a word each.
-
-    For tasks that span nodes, and for `home: inside`.
-    """
+    """Shell text that prints the names of its job's nodes: for tasks that span them, and `home: inside`."""
     share: Sequence[str] = ()
     """Words that start a program once on some nodes of the allocation that they run in, for `home: inside`.
 
@@ -158,10 +151,9 @@ class Scheduler(ABC):
         return "\n".join(lines) + "\n"
 
     def try_out(self, script: Path) -> None:  # noqa: B027
-        """Asks whether it would take this script; no job of it is left, and nothing of it runs.
+        """Asks whether it would take this script, and leaves no job; by default nothing is asked.
 
-        Raises SchedulerRefused if it would not, and SchedulerBusy. By default nothing is asked: the
-        first job of a run tells.
+        Raises SchedulerRefused if it would not, and SchedulerBusy.
         """
 
     @abstractmethod
@@ -195,10 +187,7 @@ class Scheduler(ABC):
     def ask(
         self, *words: str, folder: Path | None = None, stdin: Path | None = None, timeout: float | None = None
     ) -> Answer:
-        """Runs one of its commands, in a folder (by default the current one).
-
-        Raises SchedulerBusy if there is no such program, or it has not ended in time.
-        """
+        """Runs one of its commands. Raises SchedulerBusy if there is none, or it has not ended in time."""
         program = self.program(words[0])
         environ = self.environment(os.environ)
         return ask([program, *words[1:]], environ, timeout or self.timeout, folder=folder, stdin=stdin)
@@ -219,8 +208,7 @@ class Scheduler(ABC):
     def dialect(self) -> Dialect | None:
         """What answers here to its commands; None if nothing does, or another scheduler.
 
-        Having the commands is not enough: the server behind them must answer; by default it
-        is asked for jobs. Raises SchedulerBusy if the server does not answer.
+        By default its server is asked for jobs. Raises SchedulerBusy if that does not answer.
         """
         if self.lacking():
             return None
@@ -238,10 +226,7 @@ class Scheduler(ABC):
         return next((os.environ[name] for name in self.job_variables if os.environ.get(name)), None)
 
     def allocation(self) -> Sequence[str]:
-        """The nodes of the job that this process runs in, by `hosts`; some may come repeatedly.
-
-        Raises SchedulerBusy if they cannot be found out.
-        """
+        """The nodes of the job that this process runs in; some may come repeatedly. Raises SchedulerBusy."""
         answer = ask(["sh", "-c", self.hosts], os.environ, self.timeout)
         if answer.code != 0:
             raise SchedulerBusy(f"cannot tell the nodes of this allocation: {answer.words}")
@@ -250,13 +235,13 @@ class Scheduler(ABC):
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
         """Variables by which programs find the nodes of their job, for some of them; None takes one away.
 
-        `script` is what will run there; a file that a variable names may lie beside it.
+        A file that a variable names may lie beside the script that will run there.
         """
         return {}
 
 
 def node_file(nodes: Sequence[str], script: Path) -> str:
-    """The path of a file beside a script that names nodes, one a line; it is written."""
+    """Writes a file beside a script that names nodes, one a line; returns its path."""
     file = script.with_suffix(".nodes")
     file.write_text("".join(f"{name}\n" for name in nodes), encoding="utf-8")
     return str(file)
@@ -281,10 +266,7 @@ def usable_schedulers() -> Iterator[tuple[str, Scheduler]]:
 
 
 def find_dialects() -> dict[str, Dialect]:
-    """The schedulers that answer here, by name; those behind another's commands last.
-
-    Takes a minute at most, if all servers are down; none where there are no commands.
-    """
+    """The schedulers that answer here, by name; those behind another's commands last. Within a minute."""
     found = {}
     for name, scheduler in usable_schedulers():
         try:

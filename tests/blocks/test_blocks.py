@@ -1,12 +1,10 @@
-"""Blocks of a run: how many tasks they could hold, and which of an earlier controller's are kept."""
+"""Blocks of a run: how many tasks they could hold, and whose nodes come over from an earlier controller."""
 
 from __future__ import annotations
 
-import textwrap
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,39 +17,17 @@ from diel.blocks.blocks import Blocks
 from diel.controller.start import create
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
-from diel.plan import Plan, prepare
+from diel.plan import Plan
 from diel.project.lease import take
-from diel.scheduler import JobState, Scheduler, scheduler_named
-from diel.scheduler.inside import Inside
-from diel.scheduler.slurm import Slurm
+from diel.scheduler import JobState
 from diel.site import Shape
 from diel.tasks.ledger import Ledger
 from tests.pretend import Pretend
 from tests.throwaway import wait_for
 
-SITE = """
-name: cluster
-scheduler: slurm
-pools:
-  cpu: {cores: 8, nodes: 2, block_nodes: 2, blocks: 2, walltime: 1h}
-"""
-FLOW = """
-diel: 1
-name: flow
-stages: {work: {command: "true", resources: {cores_per_rank: 4}}}
-"""
 WORK = Shape("cpu", 0, 4)
 """Four of them fit into a block of two nodes, and the pool has two blocks."""
 OTHER = Shape("cpu", 0, 8)
-
-
-@pytest.fixture
-def plan(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    monkeypatch.setattr(Slurm, "lacking", lambda self: ())
-    (workspace / "schedulers").mkdir()
-    (workspace / "schedulers/cluster.yaml").write_text(textwrap.dedent(SITE))
-    (workspace / "flow.yaml").write_text(textwrap.dedent(FLOW))
-    return prepare(workspace / "flow.yaml", site="cluster")
 
 
 # --- what could be held ---------------------------------------------------------------------------
@@ -111,67 +87,6 @@ def test_a_block_that_ends_sooner_than_such_tasks_were_seen_to_gets_no_more(
     assert block.held is held
 
 
-# --- what is kept ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def paths(plan: Plan, workspace: Path) -> RunPaths:
-    return create(plan, workspace / "runs")
-
-
-def asking(plan: Plan, paths: RunPaths, scheduler: Scheduler | None = None, **pool: Any) -> BlockAsking:
-    """That of a controller, maybe with another pool on its site."""
-    pools = {"cpu": plan.site.pools["cpu"].model_copy(update=pool)}
-    site = plan.site.model_copy(update={"pools": pools})
-    return BlockAsking(replace(plan, site=site), paths, scheduler or scheduler_named("slurm"))
-
-
-@pytest.fixture
-def waiting(plan: Plan, paths: RunPaths) -> Block:
-    """A block that an earlier controller asked for, with its job script."""
-    block = Block("1-0", WORK, 0, 3600.0, 0.0, 1, job="100", adopted=True)
-    paths.blocks.mkdir(parents=True)
-    paths.block_script("1-0").write_text(asking(plan, paths)._script(block))
-    return block
-
-
-def test_a_block_is_kept_where_the_same_would_be_asked_for(
-    plan: Plan, paths: RunPaths, waiting: Block
-) -> None:
-    assert asking(plan, paths).asks_the_same(waiting)
-
-
-@pytest.mark.parametrize(
-    "pool",
-    [{"cores": 16}, {"block_nodes": 1}, {"queue": "long"}, {"walltime": 7200.0}, {"options": ("--x",)}],
-)
-def test_a_block_of_another_pool_is_not(
-    plan: Plan, paths: RunPaths, waiting: Block, pool: dict[str, Any]
-) -> None:
-    assert not asking(plan, paths, **pool).asks_the_same(waiting)
-
-
-def test_nor_is_one_that_might_get_a_node_to_avoid(plan: Plan, paths: RunPaths, waiting: Block) -> None:
-    found = asking(plan, paths)
-    found.excluded = frozenset({"n7"})
-    assert not found.asks_the_same(waiting)
-
-
-def test_nor_one_without_its_script_or_its_pool(plan: Plan, paths: RunPaths, waiting: Block) -> None:
-    found = asking(plan, paths)
-    waiting.shape = replace(WORK, pool="gone")
-    assert not found.asks_the_same(waiting)
-    waiting.shape = WORK
-    paths.block_script("1-0").unlink()
-    assert not found.asks_the_same(waiting)
-
-
-def test_nor_one_within_an_allocation_that_ended(plan: Plan, paths: RunPaths, waiting: Block) -> None:
-    inside = Inside(scheduler_named("slurm"), ("n1", "n2"), "7", time.time() + 36000)
-    paths.block_script("1-0").write_text(asking(plan, paths, inside)._script(waiting))
-    assert not asking(plan, paths, inside).asks_the_same(waiting)
-
-
 # --- whose nodes come over ------------------------------------------------------------------------
 
 
@@ -185,7 +100,7 @@ class Second:
         block = Block("1-0", WORK, 4, 3600.0, 0.0, 1, job=job, state=JobState.RUNNING)
         first.append({"event": "block", "time": 1.0, **block.record()}, {"event": "handover", "time": 2.0})
         paths.blocks.mkdir(parents=True)
-        paths.block_script("1-0").write_text(asking(plan, paths, self.scheduler)._script(block))
+        paths.block_script("1-0").write_text(BlockAsking(plan, paths, self.scheduler)._script(block))
         worker = SegmentWriter(paths.journal / worker_segment_name(1, "n1", 1))
         worker.append({"event": "worker", "host": "n1", "pid": 1, "block": "1-0", "node": "n1", "time": 1.0})
         lease, second = take(paths)
