@@ -47,7 +47,7 @@ class Hands:
 
     def send(self, *indices: int) -> None:
         stage = self.stage()
-        tasks = [(index, self.bench.resolve("work", index)) for index in indices]
+        tasks = [self.bench.resolve("work", index) for index in indices]
         self.dispatcher.send(stage, self.dispatcher.shape(stage), self.bench.stages.jobs["work"], tasks)
 
 
