@@ -22,9 +22,6 @@ _SPARE = 256
 """Open files that a module may need besides its mapped arrays: each of these holds one."""
 
 
-# --- reading --------------------------------------------------------------------------------------
-
-
 def open_array(name: str, path: str) -> Array:
     """A `.npy` file as an array that cannot be written to, mapped into memory: nothing is read yet.
 
@@ -53,9 +50,6 @@ def open_arrays(name: str, paths: list[str]) -> list[Array]:
         most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     return [open_array(name, path) for path in paths]
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 def as_array(name: str, value: Any) -> Array:

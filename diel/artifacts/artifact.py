@@ -115,9 +115,6 @@ def written(task_dir: str | Path) -> str:
     return ", ".join(entry for entry in made if not entry.startswith("."))[:200] or "nothing"
 
 
-# --- digests --------------------------------------------------------------------------------------
-
-
 def content(path: str | Path, way: Way = "content") -> tuple[int, str]:
     """Size in bytes and digest of a file, or of a directory's files and their names."""
     if not os.path.isdir(path):

@@ -38,9 +38,6 @@ class NotFinite(Exception):
     """An item of an array is NaN or infinite."""
 
 
-# --- the header -----------------------------------------------------------------------------------
-
-
 class Header(NamedTuple):
     """What a `.npy` file says of its array, and at which byte that begins."""
 
@@ -88,9 +85,6 @@ def _written(facts: dict[str, Any]) -> bytes:
         file = io.BytesIO()
         numpy.lib.format.write_array_header_2_0(file, facts)
     return file.getvalue()
-
-
-# --- writing --------------------------------------------------------------------------------------
 
 
 def write_array(path: str, array: Array, *, hashed: bool = True, finite: bool = False) -> tuple[int, str]:
@@ -199,9 +193,6 @@ def _reserve(file: int, size: int) -> None:
         ctypes.CDLL(None).fallocate(file, keep_size, ctypes.c_int64(0), ctypes.c_int64(size))
 
 
-# --- pieces ---------------------------------------------------------------------------------------
-
-
 def _is_fortran(array: Array) -> bool:
     return array.flags.f_contiguous and not array.flags.c_contiguous
 
@@ -229,9 +220,6 @@ def _pieces(array: Array) -> Iterator[Array]:
         array, flags=["external_loop", "buffered", "zerosize_ok"], buffersize=step, order="C"
     ):
         yield numpy.ascontiguousarray(piece)
-
-
-# --- numbers --------------------------------------------------------------------------------------
 
 
 def _numbers_of(array: Array) -> Iterator[Array]:

@@ -78,9 +78,6 @@ def check_number(name: str, what: str, number: int, contract: Contract) -> None:
         )
 
 
-# --- arrays ---------------------------------------------------------------------------------------
-
-
 def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> None:
     file = os.path.basename(path)
     try:
@@ -147,9 +144,6 @@ def _check_shape(
                 has = f"shape {shown_shape(shape)}, so that {one} is {size}"
                 where = "too" if owner == name else f"of '{owner}'"
                 raise ModuleError(f"output '{name}': {what} has {has}; it is {known} {where}")
-
-
-# --- JSON -----------------------------------------------------------------------------------------
 
 
 def _check_json_file(name: str, path: str, contract: Output) -> None:

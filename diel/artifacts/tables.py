@@ -39,9 +39,6 @@ def check_table(name: str, path: str, contract: Contract) -> None:
         )
 
 
-# --- CSV ------------------------------------------------------------------------------------------
-
-
 def _csv_rows(path: str, contract: Contract) -> int:
     rows = 0
     with open(path, encoding="utf-8-sig", newline="") as file:
@@ -130,9 +127,6 @@ def _is_number(cell: str) -> bool:
 def _truth(cell: str) -> None:
     if cell.strip().lower() not in ("true", "false", "0", "1"):
         raise ValueError(cell)
-
-
-# --- JSON lines -----------------------------------------------------------------------------------
 
 
 def _json_rows(path: str, contract: Contract) -> int:

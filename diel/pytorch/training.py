@@ -102,11 +102,7 @@ def outputs(network: torch.nn.Module, inputs: torch.Tensor, batch: int, device: 
     """What a network says of some rows, in single precision and on the CPU, as the model's readers get it."""
     network.eval()
     with torch.no_grad():
-        parts = [
-            network(inputs[start : start + batch].to(device).float()).cpu()
-            for start in range(0, len(inputs), batch)
-        ]
-    return torch.cat(parts)
+        return torch.cat([network(part.to(device).float()).cpu() for part in torch.split(inputs, batch)])
 
 
 def _epoch(progress: Progress, rows: Rows, loss: Loss, settings: Settings, saver: Saver) -> float:
@@ -133,7 +129,6 @@ def _epoch(progress: Progress, rows: Rows, loss: Loss, settings: Settings, saver
 def _step(
     progress: Progress, inputs: torch.Tensor, targets: torch.Tensor, loss: Loss, settings: Settings
 ) -> None:
-    """One gradient step."""
     with settings.autocast():
         said = progress.network(inputs)
     lost = loss(said.float(), targets)  # in single precision: squares soon leave the range of fp16

@@ -76,9 +76,11 @@ def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str =
         with ThreadPoolExecutor(min(AT_ONCE, len(missing))) as pool:
             sizes = list(pool.map(lambda item: size_of(item.source), missing))
             disk.make_room({item.key: size for item, size in zip(missing, sizes, strict=True)}, tag)
-            wide = {item.key for item, size in zip(missing, sizes, strict=True) if _is_wide(item, size)}
-            copied = [_copy(disk, item, check, pool) for item in missing if item.key in wide]
-            small = [item for item in missing if item.key not in wide]
+            wide: list[Item] = []  # one of these alone keeps all threads busy
+            small: list[Item] = []
+            for item, size in zip(missing, sizes, strict=True):
+                (wide if size >= 2 * PART or os.path.isdir(item.source) else small).append(item)
+            copied = [_copy(disk, item, check, pool) for item in wide]
             copied += pool.map(lambda item: _copy(disk, item, check, None), small)
     except OSError as error:
         if error.errno in _FULL or str(error.filename or "").startswith(disk.root):
@@ -89,21 +91,12 @@ def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str =
     return Brought(len(made), sum(made), len(items) - len(made), seconds, disk.root)
 
 
-def _is_wide(item: Item, size: int) -> bool:
-    """Whether one artifact alone keeps all threads busy."""
-    return size >= 2 * PART or os.path.isdir(item.source)
-
-
 def size_of(path: str) -> int:
     """Bytes of a file, or of all files of a directory."""
     if not os.path.isdir(path):
         return os.stat(path).st_size
-    return sum(
-        os.stat(file).st_size
-        for folder, _, names in walk(path)
-        for file in (os.path.join(folder, name) for name in names)
-        if os.path.isfile(file)
-    )
+    files = (os.path.join(folder, name) for folder, _, names in walk(path) for name in names)
+    return sum(os.stat(file).st_size for file in files if os.path.isfile(file))
 
 
 def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -213,9 +206,6 @@ def _by_sendfile(read: int, write: int, start: int, count: int) -> int:
 
 def _by_hand(read: int, write: int, start: int, count: int) -> int:
     return os.pwrite(write, os.pread(read, count, start), start)
-
-
-# --- what a task brings, and what its worker learns of it --------------------------------------------
 
 
 def fetch(

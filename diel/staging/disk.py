@@ -52,34 +52,28 @@ class StagingError(DielError):
 
 
 class Disk:
-    """diel's directory on this node's disk."""
+    """diel's directory on this node's disk, below `folder`; made where it is missing.
 
-    def __init__(self, root: str, size: int | None, *, named: bool = True) -> None:
-        self.root = root
+    Raises StagingError where that cannot be, or where others could have put something there.
+    """
+
+    def __init__(self, folder: str, size: int | None = None, *, named: bool = True) -> None:
+        self.root = f"{folder.rstrip('/')}/diel-{os.getuid()}"
         self.size = size
         self.named = named
-        self.entries = f"{root}/entries"
-
-    @classmethod
-    def open(cls, folder: str, size: int | None = None, *, named: bool = True) -> Disk:
-        """The directory below `folder`, made where it is missing.
-
-        Raises StagingError where that cannot be, or where others could have put something there.
-        """
-        disk = cls(f"{folder.rstrip('/')}/diel-{os.getuid()}", size, named=named)
+        self.entries = f"{self.root}/entries"
         try:
             with contextlib.suppress(FileExistsError):
-                os.makedirs(disk.root, 0o700)
-            status = os.lstat(disk.root)
+                os.makedirs(self.root, 0o700)
+            status = os.lstat(self.root)
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-                raise StagingError(f"{disk.root} is not a directory of this user alone")
-            if not os.path.isdir(f"{disk.root}/{FOLDERS[-1]}"):
+                raise StagingError(f"{self.root} is not a directory of this user alone")
+            if not os.path.isdir(f"{self.root}/{FOLDERS[-1]}"):
                 for name in FOLDERS:
-                    os.makedirs(f"{disk.root}/{name}", exist_ok=True)
-            disk._begin_boot()
+                    os.makedirs(f"{self.root}/{name}", exist_ok=True)
+            self._begin_boot()
         except OSError as error:
             raise StagingError(f"{folder} cannot be used: {error.strerror}") from error
-        return disk
 
     def _begin_boot(self) -> None:
         """Empties a directory of an earlier boot: some of its copies may never have reached the disk."""
@@ -94,24 +88,18 @@ class Disk:
                 self._drop(key)
             put(place, boot)
 
-    def path(self, item: Item) -> str:
-        """Where the copy of an artifact is, once it is there."""
-        return item.below(self.entries)
-
     def has(self, item: Item) -> bool:
         """Whether a copy is there, and whole as far as one look shows.
 
         What tidies up a directory such as /tmp takes old files and leaves the directories around them.
         """
         try:
-            status = os.stat(self.path(item))
+            status = os.stat(item.below(self.entries))
             return stat.S_ISDIR(status.st_mode) or status.st_size == int(
                 _text(f"{self.entries}/{item.key}/size")
             )
         except (OSError, ValueError):
             return False
-
-    # --- pins ---------------------------------------------------------------------------------------
 
     def hold(self, items: Iterable[Item], tag: str = "") -> list[Item]:
         """Pins copies for this process's task, and returns those that are not there yet.
@@ -121,12 +109,9 @@ class Disk:
         wanted = {item.key: item for item in items}
         with self._locked(fcntl.LOCK_SH):
             self._pin(dict.fromkeys(wanted, 0), tag)
-            missing = []
-            for item in wanted.values():
-                if self.has(item):
-                    os.utime(f"{self.entries}/{item.key}")
-                else:
-                    missing.append(item)
+            missing = [item for item in wanted.values() if not self.has(item)]
+            for key in wanted.keys() - {item.key for item in missing}:
+                os.utime(f"{self.entries}/{key}")
         return missing
 
     def turn(self, what: str) -> None:
@@ -169,7 +154,10 @@ class Disk:
             idle = sorted((*facts, key) for key, facts in there.items() if key not in pinned)
             if excess > sum(size for _, size, _ in idle):
                 os.ftruncate(pins, before)
-                raise StagingError(self._no_room(sizes, used, free))
+                needed, place = format_size(sum(sizes.values())), os.path.dirname(self.root)
+                limit = "" if self.size is None else f"; diel may keep {format_size(self.size)}"
+                has = f"{format_size(free)} free{limit}, {format_size(used)} there"
+                raise StagingError(f"no room for {needed} on the node's disk {place} ({has})")
             excess = max(excess, int(spare * found.f_blocks * found.f_frsize) - free)
             for _, size, key in idle:
                 if excess <= 0:
@@ -189,14 +177,6 @@ class Disk:
             owner = f"{self.root}/pins/{name.rpartition('.')[0]}"
             if owner != _pins_path(self.root) and (not os.path.exists(owner) or _is_free(owner)):
                 shutil.rmtree(f"{self.root}/drains/{name}", ignore_errors=True)
-
-    def _no_room(self, sizes: Mapping[str, int], used: int, free: int) -> str:
-        needed = format_size(sum(sizes.values()))
-        limit = "" if self.size is None else f"; diel may keep {format_size(self.size)}"
-        return (
-            f"no room for {needed} on the node's disk {os.path.dirname(self.root)} "
-            f"({format_size(free)} free{limit}, {format_size(used)} there)"
-        )
 
     def _pin(self, sizes: Mapping[str, int], tag: str) -> None:
         mark = f" {tag}" if tag else ""
@@ -237,8 +217,6 @@ class Disk:
         except OSError as error:
             raise StagingError(f"{folder}: {error.strerror}") from error
         return folder
-
-    # --- copies -------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def making(self, item: Item, check: Callable[[], None]) -> Iterator[str | None]:
@@ -306,7 +284,7 @@ def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
 def own_disk(local: Local, environ: Mapping[str, str]) -> Disk:
     """This node's disk, ready for use. Raises StagingError where there is none."""
     folder, named = local_folder(local.folder, environ)
-    return Disk.open(folder, local.size, named=named)
+    return Disk(folder, local.size, named=named)
 
 
 # --- files of locks and pins --------------------------------------------------------------------------

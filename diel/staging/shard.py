@@ -93,9 +93,6 @@ def _rows(name: str, path: str) -> int:
     raise ModuleError(f"input '{name}': {path} is no array with rows")
 
 
-# --- parts on the node's disk ---------------------------------------------------------------------
-
-
 def draw(
     name: str,
     value: Any,

@@ -35,13 +35,13 @@ class Source:
         self.at = 0
         """Where this attempt is: it puts again what earlier ones put."""
         self.failed = False
-        """Whether who put last failed at it."""
+        """Whether the last one who put failed."""
 
 
 class Channel:
     """Items of a channel on the disk and where they stand; who puts, who gets.
 
-    The channel's own log has one record a batch: {"p": producer, "first": its number there, "pos": position
+    Its log has one record a batch: {"p": producer, "first": its number there, "pos": position
     in the channel, "sizes": […], "files": […], "held": bytes in those files}.
     """
 
@@ -75,21 +75,16 @@ class Channel:
         """Batches by the position of their first items, the oldest first."""
         self._recent_bytes = 0
 
-    # --- from one broker to the next ---------------------------------------------------------------
-
     def load(self) -> None:
         """Finds the items that are on the disk."""
-        *whole, newest = self.log.files or (0,)
-        for file in whole:
-            if not self._load_index(file):
-                self._scan(file)
+        for file in self.log.files:
+            is_full = file != self.log.files[-1]
+            if is_full and self._load_index(file):
+                continue
+            for header, place in self.log.records_of(file):
+                self._index(header, file, place.record)
+            if is_full:
                 self._save_index(file)
-        if newest:
-            self._scan(newest)
-
-    def _scan(self, file: int) -> None:
-        for header, place in self.log.records_of(file):
-            self._index(header, file, place.record)
 
     def _save_index(self, file: int) -> None:
         """Keeps what `_index` made of a file that is full, so that it need not be read again."""
@@ -166,8 +161,6 @@ class Channel:
         writer, number = _numbered(name)
         self._newest[writer] = max(number, self._newest.get(writer, 0))
 
-    # --- producers ---------------------------------------------------------------------------------
-
     def put(self, member: str, request: Header, block: bytes) -> int:
         """Appends what is new of a batch; returns how many items that is.
 
@@ -179,10 +172,9 @@ class Channel:
         items = cut(block, sizes)
         if sum(sizes) != len(block) or sizes != list(map(len, items)):
             raise Refused(f"{len(block)} bytes came, which are not {len(sizes)} items of these sizes")
-        after = first + len(sizes)
         if first > source.count:
             raise Refused(f"item {first} of {member} came, but item {source.count} is the next")
-        source.at = max(source.at, after)
+        source.at = max(source.at, first + len(sizes))
         known = source.count - first
         if known >= len(sizes):
             return 0
@@ -206,18 +198,14 @@ class Channel:
 
     def room(self) -> int:
         """Items that may come before the slowest group holds the producers up."""
-        waiting = [
-            self.end - group.cursor
-            for group in self.groups.values()
-            if group.holds and not group.settled and group.broken_at is None
-        ]
-        return max(0, self.buffer - max(waiting)) if waiting else MANY
+        holding = (one for one in self.groups.values() if one.holds and not one.settled)
+        cursors = [group.cursor for group in holding if group.broken_at is None]
+        return max(0, self.buffer - self.end + min(cursors)) if cursors else MANY
 
     def limit(self, member: str) -> int:
         """The number of the item that this producer must not put yet: its share of the room."""
-        source = self.sources[member]
-        room = self.room()
-        return min(MANY, source.count + -(-room // max(1, len(self.here))))
+        share = -(-self.room() // max(1, len(self.here)))
+        return min(MANY, self.sources[member].count + share)
 
     def flaw_of(self, name: str, attempt: int, *, goes_on: bool) -> Flaw:
         """What an attempt that ended well did not put; one that `goes_on` took up a checkpoint."""
@@ -252,8 +240,6 @@ class Channel:
             raise Refused(f"nobody reads {self.name} as '{name}'; known: {known}")
         return self.groups[name]
 
-    # --- consumers ---------------------------------------------------------------------------------
-
     def fetch(self, position: int, most: int) -> list[bytes]:
         """Items from a position on: at least one, at most `most`, not many more bytes than REPLY.
 
@@ -287,8 +273,6 @@ class Channel:
         while self._recent_bytes > REMEMBERED and len(self._recent) > 1:
             self._recent_bytes -= _memory(self._recent.popitem(last=False)[1])
 
-    # --- room on the disk --------------------------------------------------------------------------
-
     def spent(self) -> int:
         """How many batches stand in files that nobody needs any more: 0 where all is kept for replay.
 
@@ -307,7 +291,7 @@ class Channel:
 
     def note_gone(self, header: Header) -> None:
         """Takes in what `without` returned."""
-        self.skip_to(header["base"])
+        self._skip_to(header["base"])
         self.end, self.bytes, self._counted = header["base"], header["bytes"], header["end"]
         self._note_counts(header)
 
@@ -322,10 +306,10 @@ class Channel:
             self._held.pop(file, None)
         self._positions, self._files = self._positions[spent:], self._files[spent:]
         self._records = self._records[spent:]
-        self.skip_to(self._positions[0])
+        self._skip_to(self._positions[0])
         self.sweep()
 
-    def skip_to(self, base: int) -> None:
+    def _skip_to(self, base: int) -> None:
         """Items below `base` are gone: groups that hold nobody up may not have read them."""
         self.base = base
         for group in self.groups.values():

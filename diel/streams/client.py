@@ -80,14 +80,13 @@ class Connection:
 
         Raises StreamError where what it put could not be put after all.
         """
+        held: tuple[dict[Any, Any], ...] = (self._producers, self._consumers, self._spaces)
         with contextlib.ExitStack() as stack:  # one that cannot be closed does not keep the others open
-            for ends in (self._producers, self._consumers, self._spaces):
-                for end in self._pop(ends, member, attempt):
+            for ends in held:
+                with self._lock:
+                    found = [ends.pop(key) for key in list(ends) if key[-2:] == (member, attempt)]
+                for end in found:
                     stack.callback(end.close)
-
-    def _pop(self, ends: dict[Any, Any], member: str, attempt: int) -> list[Any]:
-        with self._lock:
-            return [ends.pop(key) for key in list(ends) if key[-2:] == (member, attempt)]
 
     def flaw(
         self, end: Mapping[str, Any], member: str, attempt: int, *, goes_on: bool = False
@@ -100,7 +99,7 @@ class Connection:
         """
         request: Header = {"op": "flaw", "channel": end["channel"], "member": member, "attempt": attempt}
         request |= {"group": end["group"]} if end["role"] == "get" else {"goes_on": goes_on}
-        answer, _ = self._link.call(request)
+        answer = self._link.call(request)
         return answer["class"], answer["flaw"]
 
     def space(self, member: str | None = None, attempt: int = 1) -> Space:
@@ -112,15 +111,8 @@ class Connection:
             return Space(self._link, None, attempt)
         return self._one(self._spaces, (member, attempt), partial(Space, self._link, member, attempt))
 
-    # --- for the controller ------------------------------------------------------------------------
-
     def open(
-        self,
-        channel: str,
-        *,
-        buffer: int = 1000,
-        replay: bool = True,
-        groups: Mapping[str, Sequence[str]],
+        self, channel: str, *, buffer: int = 1000, replay: bool = True, groups: Mapping[str, Sequence[str]]
     ) -> None:
         """Opens a channel, or adds groups and members to one: before that, nobody can put or get.
 
@@ -128,9 +120,8 @@ class Connection:
         committed go from the disk. One that was closed or broken is open again.
         """
         readers = {group: list(members) for group, members in groups.items()}
-        self._link.call(
-            {"op": "open", "channel": channel, "buffer": buffer, "replay": replay, "groups": readers}
-        )
+        how = {"buffer": buffer, "replay": replay, "groups": readers}
+        self._link.call({"op": "open", "channel": channel, **how})
 
     def close(self, channel: str) -> None:
         """No producer will put any more: whoever has read all of it gets the end."""
@@ -150,7 +141,7 @@ class Connection:
         `{channel: {"items", "bytes", "closed", "broken", "buffer", "producers": {member: items},
         "groups": {group: {"delivered", "committed", "waiting", "settled"}}}}`.
         """
-        found: dict[str, Any] = self._link.call({"op": "facts"})[0]["channels"]
+        found: dict[str, Any] = self._link.call({"op": "facts"})["channels"]
         return found
 
     def tell_facts(self, done: Callable[[dict[str, Any]], None]) -> None:

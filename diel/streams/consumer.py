@@ -42,7 +42,7 @@ class Consumer:
     ) -> None:
         self._link = link
         self._who: Header = {"channel": channel, "group": group, "member": member, "attempt": attempt}
-        answer, _ = link.call({"op": "consume", **self._who, "replay": replay, "leaves": leaves})
+        answer = link.call({"op": "consume", **self._who, "replay": replay, "leaves": leaves})
         self._most = min(most, answer["ahead"])
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -73,7 +73,8 @@ class Consumer:
             data = self._items.popleft()
             self._got += 1
             self._used += 1
-            if self._share > 1 and 2 * len(self._items) <= self._share and self._may_ask():
+            over = self._asking is not None or self._ended or self._closed or self._error
+            if self._share > 1 and 2 * len(self._items) <= self._share and not over:
                 self._ask()
         if data[:1] == b"r":
             return decode(mapped(self._link.root, data))
@@ -97,9 +98,6 @@ class Consumer:
                 raise TimeoutError(f"{self._who['channel']}: no item in {timeout:g} s")
             self._changed.wait(left)
         self._since, self._used = time.monotonic(), 0
-
-    def _may_ask(self) -> bool:
-        return self._asking is None and not (self._ended or self._closed or self._error)
 
     def _ask(self) -> None:
         """Asks for as many items as were used in the last 20 ms."""

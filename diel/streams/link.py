@@ -15,7 +15,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
@@ -38,11 +37,8 @@ TURN = 0.5
 """Seconds between looks whether the broker is there, while waiting."""
 
 
-class Pump(Protocol):
-    """What has requests to send from time to time."""
-
-    def pump(self, now: float) -> bool:
-        """Sends what is due; whether there is more to send in a millisecond."""
+Pump = Callable[[float], bool]
+"""Called in the link's thread: sends what is due now; whether there is more to send in a millisecond."""
 
 
 class Link:
@@ -68,15 +64,11 @@ class Link:
         self._look_wait = _LOOK
         self._ended = False
         self.broken: BaseException | None = None
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._woken = False
         self._poller.register(self._wake_read, zmq.POLLIN)
         self._thread = threading.Thread(target=self._run, name="diel-streams", daemon=True)
         self._thread.start()
-
-    # --- from any thread ---------------------------------------------------------------------------
 
     def ask(self, header: Header, block: bytes = b"", done: Done = lambda header, block: None) -> int:
         """Sends a request soon; returns its number."""
@@ -84,17 +76,17 @@ class Link:
             self._ids += 1
             number = self._ids
             self._asked.append((number, pack({"id": number, **header}), block, done))
-        self.wake()
+        self._wake()
         return number
 
-    def call(self, header: Header, block: bytes = b"") -> tuple[Header, bytes]:
+    def call(self, header: Header) -> Header:
         """Sends a request and waits for its answer, as long as a broker is there.
 
         Raises StreamError where the broker refuses, StreamLost where it is gone for longer than `patience`.
         """
-        answer = self.call_within(header, block, None)
+        answer = self.call_within(header, b"", None)
         assert answer is not None
-        return answer
+        return answer[0]
 
     def call_within(self, header: Header, block: bytes, timeout: float | None) -> tuple[Header, bytes] | None:
         """As `call`; None where no answer came in `timeout` seconds and the request could be taken back."""
@@ -113,7 +105,7 @@ class Link:
                     raise
                 if give_up is not None and time.monotonic() >= give_up:
                     give_up = None
-                    if self.call({"op": "forget", "of": number})[0]["forgotten"]:
+                    if self.call({"op": "forget", "of": number})["forgotten"]:
                         self.drop(number)
                         return None
                 continue
@@ -145,9 +137,9 @@ class Link:
         """Something has to be sent."""
         with self._lock:
             self._pumps.add(pump)
-        self.wake()
+        self._wake()
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         if not self._woken:
             self._woken = True
             with contextlib.suppress(BlockingIOError, OSError):
@@ -157,10 +149,8 @@ class Link:
         """Ends the thread; what was not sent is not sent."""
         self._ended = True
         self._woken = False
-        self.wake()
+        self._wake()
         self._thread.join(5)
-
-    # --- the thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -196,7 +186,7 @@ class Link:
         now = time.monotonic()
         with self._lock:
             pumps, self._pumps = self._pumps, set()
-        waiting = {pump for pump in pumps if pump.pump(now)}
+        waiting = {pump for pump in pumps if pump(now)}
         with self._lock:
             self._pumps |= waiting
         self._send_asked()

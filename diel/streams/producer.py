@@ -42,7 +42,7 @@ class Producer:
         self._under_way = 0
         self._due = self._wanted = self._want_asked = self._closed = False
         self._error: StreamError | None = None
-        answer, _ = link.call({"op": "produce", **self._who})
+        answer = link.call({"op": "produce", **self._who})
         self._segments = SegmentWriter(link.root, answer["folder"])
         self.count: int = answer["count"]
         """Items of this member that earlier attempts put."""
@@ -84,7 +84,7 @@ class Producer:
                 wake = not self._due
                 self._due = True
             if wake:
-                self._link.due(self)
+                self._link.due(self._pump)
 
     def _whole(self, parts: list[Buffer]) -> bytes:
         """An item of several parts as one, or what stands for it where it is large."""
@@ -123,7 +123,7 @@ class Producer:
             self._wanted, self._want_asked = True, False
             if self._pending:
                 self._due = True
-                self._link.due(self)
+                self._link.due(self._pump)
             else:
                 self._ask_for_room()
 
@@ -143,9 +143,7 @@ class Producer:
             self._limit = answer["limit"]
         self._changed.notify_all()
 
-    # --- the link's thread -------------------------------------------------------------------------
-
-    def pump(self, now: float) -> bool:
+    def _pump(self, now: float) -> bool:
         """Sends what gathered: at once where nothing is under way, else after the linger or a full batch."""
         with self._changed:
             while self._pending:
@@ -180,9 +178,7 @@ class Producer:
             self._take(answer)
             if self._pending:
                 self._due = True
-                self._link.due(self)
-
-    # --- the end -----------------------------------------------------------------------------------
+                self._link.due(self._pump)
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until all that was put is on the disk. Raises TimeoutError and StreamError."""

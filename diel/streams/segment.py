@@ -25,7 +25,7 @@ ROLL = 64 * 1024 * 1024
 """Bytes after which another file is begun: what is spent goes, and its memory is used again."""
 _PAGE = max(4096, mmap.ALLOCATIONGRANULARITY)
 _AHEAD = 64 * 1024 * 1024
-"""Bytes of a file that are asked of the file system at once, at most."""
+"""Bytes that are asked of the file system at once, at most."""
 _FAST = ("ext4", "xfs", "btrfs", "overlay")
 """File systems that give room without writing to it: an array is then written several times as fast."""
 

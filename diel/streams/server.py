@@ -106,9 +106,8 @@ class _Server:
         self._router.heartbeat_timeout = 30_000
         port = _bind(self._router, addresses)
         self._broker = Broker(root, self._send)
-        last = read_contact(root)
         self._contact = Contact(
-            epoch=(last.epoch if last else _last_epoch(root)) + 1,
+            epoch=_last_epoch(root) + 1,
             host=socket.gethostname(),
             pid=os.getpid(),
             addresses=tuple(addresses),
@@ -177,6 +176,9 @@ class _Server:
 
 
 def _last_epoch(root: Path) -> int:
+    last = read_contact(root)
+    if last is not None:
+        return last.epoch
     try:
         return int((root / "epoch").read_text())
     except (OSError, ValueError):
@@ -203,13 +205,11 @@ class _Watch:
     """Whether a broker is of no more use: another took its place, or no controller's heart beats."""
 
     def __init__(self, root: Path, epoch: int, lease: Path, silence: float) -> None:
-        self._root = root
-        self._epoch = epoch
-        self._lease = lease
-        self._silence = silence
-        self._next = time.monotonic() + _TICK / 1000
-        self._beat = 0.0
+        self._root, self._epoch = root, epoch
+        self._lease, self._silence = lease, silence
         self._seen = time.monotonic()
+        self._next = self._seen + _TICK / 1000
+        self._beat = 0.0
         self._touched = _stamp(root / "lock")
 
     def over(self) -> bool:

@@ -32,8 +32,7 @@ class Space:
         self._keep = member is not None
         self._who: Header = {"owner": member or f"~{secrets.token_hex(8)}", "attempt": attempt}
         self._one = threading.Lock()
-        answer, _ = link.call({"op": "space", **self._who})
-        self._number: int = answer["at"]
+        self._number: int = link.call({"op": "space", **self._who})["at"]
         self._segments = SegmentWriter(link.root, "space")
 
     def put(self, key: Sequence[Scalar], value: Any) -> None:

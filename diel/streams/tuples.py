@@ -11,14 +11,8 @@ from diel.streams.log import Place, RecordLog
 from diel.streams.protocol import Answer, Header, Refused, Request, Serve, refuse_older
 
 Key = tuple[Any, ...]
-
-
-class Asked(NamedTuple):
-    """One operation: what it is, and on which key or pattern."""
-
-    what: str
-    key: str
-    """As JSON, for comparing."""
+Asked = tuple[str, str]
+"""One operation: what it is, and its key or pattern as JSON, for comparing."""
 
 
 class Found(NamedTuple):
@@ -48,7 +42,7 @@ class Owner:
     def answer(self, number: int, asked: Asked) -> Found | None:
         """The tuple that this operation had before; None where it is new.
 
-        Where the task now does something else, what it did from there on is forgotten: it stays done.
+        Where the task now does something else, answers from there on are forgotten: what was done stays.
         """
         index = number - self.base
         if index < len(self.done):
@@ -60,12 +54,12 @@ class Owner:
     def record(self, number: int, asked: Asked, found: Found) -> None:
         if number - self.base > len(self.done):  # what a nameless owner read stands in no log
             self.base, self.done = number, []
-        del self.done[max(0, number - self.base) :]
+        self.take_back(number)
         self.done.append((asked, found))
         self.at = number + 1
 
     def take_back(self, number: int) -> None:
-        """An operation and those after it were none after all."""
+        """This operation and those after it did not happen after all."""
         del self.done[max(0, number - self.base) :]
         self.at = number
 
@@ -106,7 +100,7 @@ class Tuples:
                 if do == "put":
                     self._enter(Found(number, tuple(header["key"]), place))
                 found = self._leave(number) if do == "take" else self._there[number]
-                owner.record(header["number"], Asked(do, exact(header["key"])), found)
+                owner.record(header["number"], (do, exact(header["key"])), found)
                 if not header["keep"]:
                     owner.forget(header["number"])
 
@@ -140,6 +134,7 @@ class Tuples:
         return owner
 
     def commit(self, name: str, number: int) -> None:
+        """A new attempt goes on behind what was done before this operation."""
         self._write({"do": "commit", "owner": name, "number": number})
 
     def give_back(self, name: str, number: int, found: Found) -> None:
@@ -159,14 +154,15 @@ class Tuples:
         `request` has `key` (a pattern, except for `put`) and `keep`: whether the operation is kept for a new
         attempt. Raises OSError where the disk is full.
         """
-        found = self._next if asked.what == "put" else self.find(request["key"])
+        what, _ = asked
+        found = self._next if what == "put" else self.find(request["key"])
         if found is None:
             return None
-        if asked.what == "read" and not request["keep"]:
+        if what == "read" and not request["keep"]:
             tuple_read = self._there[found]
             self.owners[name].record(number, asked, tuple_read)
             return tuple_read
-        header: Header = {"do": asked.what, "tuple": found, "owner": name, "number": number}
+        header: Header = {"do": what, "tuple": found, "owner": name, "number": number}
         self._write({**header, "key": request["key"], "keep": request["keep"]}, value)
         return self.owners[name].answer(number, asked)
 
@@ -213,7 +209,7 @@ class TupleDesk:
         what, key, name, number = header["do"], header["key"], header["owner"], int(header["number"])
         _check_key(what, key)
         owner = self._owner(header)
-        asked = Asked(what, exact(key))
+        asked = (what, exact(key))
         if owner.answer(number, asked) is not None:
             owner.at = number + 1
         elif number < owner.base:
@@ -238,7 +234,7 @@ class TupleDesk:
         """Answers; a tuple that was taken by somebody who is gone is there again."""
         header = request.header
         name, number, what = header["owner"], header["number"], header["do"]
-        found = self.tuples.owners[name].answer(number, Asked(what, exact(header["key"])))
+        found = self.tuples.owners[name].answer(number, (what, exact(header["key"])))
         assert found is not None
         value = b"" if what == "put" else self.tuples.log.read(found.place)
         if not self._answer(request, {"key": list(found.key)}, value) and what == "take":

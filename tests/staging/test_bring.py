@@ -29,7 +29,7 @@ def let_go() -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
-    return Disk.open(str(tmp_path / "disk"))
+    return Disk(str(tmp_path / "disk"))
 
 
 def source(folder: Path, name: str, size: int = 4 * KIB) -> Item:
@@ -58,7 +58,7 @@ def test_a_file_is_copied_once_and_found_from_then_on(disk: Disk, tmp_path: Path
     first, second = bring(disk, [item]), bring(disk, [item])
     assert (first.copied, first.bytes, first.found) == (1, 4095, 0)
     assert (second.copied, second.bytes, second.found) == (0, 0, 1)
-    copy = Path(disk.path(item))
+    copy = Path(item.below(disk.entries))
     assert copy.name == "a.bin"
     assert copy.read_bytes() == Path(item.source).read_bytes()
     assert not copy.stat().st_mode & 0o222, "all tasks of the node share it"
@@ -73,7 +73,7 @@ def test_a_directory_is_copied_with_what_is_in_it(disk: Disk, tmp_path: Path) ->
     (folder / "link").symlink_to("inner")
     item = item_of(str(folder), "d")
     assert bring(disk, [item]).bytes == sum(len(str(number)) for number in range(20))
-    copy = Path(disk.path(item))
+    copy = Path(item.below(disk.entries))
     assert sorted(os.listdir(copy)) == ["empty", "inner", "link"]
     assert (copy / "inner" / "17").read_text() == (copy / "link" / "17").read_text() == "17"
 
@@ -88,7 +88,7 @@ def test_a_large_file_is_copied_in_parts_by_whatever_the_system_has(
     item = item_of(str(tmp_path / "large"), "large")
     Path(item.source).write_bytes(os.urandom(123_457))
     assert bring(disk, [item]).bytes == 123_457
-    assert Path(disk.path(item)).read_bytes() == Path(item.source).read_bytes()
+    assert Path(item.below(disk.entries)).read_bytes() == Path(item.source).read_bytes()
 
 
 def test_processes_that_want_the_same_wait_for_the_first(disk: Disk, tmp_path: Path) -> None:
@@ -120,12 +120,12 @@ def test_a_copy_whose_process_was_killed_is_no_copy(disk: Disk, tmp_path: Path) 
     assert names(disk) == []
     assert os.listdir(f"{disk.root}/parts") == [item.key]
     assert bring(disk, [item]).copied == 1
-    assert Path(disk.path(item)).read_bytes() == Path(item.source).read_bytes()
+    assert Path(item.below(disk.entries)).read_bytes() == Path(item.source).read_bytes()
     assert os.listdir(f"{disk.root}/parts") == []
 
 
 def test_what_was_not_used_for_longest_makes_way(tmp_path: Path) -> None:
-    disk = Disk.open(str(tmp_path / "disk"), 10 * KIB)
+    disk = Disk(str(tmp_path / "disk"), 10 * KIB)
     a, b, c = (source(tmp_path, name) for name in ("a.bin", "b.bin", "c.bin"))
     for item, used in ((a, 2_000), (b, 1_000)):
         bring(disk, [item])
@@ -136,7 +136,7 @@ def test_what_was_not_used_for_longest_makes_way(tmp_path: Path) -> None:
 
 
 def test_what_a_task_uses_stays_and_the_other_is_told_that_there_is_no_room(tmp_path: Path) -> None:
-    disk = Disk.open(str(tmp_path / "disk"), 10 * KIB)
+    disk = Disk(str(tmp_path / "disk"), 10 * KIB)
     a, b, c = (source(tmp_path, name) for name in ("a.bin", "b.bin", "c.bin"))
     bring(disk, [a, b])  # this process's task is not over
     with pytest.raises(
@@ -150,7 +150,7 @@ def test_what_a_task_uses_stays_and_the_other_is_told_that_there_is_no_room(tmp_
 
 
 def test_an_epoch_before_the_last_makes_way_for_the_next(tmp_path: Path) -> None:
-    disk = Disk.open(str(tmp_path / "disk"), 10 * KIB)
+    disk = Disk(str(tmp_path / "disk"), 10 * KIB)
     a, b, c = (source(tmp_path, name) for name in ("a.bin", "b.bin", "c.bin"))
     bring(disk, [a], tag="x/0/0")
     bring(disk, [b], tag="x/0/1")
@@ -161,7 +161,7 @@ def test_an_epoch_before_the_last_makes_way_for_the_next(tmp_path: Path) -> None
 
 
 def test_what_a_dead_process_used_holds_nothing_up(tmp_path: Path) -> None:
-    disk = Disk.open(str(tmp_path / "disk"), 10 * KIB)
+    disk = Disk(str(tmp_path / "disk"), 10 * KIB)
     a, b, c = (source(tmp_path, name) for name in ("a.bin", "b.bin", "c.bin"))
     assert in_another_process(lambda: (bring(disk, [a, b]), os._exit(0))) == 0
     assert bring(disk, [c]).copied == 1
@@ -169,7 +169,7 @@ def test_what_a_dead_process_used_holds_nothing_up(tmp_path: Path) -> None:
 
 
 def test_what_is_larger_than_the_limit_deletes_nothing(tmp_path: Path) -> None:
-    disk = Disk.open(str(tmp_path / "disk"), 10 * KIB)
+    disk = Disk(str(tmp_path / "disk"), 10 * KIB)
     small, large = source(tmp_path, "small"), source(tmp_path, "large", 20 * KIB)
     bring(disk, [small])
     release()
@@ -182,7 +182,7 @@ def test_copies_of_an_earlier_boot_are_not_trusted(disk: Disk, tmp_path: Path) -
     item = source(tmp_path, "a.bin")
     bring(disk, [item])
     Path(disk.root, "boot").write_text("another")
-    again = Disk.open(str(tmp_path / "disk"))
+    again = Disk(str(tmp_path / "disk"))
     assert names(again) == []
     assert bring(again, [item]).copied == 1
 
@@ -192,11 +192,11 @@ def test_a_directory_that_others_can_write_to_is_not_used(tmp_path: Path) -> Non
     place.mkdir(parents=True)
     place.chmod(0o777)
     with pytest.raises(StagingError, match="is not a directory of this user alone"):
-        Disk.open(str(tmp_path / "disk"))
+        Disk(str(tmp_path / "disk"))
     place.rmdir()
     place.symlink_to(tmp_path)
     with pytest.raises(StagingError, match="is not a directory of this user alone"):
-        Disk.open(str(tmp_path / "disk"))
+        Disk(str(tmp_path / "disk"))
 
 
 def test_the_site_beats_the_environment_and_variables_are_the_nodes_own() -> None:
@@ -259,7 +259,7 @@ def test_a_lock_that_its_last_holder_deleted_is_made_anew(tmp_path: Path) -> Non
 def test_a_copy_that_is_not_whole_any_more_is_brought_again(disk: Disk, tmp_path: Path, harm: str) -> None:
     item = source(tmp_path, "a.bin")
     bring(disk, [item])
-    copy = Path(disk.path(item))
+    copy = Path(item.below(disk.entries))
     if harm == "gone":
         copy.unlink()
     elif harm == "short":
@@ -289,7 +289,7 @@ def test_a_directory_that_cannot_be_read_is_not_taken_for_an_empty_one(
 
 
 def test_a_line_that_a_full_disk_cut_short_holds_nothing_up(tmp_path: Path) -> None:
-    disk = Disk.open(str(tmp_path / "disk"), 10 * KIB)
+    disk = Disk(str(tmp_path / "disk"), 10 * KIB)
     with open(f"{disk.root}/pins/1-a", "w", encoding="ascii") as another:
         another.write("0123456789abc")
         another.flush()
@@ -300,7 +300,7 @@ def test_a_line_that_a_full_disk_cut_short_holds_nothing_up(tmp_path: Path) -> N
 def test_copies_that_nobody_uses_make_way_for_what_a_task_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = Disk.open(str(tmp_path / "disk"))
+    disk = Disk(str(tmp_path / "disk"))
     old, used = source(tmp_path, "old.bin"), source(tmp_path, "used.bin")
     bring(disk, [old])
     release()
