@@ -145,7 +145,6 @@ class Succession:
         self._next: Submission | None = None
 
     def look(self) -> None:
-        """Asks for the successor once it is time."""
         if self._thread is None and time.monotonic() >= self._due:
             self._thread = threading.Thread(target=self._ask, daemon=True)
             self._thread.start()

@@ -50,7 +50,6 @@ def find_missing(view: RunView) -> Again:
 
 
 def _may_be_file(view: RunView, link: Link) -> bool:
-    """Whether what a link reads may be a file, as far as can be told without looking."""
     output = link.up.spec.outputs.get(str(link.edge.output))
     if output is not None and output.form is not None:
         return output.form in ("path", "glob")
@@ -94,8 +93,6 @@ def find_outdated(view: RunView) -> Again:
 
 
 class _Outdated:
-    """Looks at the stages from the first to the last."""
-
     def __init__(self, view: RunView) -> None:
         self._view = view
         self._lasting = {link.edge.upstream for link in view.links if link.edge.axis is not None}
@@ -119,7 +116,6 @@ class _Outdated:
                 stage.history.lose(index, attempt)
 
     def _is_tried_again(self, stage: StageRun, index: int, links: list[Link]) -> bool:
-        """Whether a task that had no result may have one after the resume."""
         history = stage.history
         if index in stage.omitted or index in history.tolerated or index in history.gone:
             return False

@@ -108,12 +108,10 @@ class Controller:
 
     @property
     def sent(self) -> Mapping[int, Sent]:
-        """The bundles that are out, for those who watch."""
         return self._dispatcher.sent
 
     @property
     def results(self) -> Results:
-        """The committed results, for those who watch."""
         return self._ledger.results
 
     def drive(self, watch: Watch, until: float | None = None) -> RunState:
@@ -286,7 +284,6 @@ class Controller:
             self._limbo.append((number, future, since))
 
     def _patience(self) -> float:
-        """Seconds to wait for something to finish."""
         stages = self._stages.runs.values()
         if self._cancelling_since is None and any(self._can_do_more(stage) for stage in stages):
             return 0.0005

@@ -16,7 +16,7 @@ from diel.project.cache import Cache
 from diel.project.requests import Cancel
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
-from diel.tasks.link import Link, Verdict
+from diel.tasks.link import Verdict
 from diel.tasks.recipe import Recipe
 from diel.tasks.results import MissingInput, carry
 from diel.tasks.stage_run import StageRun
@@ -50,7 +50,6 @@ class Finder:
         return stage.has_pending or due or bool(self._held.get(stage.name))
 
     def hold(self, stage: StageRun, tasks: list[Request]) -> None:
-        """Keeps tasks that are ready and find no room."""
         self._held[stage.name] = {task.index: task for task in tasks}
 
     def ready_tasks(self, stage: StageRun, wanted: int, until: float) -> list[Request]:
@@ -65,7 +64,6 @@ class Finder:
         return tasks
 
     def _newly_ready(self, stage: StageRun, until: float) -> Iterator[Request]:
-        """The tasks in line that must run now, as they are looked at."""
         for index in stage.candidates(time.monotonic()):
             task = self._examine(stage, index)
             if task is not None:
@@ -73,8 +71,6 @@ class Finder:
                 yield task
             if time.monotonic() > until:
                 break
-
-    # --- tasks that wait for others to be handed out with ---------------------------------------------
 
     def gather(self, stage: StageRun, until: float) -> Iterator[int]:
         """Holds all tasks that must run now, and says which ones are new; looks no longer than `until`."""
@@ -110,7 +106,6 @@ class Finder:
 
     @property
     def held(self) -> Iterator[tuple[str, int]]:
-        """Tasks that are ready and found no room."""
         return ((name, index) for name, tasks in self._held.items() for index in tasks)
 
     def _is_closed(self, stage: StageRun, index: int) -> bool:
@@ -163,8 +158,11 @@ class Finder:
             verdict = link.verdict(link.group_of_downstream(index))
             if verdict is Verdict.WAITING:
                 return None
-            if verdict is not Verdict.READY:
-                self._skip(stage, index, verdict, link)
+            if verdict is Verdict.OMITTED:
+                self._omit(stage, index, link.up.name)
+                return None
+            if verdict is Verdict.FAILED:
+                self._note_skip(stage, index, "upstream", link.up.name)
                 return None
         serving = self._stages.serving
         if serving is not None and not serving.may_start(stage, index):
@@ -215,12 +213,6 @@ class Finder:
         self._ledger.commit(stage, index, self._ledger.segment.name, offset, record)
         self._stages.note_end(stage, index)
         return True
-
-    def _skip(self, stage: StageRun, index: int, verdict: Verdict, link: Link) -> None:
-        if verdict is Verdict.OMITTED:
-            self._omit(stage, index, link.up.name)
-        else:
-            self._note_skip(stage, index, "upstream", link.up.name)
 
     def _omit(self, stage: StageRun, index: int, cause: str, reason: str = "when") -> None:
         stage.omitted.add(index)

@@ -42,7 +42,6 @@ class GangLine:
         return next(iter(self._more or self._whole), None)
 
     def add(self, stage: StageRun, index: int) -> None:
-        """A task became ready."""
         group = self._group(stage, index)
         if group not in self._ready:
             self._ready[group] = {one.name: {} for one in self.stages}
@@ -71,7 +70,6 @@ class GangLine:
             del self.begun[group], self._ready[group]
 
     def begin(self, group: Group) -> None:
-        """The first tasks of a place are handed out."""
         if group not in self.begun:
             self.begun[group] = sum(1 for stage in self.stages for _ in self.open_at(stage, group))
 
@@ -86,7 +84,6 @@ class GangLine:
         return None
 
     def open_at(self, stage: StageRun, group: Group) -> Iterator[int]:
-        """The tasks of a stage at a place that have not ended."""
         if stage.domain is None:
             return
         for index in stage.domain.matching(dict(zip(self.gang.axes, group, strict=True))):
@@ -117,7 +114,6 @@ class Gangs:
         stages.watch_ends(self._note_end)
 
     def holds(self, stage: StageRun) -> bool:
-        """Whether a stage is one of a gang."""
         return stage.name in self._of
 
     def take_up(self) -> None:
@@ -127,11 +123,9 @@ class Gangs:
                 self._streaming.begin(self._stages.runs[name], index)
 
     def tend(self) -> None:
-        """What streams need now and then."""
         self._streaming.tend()
 
     def stop(self) -> None:
-        """Ends the broker."""
         self._streaming.stop()
 
     def hand_out(self, stage: StageRun, full: set[str], until: float) -> bool:
@@ -161,8 +155,6 @@ class Gangs:
             return False
         return False
 
-    # --- what is ready ------------------------------------------------------------------------------
-
     def _look(self, line: GangLine, until: float) -> None:
         """Takes in which tasks have become ready, and what can be handed out by that."""
         for stage in line.stages:
@@ -172,7 +164,6 @@ class Gangs:
             self._judge(line, group)
 
     def _judge(self, line: GangLine, group: Group) -> None:
-        """Whether anything at a place can be handed out."""
         line.mark(group, bool(self._next(line, group)))
 
     def _next(self, line: GangLine, group: Group) -> list[Member]:
@@ -227,8 +218,6 @@ class Gangs:
     def _note_end(self, stage: StageRun, index: int) -> None:
         if (line := self._of.get(stage.name)) is not None:
             line.note_end(stage, index)
-
-    # --- handing out --------------------------------------------------------------------------------
 
     def _send(self, line: GangLine, group: Group, members: list[Member]) -> None:
         line.begin(group)

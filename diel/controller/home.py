@@ -224,9 +224,6 @@ def _words(paths: RunPaths, submission: int, python: str) -> list[str]:
     return [python, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
 
 
-# --- a process of its own -------------------------------------------------------------------------
-
-
 def _start(paths: RunPaths, made: Submission, python: str) -> Submission:
     """Starts a process that outlives this one, its terminal and its shell."""
     cwd = Path(read_run_file(paths).cwd)
@@ -244,9 +241,6 @@ def _start(paths: RunPaths, made: Submission, python: str) -> Submission:
         raise UsageError(f"cannot start the controller of {paths.run_id}: {error.strerror}") from error
     process.returncode = 0  # it is on its own from here on: nobody here waits for it
     return begun(paths, made, process.pid)
-
-
-# --- a job ----------------------------------------------------------------------------------------
 
 
 def queue(
@@ -349,9 +343,6 @@ def inside_pool(plan: Plan) -> Pool:
             "give them one `pool` in their `resources`, or choose --home job"
         )
     return plan.site.pools[next(iter(names))]
-
-
-# --- a scheduler that is busy ---------------------------------------------------------------------
 
 
 def persist(ask: Callable[[], Answer], patience: float | None = None) -> Answer:

@@ -108,10 +108,9 @@ class Intake:
     def _take_record(self, segment: str, offset: int, record: Record, *, ended: bool = True) -> None:
         """Takes in what a worker wrote; `ended` is whether its task had ended before."""
         match record["event"]:
-            case "done":
-                if self._ledger.counts(record) and not self._take_end(segment, offset, record) and not ended:
-                    self._take_late(segment, offset, record)
-            case "fail" | "start":
+            case "done" if not self._ledger.counts(record):
+                pass
+            case "done" | "fail" | "start":
                 if not self._take_end(segment, offset, record) and not ended:
                     self._take_late(segment, offset, record)
             case "release":
@@ -202,7 +201,8 @@ class Intake:
         if limit is not None and age >= limit:
             message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"
             return FailureClass.TIMEOUT, message
-        lost = f"its worker was lost: {_first_line(error)}"
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        lost = f"its worker was lost: {said[:200]}"
         if attempt.worker not in self._ledger.history.workers and self._kills.grew():
             self._kills.forget()
             return FailureClass.OOM, f"out of memory: the system killed for want of it ({lost})"
@@ -311,10 +311,6 @@ class Intake:
         self._stages.note_end(stage, index)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
-
-
 class Stillborn:
     """Workers that ended before they could run anything: those of one moment, which count once."""
 
@@ -340,5 +336,4 @@ class Stillborn:
             )
 
     def forget(self) -> None:
-        """One had begun."""
         self._tries = 0

@@ -64,12 +64,13 @@ class Stages:
         self.into: dict[str, list[Link]] = {name: [] for name in self.runs}
         self.out_of: dict[str, list[Link]] = {name: [] for name in self.runs}
         for edge in plan.graph.edges:
-            makers = tuple(self.runs[maker] for maker in self._makers(edge.upstream))
             up, down = self.runs[edge.upstream], self.runs[edge.downstream]
+            axes = (plan.workflow.axes[label] for label in up.spec.over)
+            makers = tuple(self.runs[axis.maker] for axis in axes if axis.maker is not None)
             link = link_of(edge, up, down, self.adaptive, makers)
             self.into[edge.downstream].append(link)
             self.out_of[edge.upstream].append(link)
-        links = [link for links in self.into.values() for link in links]
+        self._links = [link for links in self.into.values() for link in links]
         uses = plan.workflow.any_stage
         joined = uses(lambda stage: stage.joined)
         self.streams = ends_of(plan.graph, self.into, self.out_of) if joined else {}
@@ -86,20 +87,17 @@ class Stages:
         if self._publishing is not None:
             self.watch_ends(self._publishing.note_end)
         loose = uses(lambda stage: not all(output.keep for output in stage.outputs.values()))
-        self._keeping = Keeping(self.runs, links, ledger) if loose else None
+        self._keeping = Keeping(self.runs, self._links, ledger) if loose else None
         if self._keeping is not None:
             self.watch_ends(self._keeping.note_end)
-        deciding = Deciding(
-            self.runs,
-            ledger,
-            plan.workflow,
-            run_file.hyperparameters,
-            self._wake,
-            self.note_end,
-            self._is_used,
-        )
+        given, tell = run_file.hyperparameters, (self._wake, self.note_end, self._is_used)
+        deciding = Deciding(self.runs, ledger, plan.workflow, given, *tell)
         self.deciders: dict[str, Decider] = {
-            label: self._decider(axis, deciding) for label, axis in self.adaptive.items() if axis.judged
+            label: _DECIDERS[axis.axis.word](
+                axis, [self.adaptive[one] for one in axis.judge.context if one in self.adaptive], deciding
+            )
+            for label, axis in self.adaptive.items()
+            if axis.judged
         }
         """What makes the points of searches and loops."""
         self.deepest_first = sorted(
@@ -119,35 +117,21 @@ class Stages:
         plan, stage, planned = self._plan, self._plan.workflow.stages[name], self._plan.stages[name]
         return job_of(name, stage, plan.modules.get(name), planned.launcher, planned.shape, plan.site)
 
-    def _decider(self, axis: Adaptive, run: Deciding) -> Decider:
-        outer = [self.adaptive[label] for label in axis.judge.context if label in self.adaptive]
-        return _DECIDERS[axis.axis.word](axis, outer, run)
-
-    def _makers(self, name: str) -> list[str]:
-        """The stages that make the derived axes of a stage."""
-        axes = (self._plan.workflow.axes[label] for label in self._plan.workflow.stages[name].over)
-        return [maker for axis in axes if (maker := axis.maker) is not None]
-
     @property
     def complete(self) -> bool:
-        """Whether every task of every stage has ended."""
         return all(stage.complete for stage in self.runs.values())
 
     def open(self) -> None:
         """Opens every stage whose axes are known at the start. Raises UsageError for unreadable ones."""
         self._axes.open_static()
-        self._write_facts()
+        for label, axis in self.adaptive.items():
+            if axis.history.facts is None:  # for those who show searches and loops without the workflow
+                facts = asdict(axis.facts(self._plan.workflow))
+                self._ledger.append({"event": "axis", "axis": label, "facts": facts})
         self._open_known()
         if self._keeping is not None:
             self._keeping.catch_up()
         self.begin()
-
-    def _write_facts(self) -> None:
-        """Writes down what those need who show searches and loops without reading the workflow."""
-        for label, axis in self.adaptive.items():
-            if axis.history.facts is None:
-                facts = asdict(axis.facts(self._plan.workflow))
-                self._ledger.append({"event": "axis", "axis": label, "facts": facts})
 
     def begin(self) -> None:
         """Begins searches and loops in all contexts that are there by now; one may make room for another."""
@@ -155,7 +139,6 @@ class Stages:
             decider.begin()
 
     def tend(self) -> None:
-        """What searches and loops do now and then."""
         for decider in self.deciders.values():
             decider.tend()
 
@@ -165,23 +148,21 @@ class Stages:
             if label in stage.spec.over and stage.domain is not None:
                 stage.look_at(stage.domain.matching(coordinates))
         over = label not in coordinates  # what is chosen from outside of an axis is known when it is over
-        for links in self.into.values() if over else ():
-            for link in links:
-                if label in link.edge.chosen and link.down.domain is not None:
-                    link.down.look_at(range(link.down.size))
+        for link in self._links if over else ():
+            if label in link.edge.chosen:
+                link.down.look_at_all()
         for decider in self.deciders.values():
             if label in decider.axis.judge.context:
                 decider.begin()
 
     def _is_used(self, label: str, coordinates: Mapping[str, int]) -> bool:
         """Whether a task that picks among the points of an axis has a result, at some coordinates."""
-        for links in self.into.values():
-            for link in links:
-                domain, history = link.down.domain, link.down.history
-                if label in link.edge.chosen and domain is not None:
-                    here = {axis: place for axis, place in coordinates.items() if axis in domain.axes}
-                    if any(history.state(index).good for index in domain.matching(here)):
-                        return True
+        for link in self._links:
+            domain, state = link.down.domain, link.down.history.state
+            if label in link.edge.chosen and domain is not None:
+                here = {axis: place for axis, place in coordinates.items() if axis in domain.axes}
+                if any(state(index).good for index in domain.matching(here)):
+                    return True
         return False
 
     def watch_ends(self, tell: Callable[[StageRun, int], None]) -> None:
@@ -211,8 +192,7 @@ class Stages:
         if stage.size and all(factor.rows is None for factor in stage.domain.factors):
             return
         for link in self.out_of[stage.name]:
-            if link.down.domain is not None:
-                link.down.look_at(range(link.down.size))
+            link.down.look_at_all()
 
     def _open_known(self) -> None:
         """Opens the stages whose axes have become known; one may make another's axis known."""
@@ -250,8 +230,7 @@ class Stages:
         kind = self._plan.stages[stage.name].kind
         self._ledger.append({"event": "stage", "stage": stage.name, "kind": kind, "total": 0, "void": reason})
         for link in self.out_of[stage.name]:
-            if link.down.domain is not None:
-                link.down.look_at(range(link.down.size))
+            link.down.look_at_all()
         if self.serving is not None:
             self.serving.note_open(stage)
 
@@ -276,13 +255,13 @@ class Stages:
         }
         if stage.adaptive:
             record["factors"] = [asdict(factor) for factor in stage.domain.factors]
-        if stage.spec.surrogate is not None:
+        if stage.spec.asks:
             name_teachers(record, self._plan.graph, {n: one.kind for n, one in self._plan.stages.items()})
         self._ledger.append(record)
         for link in self.out_of[stage.name]:
             link.resolve()
-            if link.edge.stream and link.down.domain is not None:
-                link.down.look_at(range(link.down.size))
+            if link.edge.stream:
+                link.down.look_at_all()
         if self.serving is not None:
             self.serving.note_open(stage)
         self._count_ended(stage)
@@ -292,7 +271,7 @@ class Stages:
             link.edge.service or link.edge.stream or link.up.ended or link.up.complete
             for link in self.into[stage.name]
         ):
-            stage.look_at(range(stage.size))
+            stage.look_at_all()
         if stage.complete:
             self._wake_empty_groups(stage)
 
@@ -329,8 +308,6 @@ class Stages:
         for index in range(stage.size):
             if stage.history.state(index).ended:
                 stage.ended += 1
-                if self.serving is not None:
-                    self.serving.count_end(stage, index)
                 if self._keeping is not None:
                     self._keeping.count_end(stage, index)
                 for link in self.out_of[stage.name]:

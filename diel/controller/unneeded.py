@@ -68,10 +68,9 @@ def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[in
 
 
 def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> tuple[int, int]:
-    """Deletes them and writes that into the journal; returns how many files that were, and their bytes.
+    """Deletes them, then writes that into a segment of its own; returns how many files that were, and bytes.
 
-    A segment of its own says it: nobody else writes that file. Killed in between, it has deleted files that
-    the journal still has; the next one finds them gone, and says so.
+    Killed in between, it leaves files in the journal that are gone; the next one finds that, and says so.
     """
     name = worker_segment_name(run.history.epoch, socket.gethostname(), os.getpid())
     segment = SegmentWriter(paths.journal / name)

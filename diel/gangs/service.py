@@ -36,22 +36,44 @@ WORKERS = "workers"
 """What services without cores of their own share, beside the pools."""
 HANDED_OUT = (TaskState.QUEUED, TaskState.RUNNING)
 
-Point = tuple[str, Group]
-"""A service, and its coordinates."""
 
+@dataclass(eq=False)
+class _Point:
+    """A service at one point of its axes. Times are in time.monotonic seconds."""
 
-@dataclass
-class _Up:
-    """A point that is up, comes up, or is being stopped. Times are in time.monotonic seconds."""
-
-    used: float
+    service: StageRun
+    group: Group
+    links: list[ServiceLink]
+    """To those that ask it."""
+    offered: bool = False
+    """Whether those who may want it have heard that it could be started."""
+    used: float = 0.0
     """When a consumer was last seen at it, or came to ask for it."""
     answers_since: float | None = None
     """Since when a replica has been ready; None while none is."""
     ready: bool = False
-    """Whether consumers may be handed out."""
+    """Whether it is up, and consumers may be handed out."""
     why: str = ""
     """Why it is being stopped: `over`, or what the journal says of its pause."""
+
+    @property
+    def replicas(self) -> range:
+        return self.links[0].replicas(self.group)
+
+    @property
+    def states(self) -> list[TaskState]:
+        return [self.service.history.state(index) for index in self.replicas]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody will ask it any more."""
+        return all(link.is_done(self.group) for link in self.links)
+
+    def wake(self) -> None:
+        """Looks again at those who ask it."""
+        for link in self.links:
+            if link.down.domain is not None:
+                link.down.look_at(link.dependents(self.group))
 
 
 class Serving:
@@ -66,7 +88,6 @@ class Serving:
         recipes: Mapping[str, Recipe],
     ) -> None:
         self._ledger = ledger
-        self._runs = runs
         self._recipes = recipes
         self._asks: dict[str, list[ServiceLink]] = {}
         self._asked: dict[str, list[ServiceLink]] = {}
@@ -82,52 +103,53 @@ class Serving:
                     self._asks.setdefault(name, []).append(link)
                     self._asked.setdefault(link.up.name, []).append(link)
         self._room = _Room(plan, runs, self._asked)
-        self._up: dict[Point, _Up] = {}
-        self._offered: set[Point] = set()
-        self._turned_away: set[Point] = set()
+        self._points: dict[tuple[str, Group], _Point] = {}
+        self._up: dict[_Point, None] = {}
+        """What is up, comes up, or is being stopped, in the order in which it was started."""
+        self._turned_away: set[_Point] = set()
         self._before: set[tuple[str, int]] = set()
         """Replicas that an earlier controller has seen to their end."""
         self._sent: dict[Path, str] = {}
         """Marks of the newest inputs of attempts at replicas, by the file that brings them."""
         self._owed: dict[Path, str] = {}
         """Files for replicas' workers that could not be written yet."""
-        self._adopted: set[tuple[str, int]] = set()
+        self._adopted: list[tuple[StageRun, int]] = []
         """Replicas that an earlier controller left: there may be newer inputs that it did not send."""
-
-    def __bool__(self) -> bool:
-        return bool(self._asked)
 
     @property
     def is_busy(self) -> bool:
         """Whether a service is up, or on its way: what that means for others is seen at the next look."""
         return bool(self._up)
 
-    # --- what the stages tell -----------------------------------------------------------------------
+    def _at(self, service: StageRun, group: Group) -> _Point:
+        place = service.name, group
+        if place not in self._points:
+            self._points[place] = _Point(service, group, self._asked[service.name])
+        return self._points[place]
+
+    def _of(self, service: StageRun, index: int) -> _Point:
+        assert service.domain is not None
+        return self._at(service, service.domain.group(index, service.spec.over))
 
     def note_open(self, stage: StageRun) -> None:
         """A stage's tasks are known, or never will be."""
         if stage.name in self._asked and stage.domain is not None:
             self._begin_anew(stage)
         for link in self._asks.get(stage.name, ()):
-            if link.up.domain is not None:
-                link.up.look_at(range(link.up.size))  # there may be nobody who asks it
+            for index in range(min(stage.size, len(stage.history.states))):
+                if stage.history.state(index).ended:  # for an earlier controller
+                    link.note_end(index)
+            link.up.look_at_all()  # there may be nobody who asks it
 
     def _begin_anew(self, stage: StageRun) -> None:
-        """What ended well for an earlier controller can be started again, for it left no result; what it
-        left running is taken over.
-        """
+        """Takes over what an earlier controller left; what ended well left no result, and can start again."""
         for index in range(min(stage.size, len(stage.history.states))):
             if stage.history.state(index) in HANDED_OUT:
-                self._adopted.add((stage.name, index))
+                self._adopted.append((stage, index))
             elif stage.history.state(index) == TaskState.DONE:
                 stage.history.set(index, TaskState.WAITING)
                 stage.history.attempts.setdefault(index, 1)
                 self._before.add((stage.name, index))
-
-    def count_end(self, stage: StageRun, index: int) -> None:
-        """Counts a consumer that has ended for an earlier controller."""
-        for link in self._asks.get(stage.name, ()):
-            link.note_end(index)
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: it may have made newer inputs, or have been the last to ask a service."""
@@ -135,8 +157,8 @@ class Serving:
             if renewing.down.domain is not None:
                 self._renew(renewing, index)
         for link in self._asks.get(stage.name, ()):
-            point = link.up.name, link.note_end(index)
-            if self._is_over(point):
+            point = self._at(link.up, link.note_end(index))
+            if point.is_over:
                 self._finish(point)
         if stage.name in self._asked:
             self._write_off(stage, index)
@@ -165,13 +187,10 @@ class Serving:
             return  # it goes on with what it has
         text = json.dumps(inputs)
         path, mark = self._renewal(service, index), mark_of(text.encode())
-        if self._sent.get(path) == mark:
-            return
-        self._sent[path] = mark
-        self._put(path, text)
-        up = self._up.get(self._point(service, index))
-        if up is not None:
-            up.ready = False
+        if self._sent.get(path) != mark:
+            self._sent[path] = mark
+            self._put(path, text)
+            self._of(service, index).ready = False
 
     def _renewal(self, service: StageRun, index: int) -> Path:
         return self._ledger.paths.service_renewal(service.name, index, service.history.latest(index))
@@ -192,19 +211,6 @@ class Serving:
         name = path.relative_to(self._ledger.paths.root)
         self._ledger.trouble(f"{name} cannot be written: {error.strerror}")
 
-    def _catch_up(self) -> None:
-        """Writes what is owed, and sends what an earlier controller may not have sent."""
-        for path, text in list(self._owed.items()):
-            self._put(path, text)
-        while self._adopted:
-            name, index = self._adopted.pop()
-            service = self._runs[name]
-            assert service.spec.service is not None
-            if service.spec.service.reload is not None:
-                self._send(service, index)
-
-    # --- what the finder asks -----------------------------------------------------------------------
-
     def may_start(self, service: StageRun, index: int) -> bool:
         """Whether a task may go on: a replica only where it is wanted.
 
@@ -212,14 +218,13 @@ class Serving:
         """
         if service.spec.service is None:
             return True
-        point = self._point(service, index)
-        up = self._up.get(point)
-        if up is not None:
+        point = self._of(service, index)
+        if point in self._up:
             self._forget_told(service, index)
-            return not up.why
-        if point not in self._offered:
-            self._offered.add(point)
-            self._wake(point)
+            return not point.why
+        if not point.offered:
+            point.offered = True
+            point.wake()
         return False
 
     def _forget_told(self, service: StageRun, index: int) -> None:
@@ -233,7 +238,7 @@ class Serving:
 
     def is_over(self, stage: StageRun, index: int) -> bool:
         """Whether a task is a replica that is not up, and will never be needed."""
-        return stage.spec.service is not None and self._is_over(self._point(stage, index))
+        return stage.spec.service is not None and self._of(stage, index).is_over
 
     def was_up(self, service: StageRun, index: int) -> bool:
         """Whether an earlier controller has seen the replica to its end."""
@@ -245,103 +250,95 @@ class Serving:
         if links is None:
             return True
         asked = ((link, link.group_of_downstream(index)) for link in links)
-        direct = [(link.up.name, group) for link, group in asked if not link.is_spared(group)]
+        direct = [self._at(link.up, group) for link, group in asked if not link.is_spared(group)]
         now = time.monotonic()
-        known = [self._up.get(point) for point in direct]
-        if all(up is not None and up.ready and not up.why for up in known):
-            for up in known:
-                assert up is not None
-                up.used = now
+        if all(point.ready and not point.why for point in direct):
+            for point in direct:
+                point.used = now
             return True
         self._admit(stage, list(dict.fromkeys(self._needed(stage, index))), now)
         return False
 
-    def _needed(self, stage: StageRun, index: int) -> Iterator[Point]:
+    def _needed(self, stage: StageRun, index: int) -> Iterator[_Point]:
         """The points that a task asks, and those that these ask in turn."""
         for link in self._asks.get(stage.name, ()):
             group = link.group_of_downstream(index)
-            if link.is_spared(group):
-                continue
-            yield link.up.name, group
-            yield from self._needed(link.up, link.replicas(group)[0])
+            if not link.is_spared(group):
+                yield self._at(link.up, group)
+                yield from self._needed(link.up, link.replicas(group)[0])
 
-    def _admit(self, stage: StageRun, points: list[Point], now: float) -> None:
+    def _admit(self, stage: StageRun, points: list[_Point], now: float) -> None:
         """Starts points, all of them or none."""
-        if any(up.why for point in points if (up := self._up.get(point)) is not None):
+        if any(point.why for point in points):
             return  # on its way down: whoever waits for it is looked at again then
         missing = [point for point in points if point not in self._up]
         if not missing:
             return
-        if self._up and not self._room.fits(stage.name, (name for name, _ in (*self._up, *missing))):
+        together = (point.service.name for point in (*self._up, *missing))
+        if self._up and not self._room.fits(stage.name, together):
             self._turned_away.update(missing)
             return
         make_token(self._ledger.paths)
         for point in missing:
-            self._up[point] = _Up(now)
-            service = self._runs[point[0]]
-            service.look_at(self._replicas(point))
-
-    # --- now and then -------------------------------------------------------------------------------
+            self._up[point] = None
+            point.used = now
+            point.service.look_at(point.replicas)
 
     def tend(self, in_use: Iterable[tuple[str, int]]) -> None:
         """Sees which points are ready, which idle, which have come down. `in_use` are tasks that are out."""
-        self._catch_up()
+        for path, text in list(self._owed.items()):
+            self._put(path, text)
+        while self._adopted:
+            service, index = self._adopted.pop()
+            if service.spec.service is not None and service.spec.service.reload is not None:
+                self._send(service, index)
         if not self._up:
             return
         now = time.monotonic()
         for name, index in in_use:
             for link in self._asks.get(name, ()):
-                up = self._up.get((link.up.name, link.group_of_downstream(index)))
-                if up is not None:
-                    up.used = now
-        for point, up in list(self._up.items()):
-            self._tend(point, up, now)
+                self._at(link.up, link.group_of_downstream(index)).used = now
+        for point in list(self._up):
+            self._tend(point, now)
 
-    def _tend(self, point: Point, up: _Up, now: float) -> None:
-        service = self._runs[point[0]]
-        replicas = self._replicas(point)
-        states = [service.history.state(index) for index in replicas]
-        if up.why or all(state.ended for state in states):
+    def _tend(self, point: _Point, now: float) -> None:
+        states, settings = point.states, point.service.spec.service
+        assert settings is not None
+        if point.why or all(state.ended for state in states):
             if not any(state in HANDED_OUT for state in states):
                 self._note_down(point)
-            elif up.why:
-                self._tell_stop(point, up.why)  # some may have been handed out only now
+            elif point.why:
+                self._tell_stop(point)  # some may have been handed out only now
             return
-        if self._is_over(point):
+        if point.is_over:
             self._finish(point)
             return
         if not any(state in HANDED_OUT for state in states):
-            service.look_at(replicas)
-        self._look_ready(point, up, now)
-        settings = service.spec.service
-        assert settings is not None
-        wanted = bool(self._turned_away)
-        if up.ready and now - up.used > (min(SPARE, settings.idle) if wanted else settings.idle):
-            up.why = (
-                f"idle for {now - up.used:.0f} s" if not wanted else "its room is wanted by another service"
-            )
-            up.ready = False
-            self._tell_stop(point, up.why)
+            point.service.look_at(point.replicas)
+        self._look_ready(point, now)
+        wanted, idle = bool(self._turned_away), now - point.used
+        if point.ready and idle > (min(SPARE, settings.idle) if wanted else settings.idle):
+            point.why = "its room is wanted by another service" if wanted else f"idle for {idle:.0f} s"
+            point.ready = False
+            self._tell_stop(point)
 
-    def _look_ready(self, point: Point, up: _Up, now: float) -> None:
+    def _look_ready(self, point: _Point, now: float) -> None:
         """Whether consumers may go on: all replicas are ready, or one is and the others take long.
 
         None may before each that is ready was given its newest inputs: their results claim these.
         """
-        service = self._runs[point[0]]
-        left = [index for index in self._replicas(point) if not service.history.state(index).ended]
-        endpoints = {index: found for index in left if (found := self._endpoint(service, index)) is not None}
-        answering = len(endpoints)
-        if not answering or any(self._lacks(service, *each) for each in endpoints.items()):
-            up.answers_since, up.ready = None, False
+        left = [index for index, state in zip(point.replicas, point.states, strict=True) if not state.ended]
+        found = [(index, self._endpoint(point.service, index)) for index in left]
+        answering = [(index, one) for index, one in found if one is not None]
+        if not answering or any(self._lacks(point.service, *each) for each in answering):
+            point.answers_since, point.ready = None, False
             return
-        up.answers_since = up.answers_since if up.answers_since is not None else now
-        if not up.ready and (answering == len(left) or now - up.answers_since > PATIENCE):
-            up.ready, up.used = True, now
-            self._wake(point)
+        point.answers_since = point.answers_since if point.answers_since is not None else now
+        if not point.ready and (len(answering) == len(left) or now - point.answers_since > PATIENCE):
+            point.ready, point.used = True, now
+            point.wake()
 
     def _endpoint(self, service: StageRun, index: int) -> Endpoint | None:
-        """Where a replica answers; None where it does not."""
         if service.history.state(index) not in HANDED_OUT:
             return None
         found = read_endpoint(self._ledger.paths.service(service.name, index))
@@ -353,51 +350,28 @@ class Serving:
         sent = self._sent.get(self._renewal(service, index))
         return sent is not None and sent != endpoint.inputs
 
-    # --- coming down --------------------------------------------------------------------------------
+    def _finish(self, point: _Point) -> None:
+        if point in self._up:
+            point.why, point.ready = "over", False
+            self._tell_stop(point)
+        if point.service.domain is not None:
+            point.service.look_at(point.replicas)  # those that are not up never will be
 
-    def _is_over(self, point: Point) -> bool:
-        name, group = point
-        return all(link.is_done(group) for link in self._asked[name])
-
-    def _finish(self, point: Point) -> None:
-        """Stops a point for good."""
-        up = self._up.get(point)
-        if up is not None:
-            up.why, up.ready = "over", False
-            self._tell_stop(point, "over")
-        service = self._runs[point[0]]
-        if service.domain is not None:
-            service.look_at(self._replicas(point))  # those that are not up never will be
-
-    def _tell_stop(self, point: Point, why: str) -> None:
-        service = self._runs[point[0]]
-        for index in self._replicas(point):
-            if service.history.state(index) in HANDED_OUT:
-                path = self._ledger.paths.service_stop(service.name, index, service.history.latest(index))
+    def _tell_stop(self, point: _Point) -> None:
+        for index, state in zip(point.replicas, point.states, strict=True):
+            if state in HANDED_OUT:
+                number = point.service.history.latest(index)
+                path = self._ledger.paths.service_stop(point.service.name, index, number)
                 if not path.exists():
-                    self._put(path, why)
+                    self._put(path, point.why)
 
-    def _note_down(self, point: Point) -> None:
+    def _note_down(self, point: _Point) -> None:
         """A point is down: its room is free, and whoever came to ask for it meanwhile asks again."""
         del self._up[point]
+        point.ready, point.why, point.answers_since = False, "", None
         waiting, self._turned_away = self._turned_away, set()
         for other in {*waiting, point}:
-            self._wake(other)
-
-    # --- points -------------------------------------------------------------------------------------
-
-    def _point(self, service: StageRun, index: int) -> Point:
-        assert service.domain is not None
-        return service.name, service.domain.group(index, service.spec.over)
-
-    def _replicas(self, point: Point) -> range:
-        return self._asked[point[0]][0].replicas(point[1])
-
-    def _wake(self, point: Point) -> None:
-        """Looks again at those who ask a point."""
-        for link in self._asked[point[0]]:
-            if link.down.domain is not None:
-                link.down.look_at(link.dependents(point[1]))
+            other.wake()
 
 
 def _key_of(recipe: Recipe) -> Callable[[int], str]:

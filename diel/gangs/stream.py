@@ -146,8 +146,6 @@ class Streaming:
         for member in members_of(link.down, index):
             self._connect().settle(channel, group, member, good)
 
-    # --- the broker ---------------------------------------------------------------------------------
-
     def _connect(self) -> Connection:
         if self._connection is None:
             from diel.streams.client import Connection  # only here: most runs have no streams
@@ -174,7 +172,6 @@ class Streaming:
         self._asked = False
 
     def stop(self) -> None:
-        """Ends the broker; what was put stays on the disk."""
         if self._broker is None:
             return
         if self._connection is not None:
@@ -240,7 +237,6 @@ class _Broker:
                     return  # whoever asks it gives up after a while, and says so
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL."""
         with self._lock:
             self._over.set()
         self._process.terminate()

@@ -6,6 +6,7 @@ to the next; a replica that was restarted elsewhere is found again by its file i
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import sys
@@ -38,7 +39,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two rounds over all replicas."""
 _LOST = (ConnectionError, TimeoutError, OSError, http.client.HTTPException)
 
+Request = tuple[str, str, bytes | None, Mapping[str, str]]
+"""Method, path, body, headers."""
 Answer = tuple[int, Mapping[str, str], bytes]
+"""Code, headers by their names in small letters, body."""
 
 
 class ServiceError(DielError):
@@ -89,7 +93,7 @@ class Service:
 
     def get(self, path: str) -> Any:
         """What a path answers to GET: JSON as it means, text as text, anything else as bytes."""
-        return self._content(f"GET {path}", self._ask("GET", path, None, {}))
+        return self._content(f"GET {path}", self._ask(("GET", path, None, {})))
 
     def post(self, path: str, document: Any = None, *, data: bytes | None = None, **headers: str) -> Any:
         """What a path answers to a body: JSON, or bytes as they are (`data`).
@@ -98,7 +102,7 @@ class Service:
         """
         kind = {"Content-Type": RAW if data is not None else "application/json"}
         body = data if data is not None else json.dumps(document).encode()
-        return self._content(f"POST {path}", self._ask("POST", path, body, {**kind, **headers}))
+        return self._content(f"POST {path}", self._ask(("POST", path, body, {**kind, **headers})))
 
     def reload(self, model: Path | str | Sequence[Path | str], path: str = "/reload") -> list[Any]:
         """Has every replica go on with a newer model; none drops a request. Returns what each answered."""
@@ -106,11 +110,10 @@ class Service:
         given = str(model) if one else [str(each) for each in model]  # type: ignore[union-attr]
         body = json.dumps({"model": given}).encode()
         kind = {"Content-Type": "application/json"}
-        answers = [self._ask("POST", path, body, kind, only=replica) for replica in self._replicas]
+        answers = [self._ask(("POST", path, body, kind), replica) for replica in self._replicas]
         return [self._content(f"POST {path}", answer) for answer in answers]
 
     def close(self) -> None:
-        """Closes the connections that are not in use."""
         for replica in self._replicas:
             replica.close()
 
@@ -129,7 +132,7 @@ class Service:
         headers = {"Content-Type": RAW, DTYPE: given.dtype.name, SHAPE: shape}
         if features:
             headers[FEATURES] = ",".join(quote(name, safe="") for name in features)
-        status, said, body = self._ask("POST", path, given.tobytes(), headers)
+        status, said, body = self._ask(("POST", path, given.tobytes(), headers))
         fields = said.get(FIELDS.lower(), "prediction").split(",")
         try:
             columns = numpy.frombuffer(body, dtype=said.get(DTYPE.lower(), "float64"))
@@ -139,22 +142,16 @@ class Service:
             message = f"service '{self.name}': POST {path}: expected an array's bytes, found {kind} ({error})"
             raise ServiceError(message, status) from error
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        only: _Replica | None = None,
-    ) -> Answer:
+    def _ask(self, request: Request, only: _Replica | None = None) -> Answer:
         """The answer of the first replica that gives one. Raises ServiceError."""
-        headers = {**headers, "Authorization": f"Bearer {self._token}"}
+        method, path, body, headers = request
+        request = method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
         end = time.monotonic() + self.patience
         pause, why = FIRST_PAUSE, "it has no replica"
         while True:
             for replica in [only] if only is not None else self._in_turn():
                 try:
-                    answer = replica.ask(method, path, body, headers, self.timeout)
+                    answer = replica.ask(request, self.timeout)
                 except _LOST as error:
                     why = f"{replica.where}: {str(error) or type(error).__name__}"
                     continue
@@ -213,30 +210,24 @@ class _Replica:
     def where(self) -> str:
         return self._url or "a replica"
 
-    def ask(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout: float
-    ) -> Answer:
+    def ask(self, request: Request, timeout: float) -> Answer:
         """Raises OSError or HTTPException where the request or its answer is lost."""
-        if self._url:
-            connection = self._take(timeout)
-            if connection.sock is not None:
-                try:
-                    return self._exchange(connection, method, path, body, headers)
-                except TimeoutError:
-                    raise
-                except _LOST:
-                    self.close()  # it closed what was idle, or died: a fresh connection tells
+        with self._lock:
+            idle = self._free.pop() if self._url and self._free else None
+        if idle is not None and idle.sock is not None:
+            try:
+                return self._exchange(idle, request)
+            except TimeoutError:
+                raise
+            except _LOST:
+                self.close()  # it closed what was idle, or died: a fresh connection tells
         self._find()
-        return self._exchange(self._fresh(timeout), method, path, body, headers)
+        place = urlsplit(self._url)
+        fresh = http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
+        return self._exchange(fresh, request)
 
-    def _exchange(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-    ) -> Answer:
+    def _exchange(self, connection: http.client.HTTPConnection, request: Request) -> Answer:
+        method, path, body, headers = request
         try:
             connection.request(method, in_url(path), body, dict(headers))
             response = connection.getresponse()
@@ -247,16 +238,6 @@ class _Replica:
         with self._lock:
             self._free.append(connection)
         return response.status, {name.lower(): value for name, value in response.getheaders()}, said
-
-    def _take(self, timeout: float) -> http.client.HTTPConnection:
-        with self._lock:
-            if self._free:
-                return self._free.pop()
-        return self._fresh(timeout)
-
-    def _fresh(self, timeout: float) -> http.client.HTTPConnection:
-        place = urlsplit(self._url)
-        return http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
 
     def _find(self) -> None:
         """Reads where the replica is now. Raises ConnectionError while it is not ready."""
@@ -279,12 +260,9 @@ class _Replica:
 
 
 def _said(answer: Answer) -> str:
-    """A refusal in words."""
     code, _, body = answer
     text = body.decode("utf-8", "replace").strip()
-    try:
+    with contextlib.suppress(ValueError):
         document = json.loads(text)
         text = str(document["error"]) if isinstance(document, dict) and "error" in document else text
-    except ValueError:
-        pass
     return f"{code} {text[:300]}".strip()

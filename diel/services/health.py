@@ -32,20 +32,17 @@ class Line:
     def is_well(self, ready: Ready, patience: float) -> bool:
         """Whether it answers as it promised to, within so many seconds."""
         if ready.tcp:
-            return self._takes_connections(patience)
+            try:
+                with socket.create_connection((self.host, self.port), patience):
+                    return True
+            except OSError:
+                return False
         return 200 <= self._ask("GET", str(ready.http), None, patience)[0] < 400
 
     def send(self, path: str, body: bytes, patience: float) -> str:
         """Sends newer inputs; returns what is wrong, or nothing."""
         code, said = self._ask("POST", path, body, patience)
         return "" if 200 <= code < 400 else f"{path} answered {code or 'nothing'}: {said[:200]}"
-
-    def _takes_connections(self, patience: float) -> bool:
-        try:
-            with socket.create_connection((self.host, self.port), patience):
-                return True
-        except OSError:
-            return False
 
     def _ask(self, method: str, path: str, body: bytes | None, patience: float) -> tuple[int, str]:
         """The code and the beginning of the answer; 0 and why, where there was none."""

@@ -118,9 +118,9 @@ class ChoosingLink(Link):
         NotYet, and Lost where nothing allows for it.
         """
         assert self.up.domain is not None
-        fixed = self._fixed_here(group)
-        rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
         shared = dict(zip(self._shared, group, strict=True))
+        fixed = {axis: shared[axis] for axis in self.edge.matched} | (self.picked or {})
+        rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
         chosen: list[int | None] = []
         lost = 0
         first = {**fixed, **dict.fromkeys(self.edge.chosen, 0)}
@@ -150,26 +150,22 @@ class ChoosingLink(Link):
         return [self.up.domain.index({**one, **oldest}) for one in found]
 
     def _is_closed(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether a search or loop that nothing chooses on ended before this point."""
         others = (axis for axis in self.up.adaptive if axis.label not in self.edge.chosen)
         return any(axis.standing(coordinates) is Standing.CLOSED for axis in others)
-
-    def _fixed_here(self, group: Group) -> dict[str, int]:
-        shared = dict(zip(self._shared, group, strict=True))
-        return {axis: shared[axis] for axis in self.edge.matched} | (self.picked or {})
 
     def _choose(self, here: dict[str, int], shared: Mapping[str, int]) -> list[int | None]:
         """The tasks picked at one combination of the axes that nothing chooses on."""
         places: list[dict[str, int]] = [here]
-        for label in sorted(self.edge.chosen, key=lambda label: self._rank(label)):
+        chosen = self.edge.chosen
+
+        def rank(label: str) -> int:  # axes that are the context of another one choose first
+            return sum(other in self.axes[label].judge.context for other in chosen)
+
+        for label in sorted(chosen, key=rank):
             places = [
                 {**place, label: point} for place in places for point in self._points(label, place, shared)
             ]
         return [self._find(place) for place in places]
-
-    def _rank(self, label: str) -> int:
-        """Axes that are the context of another one choose first."""
-        return sum(other in self.axes[label].judge.context for other in self.edge.chosen)
 
     def _points(self, label: str, place: Mapping[str, int], shared: Mapping[str, int]) -> list[int]:
         axis, choice = self.axes[label], self.edge.chosen[label]

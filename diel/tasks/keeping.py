@@ -90,7 +90,6 @@ class Readers:
 
 
 def _waiting(link: Link, group: Group) -> int:
-    """How many tasks read a group."""
     assert link.down.domain is not None
     return link.down.domain.count(dict(zip(link.edge.matched, group, strict=True)))
 
@@ -120,15 +119,13 @@ def reading(links: Iterable[Link]) -> Iterator[Link]:
 
 def lent(paths: RunPaths) -> bool:
     """Whether another run has taken results of this one from the cache: it may read their files yet."""
-    others = (other for other in all_runs(paths.root.parent) if other.root != paths.root)
-    return any(_uses(other, paths.run_id) for other in others)
-
-
-def _uses(other: RunPaths, run: str) -> bool:
-    try:
-        return run in read_run(other).history.uses
-    except DielError:
-        return True  # nobody can tell
+    for other in all_runs(paths.root.parent):
+        try:
+            if other.root != paths.root and paths.run_id in read_run(other).history.uses:
+                return True
+        except DielError:
+            return True  # nobody can tell
+    return False
 
 
 class Keeping:
@@ -181,17 +178,15 @@ class Keeping:
         for index in indices:
             if index in dropped or not stage.history.state(index).good:
                 continue
-            if self._readers.done_with(place, index) and not self._may_be_lent(name, index):
+            if self._is_lent and epoch_of(self._ledger.results.place(name, index)[0]) < self._epoch:
+                continue  # another run may use what an earlier controller's workers made
+            if self._readers.done_with(place, index):
                 size = delete(self._ledger.results.record(name, index), name, output, self._ledger.paths.root)
                 if size is not None:
                     gone.append(index)
                     freed += size
         if gone:
             self._ledger.append(dropped_record(place, gone, freed))
-
-    def _may_be_lent(self, stage: str, index: int) -> bool:
-        """Whether another run may use a result: one that an earlier controller's workers made."""
-        return self._is_lent and epoch_of(self._ledger.results.place(stage, index)[0]) < self._epoch
 
 
 def dropped_record(place: Place, tasks: Iterable[int], freed: int) -> Dropped:

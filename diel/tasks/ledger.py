@@ -75,12 +75,10 @@ class Ledger:
         self.append({"event": "trouble", "message": message})
 
     def cancel(self, stage: StageRun, tasks: Ranges) -> None:
-        """Writes that a user stopped these tasks."""
         if tasks:
             self.append({"event": "cancelled", "stage": stage.name, "tasks": tasks})
 
     def skip(self, stage: StageRun, tasks: Ranges, reason: str, cause: str) -> None:
-        """Writes that these tasks are not run."""
         self.append(
             {"event": "skipped", "stage": stage.name, "tasks": tasks, "reason": reason, "cause": cause}
         )
@@ -103,7 +101,6 @@ class Ledger:
         self.append(record)
 
     def commit(self, stage: StageRun, index: int, segment: str, offset: int, record: Result) -> None:
-        """Takes in a committed result."""
         self.history.apply(record, segment)
         self.results.put(stage.name, index, segment, offset, record)
 
@@ -116,7 +113,6 @@ class Ledger:
         self.reader.offsets[segment] = max(self.reader.offsets.get(segment, 0), end)
 
     def save(self) -> None:
-        """Writes a snapshot."""
         self.reader.save()
 
     def hand_over(self) -> None:

@@ -71,7 +71,6 @@ class Link:
         return tuple(coordinates[axis] for axis in self.edge.matched)
 
     def group_of_downstream(self, index: int) -> Group:
-        """The group that a downstream task waits for."""
         if not self.edge.matched:
             return ()
         assert self.down.domain is not None
@@ -83,7 +82,6 @@ class Link:
         return self.up.domain.matching(self._fixed(group))
 
     def good_members(self, group: Group) -> Iterator[int]:
-        """Those of them that have a result."""
         state = self.up.history.state
         return (index for index in self.members(group) if state(index).good)
 
@@ -92,7 +90,6 @@ class Link:
         return 0
 
     def dependents(self, group: Group) -> Iterable[int]:
-        """The downstream tasks that wait for a group."""
         assert self.down.domain is not None
         if (
             self.edge.matched == self.down.domain.axes
@@ -103,7 +100,6 @@ class Link:
         return self.down.domain.matching(dict(zip(self.edge.matched, group, strict=True)))
 
     def count(self, index: int) -> None:
-        """Counts an upstream task that ended."""
         if not self.edge.gathered:
             return
         group = self.group_of_upstream(index)

@@ -39,7 +39,8 @@ class Publishing:
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task has ended: what it publishes becomes the project's. What goes wrong is noted, no more."""
-        if not stage.spec.publishes or not self._has_one_value(stage):
+        in_turn = (self._workflow.axes[label].in_turn for label in stage.spec.over)
+        if not stage.spec.publishes or not all(in_turn):
             return
         if not stage.history.state(index).good or index <= self._latest.get(stage.name, -1):
             return
@@ -48,7 +49,18 @@ class Publishing:
             record = self._ledger.results.record(stage.name, index)
             values = self._values(stage, index, record)
             if values and not self._is_known(stage, index, record):
-                append_change(self._runs, self._change(stage, index, record, values))
+                change = Change(
+                    "publication",
+                    values,
+                    workflow=self._workflow.name,
+                    run=self._ledger.paths.run_id,
+                    stage=stage.name,
+                    task=index,
+                    key=record["key"],
+                    began=self._run_file.created,
+                    user=self._run_file.user,
+                )
+                append_change(self._runs, change)
         except DielError as error:
             self._ledger.trouble(f"{stage.name}/{index} publishes: {error}")
 
@@ -58,9 +70,6 @@ class Publishing:
             good = (index for index in reversed(range(stage.size)) if stage.history.state(index).good)
             for index in islice(good, 1):
                 self.note_end(stage, index)
-
-    def _has_one_value(self, stage: StageRun) -> bool:
-        return all(self._workflow.axes[label].in_turn for label in stage.spec.over)
 
     def _values(self, stage: StageRun, index: int, record: Result) -> dict[str, Any]:
         """The values that fit; a bad one fails the tasks that read it, and is told here."""
@@ -86,19 +95,6 @@ class Publishing:
             or (change.run, change.began, change.stage, change.task) == mine
             for change in read_changes(self._runs)[0]
             if change.origin == "publication"
-        )
-
-    def _change(self, stage: StageRun, index: int, record: Result, values: dict[str, Any]) -> Change:
-        return Change(
-            "publication",
-            values,
-            workflow=self._workflow.name,
-            run=self._ledger.paths.run_id,
-            stage=stage.name,
-            task=index,
-            key=record["key"],
-            began=self._run_file.created,
-            user=self._run_file.user,
         )
 
 

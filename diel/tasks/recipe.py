@@ -117,7 +117,6 @@ class Recipe:
         self._accepted = None if signature is None else {p.name for p in signature.parameters}
 
     def scope(self, index: int) -> Scope:
-        """The names that the expressions of a task may read."""
         return Scope(self.sources, index)
 
     def is_wanted(self, index: int) -> bool:

@@ -39,7 +39,6 @@ class Results:
         self._recent: OrderedDict[tuple[str, int], Result] = OrderedDict()
 
     def put(self, stage: str, index: int, segment: str, offset: int, record: Result) -> None:
-        """Notes where a result stands."""
         number = self._numbers.get(segment)
         if number is None:
             number = self._numbers[segment] = len(self._segments)
@@ -55,7 +54,6 @@ class Results:
             self._recent.popitem(last=False)
 
     def record(self, stage: str, index: int) -> Result:
-        """The record of a committed result."""
         recent = self._recent.get((stage, index))
         if recent is not None:
             return recent
@@ -108,5 +106,4 @@ def artifact_home(record: Made, run_root: Path) -> Path:
 
 
 def outputs_of(record: Made) -> list[str]:
-    """The names of a task's outputs."""
     return [*record.get("values", {}), *record.get("artifacts", {})]

@@ -69,7 +69,6 @@ class ServiceLink(Link):
         return self._keys[group]
 
     def forget_keys(self) -> None:
-        """The service reads something else now."""
         self._keys.clear()
 
     def replicas(self, group: Group) -> range:
@@ -78,8 +77,6 @@ class ServiceLink(Link):
         service = self.up.spec.service
         assert service is not None
         return range(first, first + service.replicas)
-
-    # --- those that ask -----------------------------------------------------------------------------
 
     def note_end(self, index: int) -> Group:
         """Counts a consumer that ended; returns the point that it asked."""

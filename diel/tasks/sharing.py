@@ -23,7 +23,6 @@ class Sharing:
         self._parts: dict[Key, tuple[Group, dict[int, int]]] = {}
 
     def shards(self, index: int, inputs: Mapping[str, Any]) -> dict[str, Shard]:
-        """How inputs are shared out, and which part is a task's."""
         found = {}
         for name, given in self._given.items():
             assert given.shard is not None

@@ -63,7 +63,6 @@ class StageRun:
 
     @property
     def complete(self) -> bool:
-        """Whether every task has ended."""
         return self.void or (self.domain is not None and self.ended >= self.domain.size)
 
     def has_lost(self, index: int) -> bool:
@@ -141,12 +140,16 @@ class StageRun:
         """Puts tasks in line to be looked at: some may be ready now."""
         self._pending.append(iter(indices))
 
+    def look_at_all(self) -> None:
+        """Puts all its tasks in line, as far as they are known."""
+        if self.domain is not None:
+            self.look_at(range(self.domain.size))
+
     def later(self, index: int, when: float) -> None:
         """Puts a task in line from a moment on (time.monotonic seconds)."""
         heapq.heappush(self._delayed, (when, index))
 
     def next_wake(self) -> float | None:
-        """When the next delayed task is due."""
         return self._delayed[0][0] if self._delayed else None
 
     def candidates(self, now: float) -> Iterator[int]:
@@ -163,10 +166,8 @@ class StageRun:
 
     @property
     def has_pending(self) -> bool:
-        """Whether there is anything to look at now."""
         return bool(self._pending)
 
     @property
     def in_line(self) -> bool:
-        """Whether there is anything to look at, now or later."""
         return bool(self._pending or self._delayed)

@@ -68,7 +68,6 @@ class Texts:
         return found
 
     def command(self, scope: Scope) -> tuple[str, ...] | None:
-        """A task's command; None where its stage has a module."""
         if self._shell is not None:
             return (*self._interpreter, self._shell.shell(scope))
         return tuple(word for text in self._words for word in text.words(scope)) if self._words else None
@@ -102,7 +101,6 @@ class Files:
         return {f"files.{name}": self._content(name, paths[name]) for name in self._own}
 
     def own(self, scope: Mapping[str, Any]) -> dict[str, str]:
-        """The paths of the files that a task has of its own."""
         return {name: scope["files"][name] for name in self._own}
 
     def _place(self, path: str) -> str:
