@@ -157,49 +157,6 @@ def test_on_one_machine_a_task_waits_for_a_worker(tmp_path: Path) -> None:
 # --- where attempts ran ---------------------------------------------------------------------------
 
 
-def test_an_attempt_is_told_with_its_node_block_job_and_resources(tmp_path: Path) -> None:
-    run = flow(tmp_path)
-    block(run, "1-0", shape=SIM)
-    Node(run.paths, "1-0", "n3").fail("sim", 0, kind="oom").done("sim", 0, attempt=2)
-    run.write("queued", stage="sim", bundle=1, tasks=[0, 1])
-    run.write("queued", stage="sim", bundle=2, tasks=[1, 0], attempts=[1, 2], resources={"memory": 2 * 2**30})
-    first, second = explain_task(Recorded(run.paths), "sim", 0).document["attempts"]
-    assert (first["block"], first["job"], first["node"], first["class"]) == ("1-0", "100", "n3", "oom")
-    assert first["resources"] == {"memory": 2**30, "walltime": 600.0}
-    assert second["resources"] == {"memory": 2**31, "walltime": 600.0}
-    said = text_of_task(run, "sim", 0)
-    assert "node n3, block 1-0 (job 100), 1.0 GiB, 10m00s of walltime\n" in said
-    assert "node n3, block 1-0 (job 100), 2.0 GiB, 10m00s of walltime\n" in said
-
-
-def test_a_task_lost_with_its_block_has_the_blocks_reason_and_stderr(tmp_path: Path) -> None:
-    run = flow(tmp_path)
-    tail = "slurmstepd: error: *** JOB 100 CANCELLED DUE TO NODE FAILURE ***\n"
-    block(run, "1-0", "node_failed", shape=SIM, reason="NODE_FAIL: n3", stderr_tail=tail)
-    Node(run.paths, "1-0", "n3").start("sim", 0)
-    lost = {"class": "node", "message": "its block 1-0 (job 100) ended: node_failed"}
-    run.write("fail", stage="sim", index=0, attempt=1, **lost)
-    said = text_of_task(run, "sim", 0)
-    assert "attempt 1: failed (node): its block 1-0 (job 100) ended: node_failed" in said
-    assert "its block ended: node_failed: NODE_FAIL: n3" in said
-    assert "│ slurmstepd: error: *** JOB 100 CANCELLED DUE TO NODE FAILURE ***" in said
-
-
-def test_an_attempt_that_failed_by_itself_is_not_blamed_on_its_block(tmp_path: Path) -> None:
-    run = flow(tmp_path)
-    block(run, "1-0", "timeout", shape=SIM)
-    Node(run.paths, "1-0", "n3").fail("sim", 0)
-    assert "its block ended" not in text_of_task(run, "sim", 0)
-
-
-def test_what_is_lost_without_a_word_has_the_end_of_its_block(tmp_path: Path) -> None:
-    run = flow(tmp_path)
-    block(run, "1-0", "preempted", shape=SIM)
-    Node(run.paths, "1-0", "n3").start("sim", 0)
-    (attempt,) = explain_task(Recorded(run.paths), "sim", 0).document["attempts"]
-    assert (attempt["state"], attempt["block_end"]["state"]) == ("lost", "preempted")
-
-
 def test_a_running_task_is_told_with_its_place(tmp_path: Path) -> None:
     run = flow(tmp_path)
     block(run, "1-0", shape=SIM)

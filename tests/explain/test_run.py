@@ -86,24 +86,6 @@ def test_failures_of_one_sort_are_one_with_their_number_and_the_first_message(tm
     assert "    │ boom 0" in text
 
 
-@pytest.mark.parametrize(
-    ("told", "advice"),
-    [
-        ({"class": "timeout"}, "(now 10m00s)"),
-        ({"class": "launch"}, "install the program or module"),
-        ({"class": "node", "exit_code": None}, "more memory than there is"),
-        ({"class": "upstream"}, "diel results w-1"),
-        ({"class": "node", "exit_code": 137}, "more `resources.memory`"),
-    ],
-)
-def test_each_class_of_failure_says_what_to_do_next(
-    tmp_path: Path, told: dict[str, Any], advice: str
-) -> None:
-    run = flow(tmp_path).failed("sim", 0, **told).end("failed")
-    assert advice in of_run(run)["failures"][0]["next"]
-    assert advice in of_task(run, "sim", 0)["next"]
-
-
 def test_what_a_new_controller_tries_again_is_no_failure_any_more(tmp_path: Path) -> None:
     run = flow(tmp_path).failed("sim", 0)
     run.write("controller", epoch=2, host="h", pid=1, started=1.0)
@@ -118,39 +100,7 @@ def test_control_signs_of_a_program_do_not_reach_the_terminal(tmp_path: Path) ->
     assert "\x1b" not in text_of_run(run)
 
 
-def test_a_failed_task_tells_its_attempts(tmp_path: Path) -> None:
-    run = flow(tmp_path)
-    run.work("start", "sim", 1).work("fail", "sim", 1, seconds=3.0, **APP, message="first")
-    run.work("start", "sim", 1, 2).work("fail", "sim", 1, 2, seconds=1.0, **APP, message="then")
-    run.write("failed", stage="sim", tasks=[[1, 1]], message="then", attempt=2, **{"class": "app"})
-    told = of_task(run, "sim", 1)
-    assert told["why"] == ["failed at attempt 2 (app): then"]
-    assert [(one["attempt"], one["state"], one["message"]) for one in told["attempts"]] == [
-        (1, "failed", "first"),
-        (2, "failed", "then"),
-    ]
-    assert told["attempts"][1]["dir"].endswith("tasks/sim/1.2")
-    assert told["attempts"][0]["worker"] == "worker-0001-node-7-abc"
-    assert "    attempt 1: failed after 3.0s (app): first" in text_of_task(run, "sim", 1)
-
-
 # --- skipped --------------------------------------------------------------------------------------
-
-
-def test_a_skipped_task_names_the_tasks_that_it_lacks_and_where_it_began(tmp_path: Path) -> None:
-    run = flow(tmp_path).done("sim", 0, e=1).failed("sim", 1).done("sim", 2, e=3)
-    run.skipped("fit", 0, 1, cause="sim").skipped("score", *range(6), cause="fit")
-    run.skipped("last", 0, cause="score").skipped("pick", 0, cause="fit")
-    run.end("failed")
-    skips = {skip["stage"]: skip for skip in of_run(run)["skipped"]}
-    assert (skips["fit"]["count"], skips["fit"]["cause"], skips["fit"]["roots"]) == (2, "sim", ["sim/1"])
-    assert skips["last"]["roots"] == ["sim/1"], "the chain is followed to the task that failed"
-    assert of_task(run, "fit", 1)["why"] == ["what it reads has no result: sim/1 (failed)"]
-    assert of_task(run, "last", 0)["why"] == [
-        "what it reads has no result: score/0 (skipped), score/1 (skipped), score/2 (skipped), "
-        "score/3 (skipped), score/4 (skipped) and 1 more",
-        "it began with sim/1: `diel explain w-1 sim/1`",
-    ]
 
 
 def test_a_task_that_its_condition_left_out_names_the_condition(tmp_path: Path) -> None:
@@ -169,29 +119,6 @@ def test_a_stage_whose_axis_was_never_made_says_why(tmp_path: Path) -> None:
 
 
 # --- waiting and running --------------------------------------------------------------------------
-
-
-def test_a_waiting_stage_names_the_stages_and_tasks_that_it_waits_for(tmp_path: Path) -> None:
-    run = flow(tmp_path, alive=True).done("sim", 0, e=1)
-    run.write("queued", stage="sim", bundle=1, tasks=[1, 2]).work("start", "sim", 1)
-    waits = {wait["stage"]: wait for wait in of_run(run)["waiting"]}
-    assert waits["fit"]["count"] == 2
-    (one,) = waits["fit"]["for"]
-    assert (one["stage"], one["open"], one["total"]) == ("sim", 2, 3)
-    assert one["states"] == {"running": 1, "queued": 1}
-    assert one["tasks"] == ("sim/1", "sim/2")
-    assert waits["end"]["text"] == "axis 'found' is known when 'pick' is done"
-    assert waits["end"]["count"] is None
-    (running,) = of_run(run)["running"]
-    assert (running["task"], running["worker"]) == ("sim/1", "worker-0001-node-7-abc")
-    assert running["seconds"] > 0
-
-
-def test_a_waiting_task_names_only_what_it_reads_itself(tmp_path: Path) -> None:
-    run = flow(tmp_path, alive=True).done("sim", 0, e=1).done("fit", 0, m=1)
-    waits = of_task(run, "score", 4)["waits_for"]  # r = b, t = 20
-    assert [wait["tasks"] for wait in waits] == [("fit/1",), ("sim/1",)]
-    assert of_task(run, "score", 0)["why"] == ["all that it reads is there: it waits for a free worker"]
 
 
 def test_a_task_between_two_attempts_says_that_it_will_be_tried_again(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from itertools import pairwise, permutations
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diel.journal.history import MAX_FAILURES, History
-from diel.journal.stage_history import ranges, spread
 from diel.states import RunState, TaskState
 from tests.journal.story import TASKS, Line, Record, Story
 from tests.record import as_record
@@ -236,25 +235,6 @@ def test_only_so_many_failures_are_kept_but_all_are_counted() -> None:
     assert history.stages["s"].counts()["failed"] == many
 
 
-def test_tasks_that_were_never_named_are_waiting() -> None:
-    history = after(CONTROLLER, {**STAGE, "total": 10**6}, {**DONE, "index": 3})
-    counts = history.stages["s"].counts()
-    assert (counts["waiting"], counts["done"]) == (10**6 - 1, 1)
-
-
-@given(st.sets(st.integers(0, 60)))
-def test_ranges_and_spread_undo_each_other(indices: set[int]) -> None:
-    packed = ranges(sorted(indices))
-    assert list(spread(packed)) == sorted(indices)
-    assert all(first <= last for first, last in packed)
-    assert all(before[1] + 1 < behind[0] for before, behind in pairwise(packed))
-
-
-@pytest.mark.parametrize("count", [1, 1_000_000])
-def test_a_million_neighbours_are_one_pair(count: int) -> None:
-    assert ranges(range(count)) == [[0, count - 1]]
-
-
 def made(attempt: int, event: str = "done", **more: Any) -> Record:
     return {"event": event, "stage": "s", "index": 3, "attempt": attempt, "time": 1.0, "seconds": 1.0, **more}
 
@@ -283,3 +263,9 @@ def test_a_result_from_the_cache_may_lose_its_files_too() -> None:
     for lines in ([taken, lost], [lost, taken]):
         assert fold(lines).stage("s").state(3) is TaskState.WAITING
         assert fold([*lines, FIRST]).stage("s").state(3) is TaskState.DONE
+
+
+def test_tasks_that_were_never_named_are_waiting() -> None:
+    history = after(CONTROLLER, {**STAGE, "total": 10**6}, {**DONE, "index": 3})
+    counts = history.stages["s"].counts()
+    assert (counts["waiting"], counts["done"]) == (10**6 - 1, 1)

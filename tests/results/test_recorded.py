@@ -1,0 +1,64 @@
+"""A run read back from its directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diel.errors import UsageError
+from diel.results import Recorded
+from diel.states import RunState
+from tests.handmade import Handmade
+
+FLOW = """
+axes:
+  t: {values: [10, 20]}
+  found: {from: pick.list}
+stages:
+  sim: {over: [t], command: [x], outputs: {e: {value: float}}}
+  pick: {command: [x], outputs: {list: {value: list}}}
+  end: {over: [found], command: [x]}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Handmade:
+    return Handmade(tmp_path, FLOW).stage("sim", 2).stage("pick", 1).done("sim", 1, e=0.5)
+
+
+def test_a_task_is_found_by_its_point_and_tells_it(run: Handmade) -> None:
+    recorded = Recorded(run.paths)
+    assert (recorded.find("sim", {"t": 20}), recorded.find("sim", {"t": 30})) == (1, None)
+    assert recorded.point("sim", 1) == {"t": 20}
+    assert recorded.parameters("sim") == ["t"]
+    assert recorded.hyperparameters("sim", 1) == {}
+
+
+def test_an_axis_that_is_not_made_yet_is_not_known(run: Handmade) -> None:
+    recorded = Recorded(run.paths)
+    assert (recorded.points("found"), recorded.domain("end"), recorded.find("end", {})) == (None, None, None)
+
+
+def test_the_last_of_two_results_counts_and_none_that_was_given_up(run: Handmade) -> None:
+    run.write("fenced", stage="sim", tasks=[[0, 1]])
+    run.work("done", "sim", 0, seconds=1.0, key="k", values={"e": 9.0})
+    run.work("done", "sim", 1, 2, seconds=1.0, key="k", values={"e": 1.5})
+    recorded = Recorded(run.paths)
+    assert recorded.records("sim") == {1: {"values": {"e": 1.5}}}
+    assert recorded.record("sim", 0) is None
+    assert [record["event"] for _, record in recorded.attempts("sim", 1)] == ["start", "done", "done"]
+
+
+def test_without_its_controller_nothing_runs_and_what_ran_is_lost(run: Handmade) -> None:
+    run.work("start", "sim", 0)
+    recorded = Recorded(run.paths)
+    assert recorded.state is RunState.INTERRUPTED
+    assert list(recorded.lost("sim")) == [0]
+    assert recorded.history.stage("sim").counts()["running"] == 0
+
+
+def test_a_workflow_that_was_changed_since_is_refused_with_its_place(run: Handmade) -> None:
+    run.paths.workflow.write_text("diel: 1\nname: w\nstages: {sim: {commando: [x]}}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"w-1: its workflow cannot be read \(this is another diel\): .*:3:"):
+        _ = Recorded(run.paths).workflow
