@@ -73,7 +73,10 @@ class Sample(Model, Axis):
 
     def registry_flaws(self, known: Known) -> Iterator[Flaw]:
         names = self.parameters if isinstance(self.parameters, tuple) else ()
-        return undrawable(known, names, numbers=True)
+        flaws = list(undrawable(known, names, numbers=True))
+        yield from flaws
+        for place, drawn in enumerate(self._ranges(known) if not flaws else ()):
+            yield from (Flaw(flaw.message, flaw.hint, ("parameters", place)) for flaw in drawn.flaws())
 
     def points_of(self, label: str, known: Known, folder: Path) -> Points:
         ranges = list(self._ranges(known))
@@ -87,8 +90,8 @@ class Sample(Model, Axis):
             yield from self.parameters.values()
         else:
             for given in (known[name] for name in self.parameters):
-                yield SampleRange.model_validate(
-                    {"low": given.low, "high": given.high, "log": given.log, "type": given.type}
+                yield SampleRange.model_construct(
+                    low=given.low, high=given.high, log=given.log, type=given.type
                 )
 
 

@@ -212,12 +212,10 @@ class Search(Model, Judged):
         top = isinstance(point, dict) and "top" in point
         if not top and not (isinstance(point, str) and point in self.picks):
             yield from super().pick_flaws(label, point, inside)
-        elif isinstance(point, dict) and (not is_count(point["top"]) or len(point) > 1):
-            told = ", ".join(f"{key}: {value}" for key, value in point.items())
-            yield (
-                f"expected {{top: N}} with a whole number above 0, found {{{told}}}",
-                "for instance {top: 5}",
-            )
+        elif point == "top" or (isinstance(point, dict) and (not is_count(point["top"]) or len(point) > 1)):
+            pairs = point.items() if isinstance(point, dict) else ()
+            given = f"{{{', '.join(f'{key}: {value}' for key, value in pairs)}}}" if pairs else "top"
+            yield f"expected {{top: N}} with a whole number above 0, found {given}", "for instance {top: 5}"
         elif inside:
             hint = f"which trial is best is known after the last: drop {label} from its `over`"
             word = "top" if top else point
