@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from diel.spec import Workflow
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import PlainValidatorFunctionSchema
+
+from diel.spec import Model, Workflow
 from diel.spec.forms import AxisForm, StaticForm
 
 _WORD = {"type": ["string", "number", "boolean", "null"]}
@@ -21,9 +24,19 @@ _SHORT_FORMS: dict[str, dict[str, Any]] = {
 }
 
 
+class _Generator(GenerateJsonSchema):
+    """Puts in models that are built later like all others."""
+
+    def function_plain_schema(self, schema: PlainValidatorFunctionSchema) -> dict[str, Any]:
+        model: type[Model] = getattr(schema["function"]["function"], "__self__")  # noqa: B009
+        model.model_rebuild()
+        return self.generate_inner(model.__pydantic_core_schema__)
+
+
 def schema() -> dict[str, Any]:
     """The schema (draft 2020-12), with the short forms that the loader takes."""
-    made = json.loads(json.dumps(Workflow.model_json_schema(by_alias=True)).replace("AxisForm", "Axis"))
+    text = json.dumps(Workflow.model_json_schema(schema_generator=_Generator))
+    made = json.loads(text.replace("AxisForm", "Axis"))
     definitions = made["$defs"]
     for name, short in _SHORT_FORMS.items():
         full = definitions[name]

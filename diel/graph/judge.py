@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from diel.errors import did_you_mean
 from diel.expressions import names_in
@@ -16,8 +16,7 @@ _OTHERS = ("hp", "run")
 """Names in `until` that are no stages."""
 
 
-@dataclass(frozen=True)
-class Judge:
+class Judge(NamedTuple):
     """How a search or loop is judged."""
 
     stages: tuple[str, ...]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.spec import Choice, Hyperparameter, Workflow
 from diel.spec.model import Key
@@ -16,8 +16,7 @@ _SHORT = 1e-9
 """Seconds of a stage of which nothing is known: so that a chain of such stages still counts."""
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A hyperparameter that is read as another stage has published it."""
 
     name: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from diel.graph.stage_graph import Edge, StageGraph
 from diel.modules.signature import Signature
@@ -29,8 +29,7 @@ def values_of(stage: Stage, signature: Signature | None) -> dict[str, str] | Non
     return {name: kind for name, kind in signature.returns.items() if name not in signature.artifacts}
 
 
-@dataclass(frozen=True)
-class Teachers:
+class Teachers(NamedTuple):
     """The stages whose results reach a surrogate's service without passing through its own stage."""
 
     names: tuple[str, ...]

@@ -32,7 +32,7 @@ DTYPES = (
 )
 """NumPy's names of the types that arrays on the disk have; `str` is text of any length."""
 _LOOSE = {"float": "float64", "double": "float64", "int": "int64", "single": "float32", "half": "float16"}
-_SIZE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIZE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 ColumnType = Literal["int", "float", "str", "bool"]
 KeyType = Literal["int", "float", "str", "bool", "list", "dict"]
@@ -65,7 +65,7 @@ def _size(value: Any) -> int | str:
         if value < 0:
             raise refuse(f"a negative size {value}", 'write "*" for any size')
         return value
-    if value != "*" and _SIZE_NAME.fullmatch(value) is None:
+    if value != "*" and re.fullmatch(_SIZE_NAME, value) is None:
         hint = "a name has letters, digits and _, and stands for the same size wherever it is"
         raise refuse(f"{found(value)} is no size", f'write 3, "*" for any size, or a name such as n; {hint}')
     return value

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from diel.spec.contract import Contract, Expected, contract_flaws
-from diel.spec.model import Flaw, Json, Model, found, written_as
+from diel.spec.model import Flaw, Json, Later, Model, found, written_as
 from diel.spec.stream import Stream
 
 
@@ -47,7 +47,7 @@ class Input(Expected):
     stage: Literal["node"] | None = Field(
         default=None, description="`node`: it is brought to the node's own disk, once for all tasks there."
     )
-    shard: Sharding | None = Field(
+    shard: Later[Sharding] | None = Field(
         default=None,
         description="Shares its items out: to MPI ranks (`rank`), or to the stage's tasks (`task`).",
     )
@@ -74,7 +74,7 @@ class Input(Expected):
                 yield Flaw(f"`{name}` is about what a stage makes", hint, (name,))
 
 
-_EXPRESSION = re.compile(r"\$\{\{.*?\}\}", re.DOTALL)
+_EXPRESSION = r"(?s)\$\{\{.*?\}\}"
 FORMS = ("path", "glob", "value", "stream")
 
 
@@ -111,7 +111,7 @@ class Output(Contract):
     value: Literal["int", "float", "str", "bool", "list", "dict"] | None = Field(
         default=None, description="Type of a value that the command writes to the file DIEL_RESULT."
     )
-    stream: Stream | None = Field(
+    stream: Later[Stream] | None = Field(
         default=None, description="Items that can be read while the task still runs: true, or its settings."
     )
     digest: Literal["content", "stat"] = Field(
@@ -142,7 +142,7 @@ class Output(Contract):
     def flaws(self) -> Iterator[Flaw]:
         given = [name for name in FORMS if getattr(self, name) is not None]
         pattern = self.path if self.path is not None else self.glob
-        outside = "" if pattern is None else path_flaw(_EXPRESSION.sub("x", pattern))
+        outside = "" if pattern is None else path_flaw(re.sub(_EXPRESSION, "x", pattern))
         if len(given) > 1:
             hint = "make two outputs of it" if "stream" in given else "drop one of them"
             yield Flaw(_several(*given[:2]), hint)

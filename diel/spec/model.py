@@ -2,6 +2,7 @@
 
 import keyword
 import math
+import os
 from collections.abc import Iterable
 from operator import attrgetter
 from types import SimpleNamespace
@@ -19,7 +20,11 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core.core_schema import CoreSchema, no_info_after_validator_function
+from pydantic_core.core_schema import (
+    CoreSchema,
+    no_info_after_validator_function,
+    no_info_plain_validator_function,
+)
 
 from diel.values import parse_duration, parse_size
 
@@ -27,6 +32,7 @@ NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
 RESERVED_NAMES = frozenset({"hp", "params", "inputs", "outputs", "files", "task", "run"}) | frozenset(
     {*keyword.kwlist, "true", "false", "null"}
 )
+_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 MAX_POINTS = 10**9
 """The most points that one axis may have."""
 
@@ -40,6 +46,17 @@ class Model(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True
     )
+
+    @classmethod
+    def model_rebuild(cls, **how: Any) -> bool | None:
+        """Builds it, without plugins of pydantic: looking for some takes longer than all else."""
+        before = os.environ.get(_PLUGINS)
+        os.environ[_PLUGINS] = "__all__"
+        try:
+            return super().model_rebuild(**how)
+        finally:
+            os.environ.pop(_PLUGINS)
+            os.environ |= {} if before is None else {_PLUGINS: before}
 
     def flaws(self) -> "Iterable[Flaw]":
         """What its fields get wrong together."""
@@ -84,6 +101,15 @@ def plain(given: M) -> M:
     told = [name for base in own for name, value in vars(base).items() if isinstance(value, property)]
     found = {name: plain(getattr(given, name)) for name in (*type(given).model_fields, *told)}
     return cast("M", SimpleNamespace(**found))
+
+
+class _Later:
+    def __get_pydantic_core_schema__(self, model: type[Model], _: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_plain_validator_function(model.model_validate)
+
+
+Later = Annotated[M, _Later()]
+"""A model that is built once a file has it: `validate` starts sooner without those that it does not."""
 
 
 class WrittenAs:

@@ -13,7 +13,7 @@ from diel.spec.model import Duration, Flaw, Model, found, refuse
 from diel.spec.resources import Resources
 from diel.states import FailureClass
 
-_FACTOR = re.compile(r"[x×]\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)")
+_FACTOR = r"[x×]\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)"
 MAX_FACTOR = 1000.0
 ESCALATED_RETRIES = 2
 """Retries after too little memory or walltime, where the stage says nothing."""
@@ -26,7 +26,7 @@ NODE_BACKOFF = 0.2
 
 def _factor(value: Any) -> Any:
     """The number of `x2` or `x1.5`."""
-    match = _FACTOR.fullmatch(value.strip()) if isinstance(value, str) else None
+    match = re.fullmatch(_FACTOR, value.strip()) if isinstance(value, str) else None
     if match is None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         hint = f"write x{value}" if number and value >= 1 else "write x2 or x1.5"

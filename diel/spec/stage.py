@@ -15,6 +15,7 @@ from diel.spec.model import (
     Flaws,
     Items,
     Json,
+    Later,
     Limit,
     Model,
     Name,
@@ -82,7 +83,7 @@ _TOO_LONG = (
 )
 
 Kind = Literal["simulation", "training", "inference", "analysis"]
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
 class Retries(Model):
@@ -140,7 +141,7 @@ def _is_too_long(word: str) -> bool:
 def _variables(given: dict[str, Any]) -> dict[str, Any]:
     flaws = []
     for name in given:
-        if _VARIABLE.fullmatch(name) is None:
+        if re.fullmatch(_VARIABLE, name) is None:
             hint = "a variable's name has letters, digits and _, and starts with no digit"
             flaws.append(Flaw(f"{found(name)} is no name of an environment variable", hint, (name,)))
         elif name.startswith("DIEL_"):
@@ -177,13 +178,13 @@ class Stage(Model):
     beside: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
         default=(), description="Stages whose tasks run at the same time as this stage's."
     )
-    service: Service | None = Field(
+    service: Later[Service] | None = Field(
         default=None, description="Its tasks stay up and answer requests while others run: true, or settings."
     )
     services: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
         default=(), description="Services that its tasks ask."
     )
-    surrogate: Surrogate | None = Field(
+    surrogate: Later[Surrogate] | None = Field(
         default=None, description="A service that each task asks first; it runs where that is too unsure."
     )
     params: dict[Name, Json] = Field(default_factory=dict, description="Parameters of the module.")
@@ -195,15 +196,17 @@ class Stage(Model):
         default_factory=dict,
         description="Hyperparameters that get the values of its outputs, for the stages after it.",
     )
-    resources: Resources = Field(default=Resources.model_construct(), description="What one task asks for.")
+    resources: Later[Resources] = Field(
+        default=Resources.model_construct(), description="What one task asks for."
+    )
     env: Annotated[dict[str, Text | int | float], AfterValidator(_variables)] = Field(
         default_factory=dict, description="Environment variables of the stage's tasks."
     )
-    retries: Annotated[Retries, BeforeValidator(_count_to_retries)] = Field(
+    retries: Annotated[Later[Retries], BeforeValidator(_count_to_retries)] = Field(
         default=Retries.model_construct(),
         description="Attempts after the first: a number, or limit and backoff.",
     )
-    on: Policies = Field(
+    on: Later[Policies] = Field(
         default=Policies.model_construct(),
         description="What happens after each class of failure: retries, more memory.",
     )

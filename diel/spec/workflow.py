@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import Flaw, Label, Model, WrittenAs, found, refuse
+from diel.spec.model import Flaw, Label, Later, Model, WrittenAs, found, refuse
 from diel.spec.stage import Shell, Stage
 
 
@@ -26,7 +26,7 @@ class Workflow(Model):
     shell: Shell = Field(
         default=None, description="What runs commands that are texts: bash, sh, or a list of words."
     )
-    hyperparameters: dict[Label, Hyperparameter] = Field(
+    hyperparameters: dict[Label, Later[Hyperparameter]] = Field(
         default_factory=dict, description="The shared registry: typed, bounded, with defaults."
     )
     axes: dict[Label, Annotated[Axis, WrittenAs(AxisForm, "axis")]] = Field(

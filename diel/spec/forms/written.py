@@ -14,7 +14,7 @@ from diel.spec.forms.loop import Loop
 from diel.spec.forms.rows import Columns, Derived, FileForm
 from diel.spec.forms.sample import Sample
 from diel.spec.forms.search import Search
-from diel.spec.model import MAX_POINTS, Flaw, Flaws, Items, Json, Label, Model, Number, found, refuse
+from diel.spec.model import MAX_POINTS, Flaw, Flaws, Items, Json, Label, Later, Model, Number, found, refuse
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class StaticForm(Model):
         return f"give one of {', '.join(cls.forms())}; for instance values: [1, 2, 3]"
 
 
-Column = Values | StaticForm
+Column = Values | Later[StaticForm]
 
 
 def sequence_of(column: tuple[Any, ...] | StaticForm) -> Sequence[Any]:
@@ -238,10 +238,10 @@ class AxisForm(StaticForm):
     zip: Annotated[dict[Label, Column], BeforeValidator(_zip_of_forms)] | None = Field(
         default=None, description="Several parameters that vary together; all of the same length."
     )
-    file: FileForm | None = Field(
+    file: Later[FileForm] | None = Field(
         default=None, description="A CSV or JSONL file: one point a row, one parameter a column."
     )
-    sample: Sample | None = Field(default=None, description="Points drawn from ranges.")
+    sample: Later[Sample] | None = Field(default=None, description="Points drawn from ranges.")
     source: str | None = Field(
         default=None,
         alias="from",
@@ -252,8 +252,10 @@ class AxisForm(StaticForm):
     columns: Columns | None = Field(
         default=None, description="Parameters that each point of a derived axis gives; checked when known."
     )
-    search: Search | None = Field(default=None, description="Points proposed by a hyperparameter search.")
-    loop: Annotated[Loop, BeforeValidator(_rounds)] | None = Field(
+    search: Later[Search] | None = Field(
+        default=None, description="Points proposed by a hyperparameter search."
+    )
+    loop: Annotated[Later[Loop], BeforeValidator(_rounds)] | None = Field(
         default=None, description="Rounds that follow one another."
     )
     description: str = Field(default="", description="What it means, for readers.")
