@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 from diel.errors import counted
 from diel.files import replacing
@@ -84,7 +84,8 @@ Known = Mapping[str, Hyperparameter]
 """The shared registry, by name."""
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True)
+class Choice:
     """What `at` says of a search (`best`, `pareto`, `{top: N}`) or a loop (`last`, `previous`)."""
 
     word: Literal["best", "pareto", "top", "last", "previous"]
