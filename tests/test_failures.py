@@ -197,9 +197,10 @@ WAYS = """
 
     @diel.module(kind="analysis")
     def fork_returns():
-        if os.fork() == 0:
+        child = os.fork()
+        if child == 0:
             return {"x": "child"}
-        time.sleep(0.3)
+        os.waitpid(child, 0)
         return {"x": "parent"}
 
     @diel.module(kind="analysis")

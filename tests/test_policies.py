@@ -16,18 +16,24 @@ from diel.states import FailureClass
 from tests.controller.bench import Bench
 from tests.throwaway import Project, Record, Run
 
-HOG = '[python, -c, "import time; held = bytearray(150 * 2**20); time.sleep(4)"]'
+
+def hog(good: int = 0) -> str:
+    """A command that holds 150 MiB until it is killed, but in one of its attempts."""
+    text = f"import os, time; held = bytearray(150 * 2**20); time.sleep(600 * (os.environ['DIEL_ATTEMPT'] != '{good}'))"
+    return f'[python, -c, "{text}"]'
+
+
 CLASSES = f"""
     stages:
       command:
-        command: {HOG}
+        command: {hog(2)}
         resources: {{memory: 60MiB}}
         on: {{oom: {{memory: x4}}}}
       stays:
-        command: {HOG}
+        command: {hog()}
         resources: {{memory: 60MiB}}
         on: {{oom: {{memory: x1.1, retries: 1}}}}
-      once: {{command: {HOG}, resources: {{memory: 60MiB}}, on: {{oom: {{retries: 0}}}}}}
+      once: {{command: {hog()}, resources: {{memory: 60MiB}}, on: {{oom: {{retries: 0}}}}}}
       function: {{module: "eats:function", resources: {{memory: 100MiB}}, on: {{oom: {{memory: x3}}}}}}
       error: {{module: "eats:error", retries: {{limit: 1, backoff: 0s}}}}
       numpy: {{module: "eats:of_numpy", on: {{oom: {{retries: 2}}}}}}
@@ -60,9 +66,10 @@ EATS = """
     import time
 
     @diel.module(kind="analysis")
-    def function() -> dict:
+    def function(context: diel.Context) -> dict:
         held = bytearray(150 * 2**20)
-        time.sleep(2)
+        if context.attempt == 1:
+            time.sleep(600)  # it is killed
         return {"held": len(held)}
 
     @diel.module(kind="analysis")
@@ -177,7 +184,7 @@ def test_what_a_pool_cannot_hold_is_not_asked_for(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(
         f"""
         stages:
-          capped: {{command: {HOG}, resources: {{memory: 60MiB}}, on: {{oom: {{retries: 9}}}}}}
+          capped: {{command: {hog()}, resources: {{memory: 60MiB}}, on: {{oom: {{retries: 9}}}}}}
         """
     )
     (tmp_path / "schedulers").mkdir()
@@ -196,7 +203,7 @@ def test_what_a_pool_cannot_hold_is_not_asked_for(tmp_path: Path) -> None:
 def test_after_resume_an_attempt_asks_for_what_the_last_one_had(tmp_path: Path) -> None:
     text = f"""
         stages:
-          hog: {{command: {HOG}, resources: {{memory: 60MiB}}, on: {{oom: {{memory: x1.5, retries: 1}}}}}}
+          hog: {{command: {hog(6)}, resources: {{memory: 60MiB}}, on: {{oom: {{memory: x1.5, retries: 1}}}}}}
     """
     project = Project(tmp_path).workflow(text)
     run = project.run(code=1)

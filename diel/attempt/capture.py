@@ -86,11 +86,6 @@ class Capture:
         self._restore()
         return _end(number) if self._size(number) else ""
 
-    def remove(self) -> None:
-        """Removes the empty files that are left at the end."""
-        for path in self._paths.values():
-            path.unlink(missing_ok=True)
-
 
 def _is_open(file: Any) -> bool:
     try:

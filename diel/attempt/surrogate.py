@@ -125,14 +125,10 @@ def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
     for value, deviation in answer.values():
         if deviation is None:
             return None
-        found.append(_fraction(deviation, value) if surrogate.relative else deviation)
+        if surrogate.relative and deviation:
+            deviation = deviation / abs(value) if value else math.inf
+        found.append(deviation)
     return max(found)
-
-
-def _fraction(deviation: float, value: float) -> float:
-    if value:
-        return deviation / abs(value)
-    return math.inf if deviation else 0.0
 
 
 def _check(job: Job, answer: Answer) -> None:

@@ -14,30 +14,15 @@ one that begins with `own`. In somebody's notebook Parsl is loaded as it is.
 import importlib
 import logging
 import sys
-from collections.abc import Callable
 from types import ModuleType
-from typing import TypeVar
-
-Checked = TypeVar("Checked", bound=Callable[..., object])
-
-
-def _typechecked(function: Checked) -> Checked:
-    """In the place of typeguard's decorator: leaves the function as it is."""
-    return function
-
-
-def _unchecked() -> ModuleType:
-    module = ModuleType("typeguard")
-    module.typechecked = _typechecked  # type: ignore[attr-defined]
-    return module
-
 
 _INSTEAD: dict[str, ModuleType | None] = {
     "sqlalchemy": None,
-    "typeguard": _unchecked(),
+    "typeguard": ModuleType("typeguard"),
     "requests": ModuleType("requests"),
 }
 """What Parsl finds in the place of packages; None: it takes them for not installed."""
+vars(_INSTEAD["typeguard"])["typechecked"] = lambda function: function
 
 _is_own = False
 

@@ -68,7 +68,6 @@ class Orphans:
             self._told.add(name)
 
     def _own(self) -> Iterator[str]:
-        """The segments of this node's workers."""
         prefix = f"worker-{self._epoch:04d}-{socket.gethostname()}-"
         for name in segments(self._paths.journal):
             if name.startswith(prefix) and name not in self._others:
@@ -111,7 +110,6 @@ class Orphans:
 
 
 def _open_attempt(segment: Path) -> Start | None:
-    """The attempt that a worker was at when it died."""
     begun = None
     for _, _, record in read_segment(segment):
         if record is not None and record["event"] == "start":

@@ -121,7 +121,8 @@ class Worker:
             ended = self._run_attempt(bundle.job, request)
             if ended is not None:
                 records.append(ended)
-        records += self._end_drains()
+        records += [copied.result() for copied in self._draining]
+        self._draining.clear()
         told, self._told = self._told, []
         self._spare.drop(bundle.job)
         with self.dog.lock:
@@ -170,9 +171,13 @@ class Worker:
         # As text: pathlib would cost a tenth of a short task's time.
         task_dir = f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
         attempt = Attempt(job, request, task_dir, limits_of(job, now, self.block))
-        unmade = self._try_to_make(attempt)
-        if isinstance(unmade, FileExistsError) and unmade.filename == task_dir:
-            return self._give_back(job, request)
+        unmade: OSError | None = None
+        try:
+            self._make(attempt)
+        except OSError as error:
+            if isinstance(error, FileExistsError) and error.filename == task_dir:
+                return self._give_back(job, request)
+            unmade = error
         self.segment.append(
             {
                 "event": "start",
@@ -204,8 +209,9 @@ class Worker:
         if values is not None:
             os.chdir(self._root)
         else:
-            if attempt.request.staged is not None:
-                self._stage(attempt)
+            if attempt.request.staged is not None and not (job.module and job.launcher):  # ranks do it
+                env = {**self.environ, **self._surroundings.variables(attempt)}
+                self._tell_staging(attempt, stage(attempt, env, self.dog))
             try:
                 values, artifacts = self._execute_joined(attempt)
             finally:
@@ -225,12 +231,6 @@ class Worker:
             return self._commit(record)
 
     # --- the node's disk ----------------------------------------------------------------------------
-
-    def _stage(self, attempt: Attempt) -> None:
-        """Brings what the task reads to its node; ranks of a function see to that themselves."""
-        if attempt.job.module is None or not attempt.job.launcher:
-            env = {**self.environ, **self._surroundings.variables(attempt)}
-            self._tell_staging(attempt, stage(attempt, env, self.dog))
 
     def _tell_staging(self, attempt: Attempt, brought: Brought) -> None:
         record = record_of(attempt, own_node(self.environ), brought)
@@ -276,33 +276,21 @@ class Worker:
 
         self._draining.append(self._copiers.submit(commit))
 
-    def _end_drains(self) -> list[tuple[int, Record]]:
-        """What became of the tasks of which outputs were copied, once all are. Raises JournalError."""
-        ended = [copied.result() for copied in self._draining]
-        self._draining.clear()
-        return ended
-
     # --- an attempt's surroundings --------------------------------------------------------------------
 
-    def _try_to_make(self, attempt: Attempt) -> OSError | None:
-        try:
-            self._make(attempt.job, attempt.request, attempt.task_dir)
-        except OSError as error:
-            return error
-        return None
-
-    def _make(self, job: Job, request: Request, task_dir: str) -> None:
+    def _make(self, attempt: Attempt) -> None:
         """Makes the attempt's directory, and goes there.
 
         Raises FileExistsError in a block where another worker has made it: that takes the attempt's number,
         which a worker that was given up for lost may have been handed as well (docs/decisions/031). On one
         machine such a worker is dead, and what it left is cleared away.
         """
+        job, task_dir = attempt.job, attempt.task_dir
         if job.stage != self._stage_made:
             os.makedirs(f"{self._tasks}/{job.stage}", exist_ok=True)
             self._stage_made = job.stage
         try:
-            self._spare.make(task_dir, job, request)
+            self._spare.make(task_dir, job, attempt.request)
         except OSError:
             if self._in_block:
                 raise
