@@ -122,7 +122,8 @@ def _run(words: list[str], debug: bool) -> int:
     except DielError as error:
         if debug:
             raise
-        click.echo(_styled(error), err=True)
+        word = "error:" if os.environ.get("NO_COLOR") else click.style("error:", fg="red", bold=True)
+        click.echo(f"{word} {error}", err=True)
         return error.exit_code
     except click.exceptions.Exit as exit_:
         return exit_.exit_code
@@ -137,30 +138,27 @@ def _run(words: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             raise
-        if isinstance(error, OSError) and error.errno in _FULL:
-            where = f" ({error.filename})" if error.filename else ""
-            click.echo(f"error: {error.strerror}{where}\n    {_ROOM}", err=True)
-            return 1
-        if isinstance(error, OSError) and error.errno in _NAMES:
-            click.echo(f"error: {error.strerror}: {str(error.filename)[:80]}\n    check the name", err=True)
-            return 2
-        if isinstance(error, OSError) and error.filename:
-            names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
-            click.echo(f"error: {error.strerror}: {names}\n    --debug shows where that was met", err=True)
-            return 1
-        import platform  # here: it is needed where all is lost
-        import shlex
-
-        click.echo(
-            f"{MISTAKE}: {type(error).__name__}: {error}\n"
-            f"    it is a mistake in diel: report it with what `diel --debug {shlex.join(words)}` prints\n"
-            f"    (diel {__version__}, Python {platform.python_version()})",
-            err=True,
-        )
-        return 1
+        text, code = _unforeseen(error, words)
+        click.echo(text, err=True)
+        return code
     return result if isinstance(result, int) else 0
 
 
-def _styled(error: DielError) -> str:
-    word = "error:" if os.environ.get("NO_COLOR") else click.style("error:", fg="red", bold=True)
-    return f"{word} {error}"
+def _unforeseen(error: Exception, words: list[str]) -> tuple[str, int]:
+    """What to say of an error that is none of diel's own, and the exit code."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        where = f" ({error.filename})" if error.filename else ""
+        return f"error: {error.strerror}{where}\n    {_ROOM}", 1
+    if isinstance(error, OSError) and error.errno in _NAMES:
+        return f"error: {error.strerror}: {str(error.filename)[:80]}\n    check the name", 2
+    if isinstance(error, OSError) and error.filename:
+        names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+        return f"error: {error.strerror}: {names}\n    --debug shows where that was met", 1
+    import platform  # here: it is needed where all is lost
+    import shlex
+
+    return (
+        f"{MISTAKE}: {type(error).__name__}: {error}\n"
+        f"    it is a mistake in diel: report it with what `diel --debug {shlex.join(words)}` prints\n"
+        f"    (diel {__version__}, Python {platform.python_version()})"
+    ), 1

@@ -55,7 +55,7 @@ class Program:
             failed = DielError(f"cannot start '{words[0]}': {error.strerror}")
             failed.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
             raise failed from error
-        self._teller: threading.Thread | None = None
+        self._watcher: threading.Thread | None = None
         self._handlers = {number: signal.signal(number, self._pass_on) for number in _SIGNALS}
 
     def __enter__(self) -> Program:
@@ -63,17 +63,14 @@ class Program:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self._end()
+            self._process.terminate()
+            self._close()
+            try:
+                self._process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-
-    def _end(self) -> None:
-        self._process.terminate()
-        self._close()
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
 
     def _close(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -85,28 +82,25 @@ class Program:
         self._process.send_signal(number)
 
     @property
-    def stdin(self) -> IO[str]:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> IO[str]:
-        assert self._process.stdout is not None
-        return self._process.stdout
+    def pipe(self) -> IO[str]:
+        """Its standard input or output, whichever is piped."""
+        pipe = self._process.stdin or self._process.stdout
+        assert pipe is not None
+        return pipe
 
     @property
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
-    def tell_end(self, tell: Callable[[], Any]) -> None:
-        """Calls `tell` in a thread once the program has ended."""
-        self._teller = threading.Thread(target=lambda: (self._process.wait(), tell()), daemon=True)
-        self._teller.start()
+    def when_ended(self, call: Callable[[], Any]) -> None:
+        """Calls this in a thread once the program has ended."""
+        self._watcher = threading.Thread(target=lambda: (self._process.wait(), call()), daemon=True)
+        self._watcher.start()
 
     def wait(self) -> int:
         """Closes its input and waits; its exit code as a shell gives it: 128 and a signal's number."""
         self._close()
         code = self._process.wait()
-        if self._teller is not None:
-            self._teller.join()
+        if self._watcher is not None:
+            self._watcher.join()
         return code if code >= 0 else 128 - code

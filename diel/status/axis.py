@@ -6,16 +6,24 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from diel.axes.adaptive import front, ranked
 from diel.axes.domain import Domain, Factor
-from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial
+from diel.journal.axis_history import (
+    AxisFacts,
+    AxisHistory,
+    Context,
+    Course,
+    Round,
+    Trial,
+    front,
+    ranked,
+)
 from diel.journal.history import History
-from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.states import TaskState, TrialState
 from diel.values import as_float, json_value
@@ -95,9 +103,8 @@ class CourseStatus:
     @property
     def best(self) -> Trial | None:
         """The best trial so far of one objective."""
-        if len(self.facts.objectives) != 1:
-            return None
-        return next(iter(ranked(self.trials, self.facts.objectives[0][1])), None)
+        given = self.facts.objectives
+        return next(iter(ranked(self.trials, given[0][1])), None) if len(given) == 1 else None
 
     @property
     def front(self) -> list[Trial]:
@@ -221,21 +228,6 @@ def axes_of(paths: RunPaths, history: History, now: float, *, driven: bool) -> t
     )
 
 
-def domain_of(stage: StageHistory) -> Domain | None:
-    """The tasks of a stage over a search or loop; None where that is not known."""
-    if not stage.factors:
-        return None
-    factors = tuple(
-        Factor(
-            tuple(packed["axes"]),
-            packed["count"],
-            None if packed["rows"] is None else tuple(tuple(row) for row in packed["rows"]),
-        )
-        for packed in stage.factors
-    )
-    return Domain(tuple(axis for factor in factors for axis in factor.axes), factors)
-
-
 @dataclass(frozen=True)
 class _AxisView:
     """A look at one search or loop of a run."""
@@ -250,9 +242,20 @@ class _AxisView:
     @cached_property
     def domains(self) -> dict[str, Domain]:
         """The tasks of its stages, as far as they are known."""
-        stages = self.history.stages
-        found = {name: domain_of(stages[name]) for name in self.facts.stages if name in stages}
-        return {name: domain for name, domain in found.items() if domain is not None}
+        found = {}
+        for name in self.facts.stages:
+            packed = self.history.stages[name].factors if name in self.history.stages else ()
+            factors = tuple(
+                Factor(
+                    tuple(one["axes"]),
+                    one["count"],
+                    None if one["rows"] is None else tuple(tuple(row) for row in one["rows"]),
+                )
+                for one in packed
+            )
+            if factors:
+                found[name] = Domain(tuple(axis for factor in factors for axis in factor.axes), factors)
+        return found
 
     def courses(self, axis: AxisHistory) -> list[CourseStatus]:
         found = [self._course(course) for course in axis.courses.values()]
@@ -309,22 +312,19 @@ class _AxisView:
 
     def _unjudged(self) -> CourseStatus:
         """A loop without `until`: nobody judges its rounds, they are over when their tasks have ended."""
-        done = 0
-        known = len(self.domains) == sum(name in self.history.stages for name in self.facts.stages)
-        while (
-            known
-            and done < self.facts.size
-            and all(
-                self.history.stages[name].state(index).ended
-                for name, domain in self.domains.items()
-                for index in domain.matching({self.label: done})
+        stages, size = self.history.stages, self.facts.size
+        known = len(self.domains) == sum(name in stages for name in self.facts.stages)
+
+        def has_ended(place: int) -> bool:
+            tasks = (
+                (n, i) for n, domain in self.domains.items() for i in domain.matching({self.label: place})
             )
-        ):
-            done += 1
-        over = done == self.facts.size
-        state: CourseState = "over" if over else "running" if self.driven else "waiting"
-        points = self.facts.size if over else None
-        return CourseStatus(self.facts, {}, state, "max" if over else "", done=done, points=points)
+            return known and all(stages[name].state(index).ended for name, index in tasks)
+
+        done = next((place for place in range(size) if not has_ended(place)), size)
+        if done == size:
+            return CourseStatus(self.facts, {}, "over", "max", done=done, points=size)
+        return CourseStatus(self.facts, {}, "running" if self.driven else "waiting", done=done)
 
 
 def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
@@ -342,21 +342,11 @@ def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
     found = None
     count = 0
     for line in lines:
-        read = _read(line, metric)
-        if read is not None:
-            step, value = read
-            found = (count if step is None and size <= TAIL else step), value
-            count += 1
+        with suppress(ValueError, KeyError, TypeError, RecursionError):  # what a task wrote may be anything
+            content = json.loads(line)
+            value = content[metric]
+            if type(value) in (int, float) and math.isfinite(as_float(value)):
+                step = next((content[name] for name in STEPS if isinstance(content.get(name), int)), None)
+                found = (count if step is None and size <= TAIL else step), float(value)
+                count += 1
     return found
-
-
-def _read(line: bytes, metric: str) -> tuple[int | None, float] | None:
-    try:
-        content = json.loads(line)
-        value = content[metric]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(as_float(value)):
-        return None
-    steps = (content[name] for name in STEPS if isinstance(content.get(name), int))
-    return next(steps, None), float(value)

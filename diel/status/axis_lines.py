@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,7 +52,9 @@ def _axis(axis: AxisStatus, rows: int) -> Iterator[str]:
     course = axis.single
     facts, what = axis.facts, what_text(axis)
     if course is None:
-        yield f"{what}, for each {' × '.join(facts.context)} · {_courses(axis)}"
+        states = Counter(one.state for one in axis.courses)
+        counts = ", ".join(f"{count:,} {state}" for state, count in states.items()) or "none has begun"
+        yield f"{what}, for each {' × '.join(facts.context)} · {counts}"
         latest = _latest(axis, rows)
         yield from columns([_course_row(one) for one in latest])
         if len(axis.courses) > len(latest):
@@ -64,12 +67,6 @@ def _axis(axis: AxisStatus, rows: int) -> Iterator[str]:
         yield from _trials(course, rows)
 
 
-def _courses(axis: AxisStatus) -> str:
-    states = [course.state for course in axis.courses]
-    counts = {state: states.count(state) for state in dict.fromkeys(states)}
-    return ", ".join(f"{count:,} {state}" for state, count in counts.items()) or "none has begun"
-
-
 def _latest(axis: AxisStatus, rows: int) -> list[CourseStatus]:
     """The courses under way first, then those that began last."""
     under_way = [course for course in axis.courses if course.state == "running"][:rows]
@@ -79,13 +76,14 @@ def _latest(axis: AxisStatus, rows: int) -> list[CourseStatus]:
 
 
 def _course_row(course: CourseStatus) -> list[str]:
-    at = at_text(course)
-    if course.facts.kind == "loop":
-        return [f"  {at}", standing_text(course), "; ".join(line.strip() for line in _values(course))]
     best = course.best
-    if best is None:
-        return [f"  {at}", standing_text(course), f"front of {len(course.front)}" if course.front else ""]
-    return [f"  {at}", standing_text(course), f"best {best.number}: {scores_text(best)}  {hp_text(best.hp)}"]
+    if course.facts.kind == "loop":
+        result = "; ".join(line.strip() for line in _values(course))
+    elif best is not None:
+        result = f"best {best.number}: {scores_text(best)}  {hp_text(best.hp)}"
+    else:
+        result = f"front of {len(course.front)}" if course.front else ""
+    return [f"  {at_text(course)}", standing_text(course), result]
 
 
 def _trials(course: CourseStatus, rows: int) -> Iterator[str]:
@@ -105,11 +103,10 @@ def _trials(course: CourseStatus, rows: int) -> Iterator[str]:
 
 def _running_row(one: Running) -> list[str]:
     step = "" if one.step is None else f" at {one.step:,}"
-    told = "" if one.reported is None else f"{short(one.reported)}{step}"
+    reported = "" if one.reported is None else f"{short(one.reported)}{step}"
     whole = one.done + one.running + one.waiting
-    tasks = f", {one.done}/{whole} tasks" if whole > 1 else ""
-    took = f"{format_duration(one.seconds)}{tasks}"
-    return ["  runs", f"trial {one.trial.number}", told, took, hp_text(one.trial.hp)]
+    took = f"{format_duration(one.seconds)}{f', {one.done}/{whole} tasks' if whole > 1 else ''}"
+    return ["  runs", f"trial {one.trial.number}", reported, took, hp_text(one.trial.hp)]
 
 
 def _values(course: CourseStatus) -> Iterator[str]:
@@ -156,33 +153,26 @@ def at_text(course: CourseStatus) -> str:
 
 
 def standing_text(course: CourseStatus) -> str:
-    """How far it is: `12 of 20 trials: 9 complete, 2 running, 1 pruned`."""
-    return _rounds_text(course) if course.facts.kind == "loop" else _trials_text(course)
-
-
-def _rounds_text(course: CourseStatus) -> str:
-    if course.state in ("over", "failed"):
-        return f"{course.state} after {counted(course.done, 'round')}{_tolerated(course)}: {course.why}"
-    most = f"at most {course.facts.size:,}" if course.facts.until else f"{course.facts.size:,}"
-    verb = "" if course.state == "running" else f" ({course.state})"
-    return f"round {course.round:,} of {most}, {course.done:,} done{verb}"
-
-
-def _trials_text(course: CourseStatus) -> str:
-    counts = ", ".join(
-        f"{count:,} {_word(course, state)}" for state in _ORDER if (count := course.count(state))
-    )
-    each = f": {counts}" if counts else ""
-    if course.state in ("over", "failed"):
-        end = f"; {course.state}{_tolerated(course)}: {course.why}"
+    """How far it is: `12 of 20 trials: 9 complete, 2 running, 1 pruned`, `over after 4 rounds: …`."""
+    over = course.state in ("over", "failed")
+    tolerated = f", tolerated by {course.tolerated}" if course.tolerated else ""
+    if course.facts.kind == "loop" and over:
+        return f"{course.state} after {counted(course.done, 'round')}{tolerated}: {course.why}"
+    if course.facts.kind == "loop":
+        most = f"{'at most ' if course.facts.until else ''}{course.facts.size:,}"
+        verb = "" if course.state == "running" else f" ({course.state})"
+        return f"round {course.round:,} of {most}, {course.done:,} done{verb}"
+    # Without a controller nothing runs: what was asked for waits to go on.
+    words = {TrialState.RUNNING: "begun"} if course.state == "waiting" else {}
+    counts = {state: course.count(state) for state in _ORDER}
+    each = ", ".join(f"{count:,} {words.get(state, state.value)}" for state, count in counts.items() if count)
+    each = f": {each}" if each else ""
+    if over:
+        end = f"; {course.state}{tolerated}: {course.why}"
         end = "" if course.reason in ("trials", "all") else end
         return f"{counted(len(course.trials), 'trial')}{each}{end}{_unheard(course)}"
     end = f"; no further ones: {course.why}" if course.reason else ""
     return f"{len(course.trials):,} of {counted(course.total, 'trial')}{each}{end}"
-
-
-def _tolerated(course: CourseStatus) -> str:
-    return f", tolerated by {course.tolerated}" if course.tolerated else ""
 
 
 def _unheard(course: CourseStatus) -> str:
@@ -193,21 +183,15 @@ def _unheard(course: CourseStatus) -> str:
     return f"; nothing was pruned, for no trial reported {course.facts.watched} on its way"
 
 
-def _word(course: CourseStatus, state: TrialState) -> str:
-    """Without a controller nothing runs: what was asked for waits to go on."""
-    return "begun" if state is TrialState.RUNNING and course.state == "waiting" else state.value
-
-
 def end_text(axis: AxisStatus, course: CourseStatus) -> str:
     """How a search or loop stands, with its best trial or its front, in one line."""
     at = at_text(course)
-    told = f"{axis.label}{f' at {at}' if at else ''}: {standing_text(course)}"
+    line = f"{axis.label}{f' at {at}' if at else ''}: {standing_text(course)}"
     best = course.best
     if best is not None:
-        told += f"; best trial {best.number}: {scores_text(best)}, {hp_text(best.hp)}"
-    elif len(course.facts.objectives) > 1:
-        told += f"; a Pareto front of {counted(len(course.front), 'trial')}"
-    return told
+        return f"{line}; best trial {best.number}: {scores_text(best)}, {hp_text(best.hp)}"
+    several = len(course.facts.objectives) > 1
+    return f"{line}; a Pareto front of {counted(len(course.front), 'trial')}" if several else line
 
 
 def scores_text(trial: Trial) -> str:

@@ -79,7 +79,9 @@ def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
     """How the surrogate of a stage stands, by its journal."""
     others = [history.stages[name] for name in known.simulations if name in history.stages]
     trainings = [history.stages[name] for name in known.training if name in history.stages]
-    trained = known.simulated + sum(map(_good, others))
+    trained = known.simulated + sum(
+        one.states.count(state) for one in others for state in (TaskState.DONE, TaskState.CACHED)
+    )
     simulating = known.simulated_seconds + sum(map(_seconds, others))
     learning = sum(map(_seconds, trainings))
     answering = known.answered_seconds + known.vain_seconds
@@ -104,10 +106,6 @@ def surrogates_of(history: History) -> dict[str, SurrogateStatus]:
     return {name: surrogate_of(history, one.surrogate) for name, one in stages if one.surrogate is not None}
 
 
-def _good(stage: StageHistory) -> int:
-    return stage.states.count(TaskState.DONE) + stage.states.count(TaskState.CACHED)
-
-
 def _seconds(stage: StageHistory) -> float:
     return stage.seconds + stage.cached_seconds
 
@@ -124,20 +122,19 @@ def surrogate_lines(surrogates: Mapping[str, SurrogateStatus]) -> list[str]:
     lines = []
     for name, surrogate in surrogates.items():
         measured = ", ".join(f"{term} {value}" for term, value in terms(surrogate).items())
-        lines += [f"surrogate of {name}: {told(surrogate)}", paint(f"  {measured}", dim=True)]
+        lines += [f"surrogate of {name}: {answered_text(surrogate)}", paint(f"  {measured}", dim=True)]
         if wrong := trouble(surrogate):
             lines.append(f"  {shorten(printable(wrong), LINE)}")
     return lines
 
 
-def told(surrogate: SurrogateStatus) -> str:
-    """In one line: `'serve' answered 31 of 40, 9 were simulated; effective speedup 3.1`."""
+def answered_text(surrogate: SurrogateStatus) -> str:
+    """`'serve' answered 31 of 40, 9 were simulated; effective speedup 3.1`."""
     whole = surrogate.answered + surrogate.simulated
     were = "was" if surrogate.simulated == 1 else "were"
     line = f"'{surrogate.service}' answered {surrogate.answered:,} of {whole:,}"
-    line += f", {surrogate.simulated:,} {were} simulated"
-    speedup = surrogate.speedup
-    return line if speedup is None else f"{line}; effective speedup {speedup:.3g}"
+    speedup = "" if surrogate.speedup is None else f"; effective speedup {surrogate.speedup:.3g}"
+    return f"{line}, {surrogate.simulated:,} {were} simulated{speedup}"
 
 
 def terms(surrogate: SurrogateStatus) -> Mapping[str, str]:
@@ -169,9 +166,9 @@ def surrogate_report(found: Mapping[str, SurrogateStatus]) -> Iterator[str]:
     yield "## Surrogates"
     yield ""
     for name, surrogate in found.items():
-        yield f"- {name}: {plain(told(surrogate))}"
-        if trouble(surrogate):
-            yield f"- {name}: {shorten(plain(trouble(surrogate)), LINE)}"
+        yield f"- {name}: {plain(answered_text(surrogate))}"
+        if wrong := trouble(surrogate):
+            yield f"- {name}: {shorten(plain(wrong), LINE)}"
     yield ""
     rows = [[name, *terms(surrogate).values()] for name, surrogate in found.items()]
     yield from markdown_table(["stage", *terms(next(iter(found.values())))], rows)

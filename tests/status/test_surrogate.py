@@ -11,7 +11,7 @@ import pytest
 from diel.journal.history import History
 from diel.journal.segment import read_run
 from diel.paths import RunPaths
-from diel.status.surrogate import SurrogateStatus, surrogate_of, told, trouble
+from diel.status.surrogate import SurrogateStatus, answered_text, surrogate_of, trouble
 from tests.record import as_record
 
 Record = dict[str, Any]
@@ -86,16 +86,16 @@ def test_a_snapshot_keeps_the_terms(tmp_path: Path) -> None:
     assert document(read_run(paths).history) == document(folded(RECORDS))
 
 
-def test_without_a_simulation_no_speedup_is_told() -> None:
+def test_without_a_simulation_no_speedup_is_answered_text() -> None:
     found = standing(folded(RECORDS[:1] + RECORDS[3:4]))
     assert (found.speedup, found.simulation_seconds) == (None, None)
-    assert told(found) == "'serve' answered 1 of 1, 0 were simulated"
+    assert answered_text(found) == "'serve' answered 1 of 1, 0 were simulated"
 
 
 def test_a_stage_without_a_surrogate_tells_none() -> None:
     assert folded(RECORDS).stage("begin").surrogate is None
 
 
-def test_questions_without_an_answer_are_told_with_the_last_reason() -> None:
+def test_questions_without_an_answer_are_answered_text_with_the_last_reason() -> None:
     found = standing(folded(RECORDS))
     assert trouble(found) == "1 question without an answer, the last: it does not answer"

@@ -62,8 +62,7 @@ def _check(reader: Reader, targets: Sequence[str]) -> list[str]:
     wanted = []
     for target in targets:
         if "/" in target:
-            stage, index = find_task(reader, target)
-            wanted.append(f"{stage}/{index}")
+            wanted.append("{}/{}".format(*find_task(reader, target)))
         else:
             find_stage(reader, target)
             wanted.append(target)

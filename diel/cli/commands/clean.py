@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,36 +45,18 @@ class Run:
         return self.paths.run_id
 
     @property
-    def state(self) -> RunState | None:
-        return None if self.status is None else self.status.state
-
-    @property
-    def live(self) -> bool:
-        if self.status is None:
-            return driver(self.paths) is not None
-        return self.status.alive or self.status.awaited
-
-    @property
-    def jobs(self) -> tuple[str, ...]:
+    def jobs(self) -> list[str]:
         """Jobs that may still run, though nobody drives the run; who ends a run sees to its jobs."""
         if self.status is None or self.status.state.ended:
-            return ()
-        return tuple(
-            str(block["job"] or block["block"])
-            for block in self.status.blocks
-            if not JobState(block["state"]).ended
-        )
-
-    @property
-    def uses(self) -> tuple[str, ...]:
-        return () if self.status is None else self.status.uses
+            return []
+        blocks = [block for block in self.status.blocks if not JobState(block["state"]).ended]
+        return [str(block["job"] or block["block"]) for block in blocks]
 
     @property
     def last(self) -> float:
         """When something happened in it for the last time, in seconds since the epoch."""
-        if self.status is not None and self.status.ended is not None:
-            return self.status.ended
-        return self.paths.run_file.stat().st_mtime
+        ended = None if self.status is None else self.status.ended
+        return self.paths.run_file.stat().st_mtime if ended is None else ended
 
 
 @click.command("clean")
@@ -158,20 +141,20 @@ def _refuse(chosen: Sequence[Run], known: Sequence[Run], done: str, *, force: bo
 
 def _left(chosen: Iterable[Run], known: Sequence[Run], *, force: bool) -> list[Run]:
     """The chosen runs that may be removed; says which ones may not, and why."""
-    left = list(chosen)
-    while True:  # keeping one run may protect another
+    left, kept = list(chosen), True
+    while kept:  # keeping one run may protect another
         reasons = {run.name: _protection(run, left, known, force=force) for run in left}
-        kept = [run for run in left if reasons[run.name]]
-        if not kept:
-            return left
-        for run in kept:
-            click.echo(f"keeping {run.name}: it {reasons[run.name]}", err=True)
+        kept = any(reasons.values())
+        for name in filter(reasons.get, reasons):
+            click.echo(f"keeping {name}: it {reasons[name]}", err=True)
         left = [run for run in left if not reasons[run.name]]
+    return left
 
 
 def _protection(run: Run, chosen: Sequence[Run], known: Sequence[Run], *, force: bool) -> str:
     """Why a run must stay; nothing where it may go."""
-    if run.live:
+    status = run.status
+    if driver(run.paths) is not None if status is None else status.alive or status.awaited:
         return f"is running (`diel cancel {run.name}` stops it)"
     if run.jobs:
         what = f"job {run.jobs[0]}" if len(run.jobs) == 1 else f"jobs {', '.join(run.jobs)}"
@@ -184,29 +167,25 @@ def _protection(run: Run, chosen: Sequence[Run], known: Sequence[Run], *, force:
         for other in known
         if other.paths.root not in gone
         and other.paths.root.parent == run.paths.root.parent
-        and run.name in other.uses
+        and other.status is not None
+        and run.name in other.status.uses
     ]
     return f"has results that {', '.join(users)} uses (--force removes it all the same)" if users else ""
 
 
 def _choose(known: Sequence[Run], *, failed: bool, older_than: float | None, keep: int | None) -> list[Run]:
     """The runs that all the options agree on, oldest first."""
-    chosen = list(known)
-    if keep is not None:
-        chosen = [run for place, run in enumerate(known) if _newer(run, known[place + 1 :]) >= keep]
-    if failed:
-        chosen = [run for run in chosen if run.state in (RunState.FAILED, RunState.CANCELLED)]
-    if older_than is not None:
-        chosen = [run for run in chosen if time.time() - run.last > older_than]
-    return chosen
-
-
-def _newer(run: Run, later: Sequence[Run]) -> int:
-    """How many newer runs the run's workflow has."""
-    if run.status is None:
-        return 0
-    mine = run.status.workflow
-    return sum(other.status is not None and other.status.workflow == mine for other in later)
+    newer: Counter[str] = Counter()
+    chosen = []
+    for run in reversed(known):
+        workflow = "" if run.status is None else run.status.workflow
+        kept = keep is not None and newer[workflow] < keep
+        newer[workflow] += bool(workflow)
+        bad = run.status is not None and run.status.state in (RunState.FAILED, RunState.CANCELLED)
+        young = older_than is not None and time.time() - run.last <= older_than
+        if not kept and not young and (bad or not failed):
+            chosen.append(run)
+    return chosen[::-1]
 
 
 # --- removing files that were handed on -----------------------------------------------------------
@@ -237,7 +216,7 @@ def _offer(chosen: Sequence[Run], leftovers: Sequence[Path], *, yes: bool) -> in
     """Says what would be freed, and asks; returns its bytes. Raises UsageError where nobody can answer."""
     found = []
     for run in chosen:
-        state = "cannot be read" if run.state is None else paint_state(run.state)
+        state = "cannot be read" if run.status is None else paint_state(run.status.state)
         age = f"{format_duration(max(0.0, time.time() - run.last))} ago"
         found.append((run.name, state, age, size_of(run.paths.root)))
     for path in leftovers:

@@ -94,18 +94,16 @@ def _tried(
     """The trial jobs, where what was found so far lets them be submitted."""
     needed = ("commands", "scheduler", "runs")
     bad = [each.name for each in findings if each.name in needed and not each.ok]
-    lacking = ["account"] if missing(site) else []
-    if bad or lacking:
-        yield Finding("job", False, "not submitted", f"first correct: {', '.join([*bad, *lacking])}")
+    bad += ["account"] if missing(site) else []
+    if bad:
+        yield Finding("job", False, "not submitted", f"first correct: {', '.join(bad)}")
         return
     from diel.doctor.trial import try_jobs  # here: only --job needs it
 
-    yield from try_jobs(site, name, pools, folder, wait, _tell)
+    def tell(text: str) -> None:  # beside the document, not in it
+        click.echo(f"… {printable(text)}", err=True)
 
-
-def _tell(text: str) -> None:
-    """What happens while one waits: beside the document, not in it."""
-    click.echo(f"… {printable(text)}", err=True)
+    yield from try_jobs(site, name, pools, folder, wait, tell)
 
 
 @contextmanager
@@ -124,14 +122,11 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _lines(finding: Finding) -> list[str]:
-    if finding.ok:
-        mark = paint("✓", fg="green")
-    else:
-        mark = paint("✗", fg="red", bold=True) if finding.required else paint("–", fg="yellow")
+    colour = "green" if finding.ok else "red" if finding.required else "yellow"
+    mark = "✓" if finding.ok else "✗" if finding.required else "–"
+    mark = paint(mark, fg=colour, bold=colour == "red")
     lines = [f"{mark} {finding.name:<{WIDTH}} {printable(finding.found)}"]
-    if finding.fix:
-        lines.append(f"  {'':<{WIDTH}} {paint(finding.fix, bold=finding.required)}")
-    return lines
+    return [*lines, f"  {'':<{WIDTH}} {paint(finding.fix, bold=finding.required)}"] if finding.fix else lines
 
 
 def _verdict(wrong: list[str], findings: list[Finding]) -> str:
@@ -140,6 +135,5 @@ def _verdict(wrong: list[str], findings: list[Finding]) -> str:
     advice = [name for name in lesser if name not in EXTRA_NAMES]
     rest = f"; extras that are missing: {', '.join(extras)}" if extras else ""
     rest += f"; to be looked at: {', '.join(advice)}" if advice else ""
-    if wrong:
-        return paint(f"\nnot ready: {', '.join(wrong)}", fg="red", bold=True) + rest
-    return paint("\nready", fg="green", bold=True) + rest
+    word, colour = (f"not ready: {', '.join(wrong)}", "red") if wrong else ("ready", "green")
+    return paint(f"\n{word}", fg=colour, bold=True) + rest

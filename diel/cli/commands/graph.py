@@ -26,7 +26,9 @@ from diel.project.runs import find_run
 from diel.results import Recorded
 from diel.spec import Stage, Workflow
 
+DRAWERS = {"mermaid": draw_mermaid, "dot": draw_dot, "svg": draw_svg}
 ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
+OTHERS = ("failed", "skipped", "cancelled", "running")
 COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yellow", "cancelled": "yellow"}
 
 
@@ -35,7 +37,7 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "mermaid", "dot", "svg"]),
+    type=click.Choice(["text", *DRAWERS]),
     help="How to draw; by the ending of -o where it is not given, else text.",
 )
 @output_option
@@ -52,13 +54,8 @@ def command(target: str, form: str | None, output: Path | None, runs: Path) -> i
 
 
 def _draw(drawing: Drawing, form: str, output: Path | None) -> str:
-    match form:
-        case "mermaid":
-            return draw_mermaid(drawing)
-        case "dot":
-            return draw_dot(drawing)
-        case "svg":
-            return draw_svg(drawing)
+    if form in DRAWERS:
+        return DRAWERS[form](drawing)
     if output is not None:
         return draw_text(drawing)
     return draw_text(drawing, _painted, ascii_only=not _can_show("│─●✓"))
@@ -79,14 +76,12 @@ def _can_show(text: str) -> bool:
 def _of_file(path: Path, runs: Path) -> Drawing:
     """The drawing of a workflow file. Raises SpecError where it is wrong."""
     checked = check(path, runs=runs)
+    workflow, counts = checked.workflow, checked.counts
     nodes = {
         name: Node(
-            name,
-            checked.kind(name),
-            _axes(checked.workflow, stage.over, checked.counts),
-            _tasks(checked.workflow, stage, checked.counts),
+            name, checked.kind(name), _axes(workflow, stage.over, counts), _tasks(workflow, stage, counts)
         )
-        for name, stage in checked.workflow.stages.items()
+        for name, stage in workflow.stages.items()
     }
     return make_drawing(checked.graph, nodes)
 
@@ -118,14 +113,9 @@ def _of_run(run: Recorded) -> Drawing:
 
 
 def _standing(counts: Mapping[str, int]) -> str:
-    good = counts["done"] + counts["cached"]
-    total = sum(counts.values())
-    others = [
-        f"{counts[state]:,} {state}"
-        for state in ("failed", "skipped", "cancelled", "running")
-        if counts[state]
-    ]
-    return ", ".join([f"{good:,}/{total:,} done", *others])
+    done = f"{counts['done'] + counts['cached']:,}/{sum(counts.values()):,} done"
+    others = (f"{counts[state]:,} {state}" for state in OTHERS if counts[state])
+    return ", ".join([done, *others])
 
 
 def _state(counts: Mapping[str, int], total: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -67,14 +69,26 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
     if len(rest) != 1:
         found = "none" if not rest else f"{len(rest)} ({', '.join(rest)})"
         raise UsageError(f"expected one task, found {found}: diel logs {paths.run_id} STAGE/INDEX")
-    task = rest[0]
     wanted = PRINTED if kind is None else (kind,)
-    if follow:
-        return _follow(paths, task, attempt, wanted)
-    output = find_output(read_run(paths), task, attempt)
-    if _show(output, wanted) == 0:
-        _tell(f"{output.task} {_nothing(output, wanted)}")
-    _tell_failure(paths, output)
+    reader = read_run(paths)
+    files: dict[str, BinaryIO] = {}
+    try:
+        if follow:
+            output = _follow(reader, rest[0], attempt, wanted, files)
+        else:
+            output = find_output(reader, rest[0], attempt)
+            if _copy_news(output, wanted, files) == 0:
+                what = "reported no metrics" if kind == "metrics" else "printed nothing to "
+                what += "" if kind == "metrics" else " or ".join(wanted)
+                more = " so far; --follow goes on" if output.state is TaskState.RUNNING else ""
+                _tell(f"{output.task} {what}{more}")
+    finally:
+        _close(files)
+    if output is not None and output.state is TaskState.FAILED:  # the first thing that a reader wants to know
+        stage, _, index = output.task.partition("/")
+        record = reader.history.failures.get((stage, int(index)))
+        if record is not None:
+            _tell(shorten(failure_lines(record)[0], 400))
     return 0
 
 
@@ -129,15 +143,15 @@ def _made(origin: RunPaths, key: str) -> Done | None:
 
     keys = open_keys(origin)
     place = None if keys is None else keys.find(bytes.fromhex(key))
-    try:
-        made = None if place is None else read_result(origin.journal / place[0], place[1])
-    except JournalError:
-        return None
-    return made if made is not None and made["event"] == "done" else None
+    if place is not None:
+        with suppress(JournalError):
+            made = read_result(origin.journal / place[0], place[1])
+            return made if made["event"] == "done" else None
+    return None
 
 
 def _find_cached(paths: RunPaths, stage: str, index: int) -> Cached:
-    """What tells where a result was taken from, found without decoding most lines. Raises JournalError."""
+    """The record of where a result was taken from, found without decoding most lines. Raises JournalError."""
     found = None
     for name in segments(paths.journal):
         with open(paths.journal / name, "rb") as file:
@@ -154,37 +168,13 @@ def _find_cached(paths: RunPaths, stage: str, index: int) -> Cached:
 # --- showing --------------------------------------------------------------------------------------
 
 
-def _show(output: Output, wanted: tuple[str, ...]) -> int:
-    """Copies the files byte for byte, each to its own output; returns how many bytes there were."""
-    files: dict[str, BinaryIO] = {}
-    try:
-        return _copy_news(output, wanted, files)
-    finally:
-        _close(files)
-
-
 def _copy(file: BinaryIO, kind: str) -> int:
+    """Copies what is new in a file to the output of the same name, byte for byte; returns how much."""
     target = sys.stderr.buffer if kind == "stderr" else sys.stdout.buffer
-    size = 0
-    while data := file.read(CHUNK):
-        target.write(data)
-        size += len(data)
+    before = file.tell()
+    shutil.copyfileobj(file, target, CHUNK)
     target.flush()
-    return size
-
-
-def _nothing(output: Output, wanted: tuple[str, ...]) -> str:
-    what = "reported no metrics" if wanted == ("metrics",) else f"printed nothing to {' or '.join(wanted)}"
-    return f"{what}{' so far; --follow goes on' if output.state is TaskState.RUNNING else ''}"
-
-
-def _tell_failure(paths: RunPaths, output: Output) -> None:
-    """Why a failed task failed: the first thing that a reader of its output wants to know."""
-    if output.state is TaskState.FAILED:
-        stage, _, index = output.task.partition("/")
-        record = read_run(paths).history.failures.get((stage, int(index)))
-        if record is not None:
-            _tell(shorten(failure_lines(record)[0], 400))
+    return file.tell() - before
 
 
 def _tell(text: str) -> None:
@@ -192,41 +182,35 @@ def _tell(text: str) -> None:
     click.echo(paint(printable(click.unstyle(text)), dim=True), err=True)
 
 
-def _follow(paths: RunPaths, task: str, attempt: int | None, wanted: tuple[str, ...]) -> int:
-    """Copies what a task prints while it prints it, until it has ended.
+def _follow(
+    reader: Reader, task: str, attempt: int | None, wanted: tuple[str, ...], files: dict[str, BinaryIO]
+) -> Output | None:
+    """Copies what a task prints while it prints it, until it has ended; returns its last attempt.
 
     A worker moves the file into the task's directory when the task ends; it stays open here.
     """
-    reader = read_run(paths)
     name, index = find_task(reader, task)
-    files: dict[str, BinaryIO] = {}
-    followed = attempt
+    output: Output | None = None
     size = 0
-    try:
-        while True:
-            status = fold_status(paths, reader)
-            state = reader.history.stage(name).state(index)
-            over = state.ended or status.state not in LIVE
-            count = reader.history.stage(name).attempts.get(index, 1 if state.good else 0)
-            begun = 0 < (attempt or count) <= count
-            if begun:
-                output = find_output(reader, f"{name}/{index}", attempt)
-                if followed != output.attempt:
-                    size += sum(_copy(file, kind) for kind, file in files.items())
-                    _close(files)  # a new attempt begins with new files
-                    followed = output.attempt
-                size += _copy_news(output, wanted, files)
-            if over:
-                break
-            time.sleep(PAUSE)
-            reader.catch_up()
-    finally:
-        _close(files)
+    while True:
+        live = fold_status(reader.paths, reader).state in LIVE
+        stage = reader.history.stage(name)
+        state = stage.state(index)
+        count = stage.attempts.get(index, 1 if state.good else 0)
+        if 0 < (attempt or count) <= count:
+            before, output = output, find_output(reader, f"{name}/{index}", attempt)
+            if before is not None and before.attempt != output.attempt:
+                size += sum(_copy(file, kind) for kind, file in files.items())
+                _close(files)  # a new attempt begins with new files
+            size += _copy_news(output, wanted, files)
+        if state.ended or not live:
+            break
+        time.sleep(PAUSE)
+        reader.catch_up()
     if size == 0:
-        _tell(f"{name}/{index} is {state.label}, and {'printed nothing' if begun else 'has not begun'}")
-    if begun:
-        _tell_failure(paths, output)
-    return 0
+        what = "has not begun" if output is None else "printed nothing"
+        _tell(f"{name}/{index} is {state.label}, and {what}")
+    return output
 
 
 def _copy_news(output: Output, wanted: tuple[str, ...], files: dict[str, BinaryIO]) -> int:

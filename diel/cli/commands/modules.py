@@ -15,7 +15,6 @@ import click
 from diel.cli.options import json_option
 from diel.errors import Problem, UsageError
 from diel.modules.catalogue import Module, ModuleNotFound, every, find, search_path
-from diel.modules.parameter import Parameter
 from diel.modules.signature import read_source
 from diel.status.columns import columns
 from diel.table import Table, render, short_path
@@ -81,6 +80,15 @@ def _first_sentence(doc: str) -> str:
 # --- one module -----------------------------------------------------------------------------------
 
 _NAMED = re.compile(r"(\w+): (.*)")
+SIGNS: dict[str | None, str] = {
+    "gt": "> {}",
+    "ge": "≥ {}",
+    "lt": "< {}",
+    "le": "≤ {}",
+    "min_length": "at least {} long",
+    "max_length": "at most {} long",
+}
+"""Bounds as people read them."""
 
 
 def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
@@ -113,34 +121,15 @@ def _type(annotation: str) -> str:
         tree = ast.parse(annotation, mode="eval").body
     except SyntaxError:
         return annotation
-    if not isinstance(tree, ast.Subscript) or ast.unparse(tree.value).rpartition(".")[2] != "Annotated":
-        return " | ".join(_choices(tree)) or annotation
+    head = ast.unparse(tree.value).rpartition(".")[2] if isinstance(tree, ast.Subscript) else ""
+    if not isinstance(tree, ast.Subscript) or head not in ("Annotated", "Literal"):
+        return annotation
     parts = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
-    bounds = [text for part in parts[1:] if isinstance(part, ast.Call) for text in _bounds(part)]
+    if head == "Literal":
+        return " | ".join(map(ast.unparse, parts))
+    keywords = [keyword for part in parts[1:] if isinstance(part, ast.Call) for keyword in part.keywords]
+    bounds = [SIGNS[one.arg].format(ast.unparse(one.value)) for one in keywords if one.arg in SIGNS]
     return ", ".join([ast.unparse(parts[0]), *bounds])
-
-
-_SIGNS = {
-    "gt": "> {}",
-    "ge": "≥ {}",
-    "lt": "< {}",
-    "le": "≤ {}",
-    "min_length": "at least {} long",
-    "max_length": "at most {} long",
-}
-
-
-def _bounds(call: ast.Call) -> Iterator[str]:
-    for keyword in call.keywords:
-        if keyword.arg in _SIGNS:
-            yield _SIGNS[keyword.arg].format(ast.unparse(keyword.value))
-
-
-def _choices(tree: ast.expr) -> list[str]:
-    if isinstance(tree, ast.Subscript) and ast.unparse(tree.value).rpartition(".")[2] == "Literal":
-        items = tree.slice.elts if isinstance(tree.slice, ast.Tuple) else [tree.slice]
-        return [ast.unparse(item) for item in items]
-    return []
 
 
 def _document(module: Module) -> dict[str, Any]:
@@ -183,7 +172,13 @@ def _lines(module: Module) -> Iterator[str]:
     given = [parameter for parameter in signature.parameters if not parameter.injected]
     yield ""
     yield "takes"
-    yield from _table([(p.name, _type(p.annotation), _default(p), docs.get(p.name, "")) for p in given])
+    defaults = [json.dumps(one.default, ensure_ascii=False, default=str) for one in given]
+    yield from _table(
+        [
+            (p.name, _type(p.annotation), "required" if p.required else f"default {d}", docs.get(p.name, ""))
+            for p, d in zip(given, defaults, strict=True)
+        ]
+    )
     if signature.variadic:
         yield "    and any others"
     if not given and not signature.variadic:
@@ -203,11 +198,6 @@ def _lines(module: Module) -> Iterator[str]:
         yield from _table(
             [(n, _type(t), "a file" if n in files else "", "") for n, t in signature.returns.items()]
         )
-
-
-def _default(parameter: Parameter) -> str:
-    default = json.dumps(parameter.default, ensure_ascii=False, default=str)
-    return "required" if parameter.required else f"default {default}"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

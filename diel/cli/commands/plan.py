@@ -87,7 +87,7 @@ def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
 
 def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
     """The scripts, each under its file's name."""
-    from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
+    from diel.cli.scripts import scripts_of  # as above
 
     scripts = scripts_of(plan, runs)
     if not scripts:
@@ -96,8 +96,7 @@ def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
     name = f"{plan.workflow.name}-N"
     yield f"{name} stands for the run: its number, and the names of its jobs, are known when it is made."
     for script in scripts:
-        yield ""
-        yield f"=== {script.file}: {script.about}"
+        yield f"\n=== {script.file}: {script.about}"
         yield script.text.rstrip("\n")
 
 
@@ -186,16 +185,14 @@ def _count(count: int | None, *, bound: bool) -> str:
 
 def _resources(plan: Plan, stage: StagePlan) -> str:
     wanted = plan.workflow.stages[stage.name].resources
-    words = [counted(stage.cores, "core") if stage.cores else "no core of its own"]
-    if wanted.ranks is not None:
-        words.insert(0, counted(wanted.ranks, "rank"))
-    if wanted.nodes is not None:
-        words.insert(0, counted(wanted.nodes, "node"))
-    if stage.gpus:
-        words.append(counted(stage.gpus, "GPU"))
-    if wanted.memory is not None:
-        words.append(format_size(wanted.memory))
-    return ", ".join(words)
+    words = [
+        counted(wanted.nodes, "node") if wanted.nodes is not None else "",
+        counted(wanted.ranks, "rank") if wanted.ranks is not None else "",
+        counted(stage.cores, "core") if stage.cores else "no core of its own",
+        counted(stage.gpus, "GPU") if stage.gpus else "",
+        format_size(wanted.memory) if wanted.memory is not None else "",
+    ]
+    return ", ".join(filter(None, words))
 
 
 def _hours(hours: float) -> str:

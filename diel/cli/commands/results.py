@@ -47,9 +47,8 @@ def command(
         raise UsageError("--csv, --json and --parquet are three ways to print: choose one")
     paths, wanted = run_and_rest(runs, words)
     run = Recorded(paths)
-    if as_json and (silent := _without_results(run, wanted)):
-        table = _empty(run, wanted, silent)
-    else:
+    table = _empty(run, wanted) if as_json else None
+    if table is None:
         table = make_table(run, wanted, limit) if wanted else summarize(run)
     if parquet is not None:
         write_parquet(table, parquet)
@@ -67,19 +66,16 @@ def command(
     return 0
 
 
-def _without_results(run: Recorded, wanted: Sequence[str]) -> list[str]:
-    """The stages asked for that have no result yet; a program that reads JSON goes on without them."""
-    stages = dict.fromkeys(word.partition(".")[0] for word in wanted)
+def _empty(run: Recorded, wanted: Sequence[str]) -> Table | None:
+    """A table without rows where stages have no result yet, for a program that reads JSON goes on without."""
+    stages = [word.partition(".")[0] for word in wanted]
     if not all(stage in run.workflow.stages for stage in stages):
-        return []  # refused as ever
-    return [stage for stage in stages if not run.records(stage)]
-
-
-def _empty(run: Recorded, wanted: Sequence[str], silent: Sequence[str]) -> Table:
-    parameters = (name for word in wanted for name in run.parameters(word.partition(".")[0]))
-    searched = (f"hp.{name}" for word in wanted for name in run.searched(word.partition(".")[0]))
+        return None  # refused as ever
+    missing = {stage: f"'{stage}' has no results yet" for stage in stages if not run.records(stage)}
+    parameters = (name for stage in stages for name in run.parameters(stage))
+    searched = (f"hp.{name}" for stage in stages for name in run.searched(stage))
     columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if "." in word)]))
-    return Table(columns, [], {stage: f"'{stage}' has no results yet" for stage in silent})
+    return Table(columns, [], missing) if missing else None
 
 
 def _document(run: Recorded, table: Table) -> dict[str, Any]:

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from types import FrameType
 from typing import IO, TYPE_CHECKING, Any, TextIO
@@ -77,14 +79,15 @@ def put(
     if words and (npy or ctx.get_parameter_source("file") is ParameterSource.COMMANDLINE):
         raise UsageError("a PROGRAM's output is put, or FILE, or --npy: give one of them")
     producer = _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
+    code = 0
     try:
         if words is not None:
-            code = _put_output(producer, words, timeout)
+            with Program(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as program:
+                _put_all(producer, _lines(program.pipe, words[0]), timeout)
+                code = program.wait()
         else:
-            code = 0
-            _put_all(
-                producer, _arrays(npy) if npy else _lines(file, getattr(file, "name", "<stdin>")), timeout
-            )
+            items = _arrays(npy) if npy else _lines(file, getattr(file, "name", "<stdin>"))
+            _put_all(producer, items, timeout)
     except BaseException:
         with contextlib.suppress(StreamError):
             producer.give_up()
@@ -102,13 +105,6 @@ def _put_all(producer: Producer, items: Iterable[Any], timeout: float | None) ->
             producer.put(item, timeout)
     except TimeoutError as error:
         raise DielError(f"{error}: no reader made room") from error
-
-
-def _put_output(producer: Producer, words: tuple[str, ...], timeout: float | None) -> int:
-    """Puts what a program prints; returns its exit code."""
-    with Program(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as program:
-        _put_all(producer, _lines(program.stdout, words[0]), timeout)
-        return program.wait()
 
 
 def _lines(file: IO[str], name: str) -> Iterator[Any]:
@@ -165,10 +161,9 @@ def get(
     consumer = _connect().consumer(
         end["channel"], end["group"], _member(end, rank), end["attempt"], most=count or 4096, leaves=True
     )
+    show = partial(_print, consumer, count, npy, timeout)
     try:
-        if words is not None:
-            return _feed(consumer, words, count, npy, timeout)
-        return _print(consumer, sys.stdout, count, npy, timeout)
+        return show(sys.stdout) if words is None else _feed(consumer, words, show)
     finally:
         consumer.close()
 
@@ -178,15 +173,13 @@ def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _feed(
-    consumer: Consumer, words: tuple[str, ...], count: int | None, npy: Path | None, timeout: float | None
-) -> int:
+def _feed(consumer: Consumer, words: tuple[str, ...], show: Callable[[IO[str]], int]) -> int:
     """Hands items to a program until it or the stream ends; returns its exit code."""
     short = 0
     with Program(words, stdin=subprocess.PIPE, stdout=None) as program:
-        program.tell_end(consumer.close)
+        program.when_ended(consumer.close)
         try:
-            short = _print(consumer, program.stdin, count, npy, timeout)
+            short = show(program.pipe)
         except BrokenPipeError:
             pass  # it wants no more
         except StreamError as error:
@@ -196,10 +189,9 @@ def _feed(
 
 
 def _print(
-    consumer: Consumer, out: IO[str], count: int | None, npy: Path | None, timeout: float | None
+    consumer: Consumer, count: int | None, npy: Path | None, timeout: float | None, out: IO[str]
 ) -> int:
-    printed = 0
-    while count is None or printed < count:
+    for _ in repeat(None) if count is None else range(count):
         try:
             number, item = consumer.number, consumer.get(timeout)
         except StreamEnd:
@@ -208,7 +200,6 @@ def _print(
             raise DielError(str(error)) from error
         out.write(json.dumps(_shown(item, npy, number), ensure_ascii=False) + "\n")
         out.flush()  # the next program waits for it
-        printed += 1
     return 0
 
 
@@ -241,8 +232,7 @@ def _as_json(item: Any) -> Any:
 def commit(name: str, rank: int | None) -> None:
     """What was got from the stream NAME so far is done with: a new attempt goes on behind it."""
     end = _end(name, "get")
-    consumer = _connect().consumer(end["channel"], end["group"], _member(end, rank), end["attempt"])
-    consumer.commit()
+    _connect().consumer(end["channel"], end["group"], _member(end, rank), end["attempt"]).commit()
 
 
 # --- the tuple space -------------------------------------------------------------------------------
@@ -297,11 +287,9 @@ def _json(what: str, text: str) -> Any:
 
 
 def _space(rank: int | None) -> Space:
-    task, attempt = os.environ.get("DIEL_TASK_ID"), os.environ.get("DIEL_ATTEMPT")
-    if not task or not attempt:
-        raise _outside("DIEL_TASK_ID")
     several = bool(os.environ.get("DIEL_RANKED")) and (launched(RANKS) or 1) > 1
-    return _connect().space(_ranked(task, rank, several), int(attempt))
+    member = _ranked(_given("DIEL_TASK_ID"), rank, several)
+    return _connect().space(member, int(_given("DIEL_ATTEMPT")))
 
 
 # --- the task --------------------------------------------------------------------------------------
@@ -310,21 +298,20 @@ def _space(rank: int | None) -> Space:
 def _connect() -> Connection:
     from diel.streams.client import connect  # it loads ZeroMQ: only where a stream is used
 
-    run_dir = os.environ.get("DIEL_RUN_DIR")
-    if not run_dir:
-        raise _outside("DIEL_RUN_DIR")
-    return connect(Path(run_dir))
+    return connect(Path(_given("DIEL_RUN_DIR")))
 
 
-def _outside(name: str) -> UsageError:
-    return UsageError(f"`diel stream` works inside the command of a task: {name} is not set here")
+def _given(name: str) -> str:
+    """What the task's environment says. Raises UsageError outside of a task."""
+    value = os.environ.get(name)
+    if not value:
+        raise UsageError(f"`diel stream` works inside the command of a task: {name} is not set here")
+    return value
 
 
 def _end(name: str, role: str) -> End:
     """The task's end of a stream. Raises UsageError where it has none, or the other one."""
-    text = os.environ.get("DIEL_STREAMS")
-    if not text:
-        raise _outside("DIEL_STREAMS")
+    text = _given("DIEL_STREAMS")
     try:
         ends: dict[str, End] = json.loads(text)
         roles = {known: str(end["role"]) for known, end in ends.items()}

@@ -100,7 +100,11 @@ def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int
         text += f"{paths.controller_log} has all that it said; `diel resume {run}{where}` tries anew"
         click.echo(text, err=True)
         return 1
-    click.echo(f"{run}: submitted to site '{plan.site.name}', {_whereabouts(paths, made)}")
+    held = read_lease(paths)
+    whose = "its controller and workers are" if made.home == "inside" else "its controller is"
+    process = f"process {made.pid if held is None else held[0].pid} on {made.host}"
+    what = process if made.job is None else f"job {made.job}"
+    click.echo(f"{run}: submitted to site '{plan.site.name}', {whose} {what}")
     steps = (
         [f"    diel status {run}{where}", "# how it stands"],  # a shell's comment: the line can be copied
         [f"    diel logs {run} TASK{where}", "# what a task printed"],
@@ -108,13 +112,6 @@ def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int
     )
     click.echo("\n".join(columns(steps)))
     return 0
-
-
-def _whereabouts(paths: RunPaths, made: Submission) -> str:
-    if made.job is not None:
-        return f"its controller {'and workers are' if made.home == 'inside' else 'is'} job {made.job}"
-    held = read_lease(paths)
-    return f"its controller is process {made.pid if held is None else held[0].pid} on {made.host}"
 
 
 def _document(paths: RunPaths, plan: Plan, made: Submission) -> dict[str, Any]:

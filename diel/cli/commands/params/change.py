@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,21 @@ from diel.cli.options import json_option, runs_option
 from diel.cli.target import run_argument
 from diel.errors import DielError, UsageError, counted, did_you_mean
 from diel.journal.axis_history import Trial
-from diel.load import Document, load
+from diel.load import load
 from diel.paths import RunPaths
 from diel.project.run_file import read_run_file
 from diel.project.runs import all_runs, find_run
 from diel.registry import Change, append_change, read_current, typed
 from diel.results import Recorded
-from diel.spec import Flaws, Hyperparameter
+from diel.spec import Flaws, Workflow
 from diel.states import TrialState
 from diel.status import CourseStatus
 from diel.status.axis import trial_document
 from diel.table import shown
 from diel.values import scalar
+
+Known = tuple[str, Workflow]
+"""A workflow that the project knows, after its file, or after the run that has it."""
 
 
 @click.command("set")
@@ -109,23 +112,19 @@ def _values(words: Sequence[str], known: Sequence[Known]) -> dict[str, Any]:
 
 def _value(name: str, text: str, known: Sequence[Known]) -> Any:
     """A value that fits in all workflows that have it. Raises UsageError."""
-    first = known[0]
-    try:
-        value = typed(first.hyperparameters[name], text)
-    except Flaws as error:
-        raise _refused(name, text, error, first) from None
-    for other in known[1:]:
+    value: Any = None
+    for where, workflow in known:
+        given = workflow.hyperparameters[name]
         try:
-            other.hyperparameters[name].accept(value)
+            if where == known[0][0]:
+                value = typed(given, text)
+            given.accept(value)
         except Flaws as error:
-            raise _refused(name, text, error, other) from None
+            flaw = error.flaws[0]
+            hint = f"\n    {flaw.hint}" if flaw.hint else ""
+            by = f"by workflow '{workflow.name}' ({where})"
+            raise UsageError(f"hp.{name}={text}: {flaw.message}, {by}{hint}") from None
     return value
-
-
-def _refused(name: str, text: str, error: Flaws, known: Known) -> UsageError:
-    flaw = error.flaws[0]
-    hint = f"\n    {flaw.hint}" if flaw.hint else ""
-    return UsageError(f"hp.{name}={text}: {flaw.message}, by workflow '{known.name}' ({known.where}){hint}")
 
 
 # --- promoting ------------------------------------------------------------------------------------
@@ -184,27 +183,28 @@ def promote(
 
 def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> tuple[str, CourseStatus]:
     """The search that is meant. Raises UsageError where there is none, or more than one."""
-    found = [(axis_.label, course) for axis_, course in searches_of(paths)]
-    labels = list(dict.fromkeys(label for label, _ in found))
-    if not labels:
+    found: dict[str, list[CourseStatus]] = {}
+    for one, course in searches_of(paths):
+        found.setdefault(one.label, []).append(course)
+    if not found:
         raise UsageError(f"{paths.run_id} has no search whose trials could be promoted, or none has begun")
-    if axis is not None and axis not in labels:
-        hint = did_you_mean(axis, labels) or f"searches: {', '.join(labels)}"
+    if axis is not None and axis not in found:
+        hint = did_you_mean(axis, found) or f"searches: {', '.join(found)}"
         raise UsageError(f"{paths.run_id} has no search '{axis}'\n    {hint}")
-    if axis is None and len(labels) > 1:
-        raise UsageError(f"{paths.run_id} has several searches: say which one, --axis {' or '.join(labels)}")
+    if axis is None and len(found) > 1:
+        raise UsageError(f"{paths.run_id} has several searches: say which one, --axis {' or '.join(found)}")
+    label = axis or next(iter(found))
     wanted = dict(map(_point, points))
-    named = [(label, course) for label, course in found if label == (axis or labels[0])]
-    here = [one for one in named if all(one[1].at.get(name) == value for name, value in wanted.items())]
+    here = [one for one in found[label] if all(one.at.get(name) == value for name, value in wanted.items())]
     if len(here) == 1:
-        return here[0]
-    known = "; ".join(pairs(course.at) for _, course in named[:5])
+        return label, here[0]
+    known = "; ".join(pairs(course.at) for course in found[label][:5])
     if not here:
         hint = f"there are: {known}" if known else "it searches once, for all points: leave --at out"
-        raise UsageError(f"no search '{named[0][0]}' at {pairs(wanted)}\n    {hint}")
+        raise UsageError(f"no search '{label}' at {pairs(wanted)}\n    {hint}")
     raise UsageError(
-        f"'{named[0][0]}' has searched at each of {len(here)} points: say at which by --at NAME=VALUE\n"
-        f"    there are: {known}{'; …' if len(named) > 5 else ''}"
+        f"'{label}' has searched at each of {len(here)} points: say at which by --at NAME=VALUE\n"
+        f"    there are: {known}{'; …' if len(found[label]) > 5 else ''}"
     )
 
 
@@ -217,9 +217,16 @@ def _point(text: str) -> tuple[str, Any]:
 
 def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None) -> Trial:
     """The trial that is promoted. Raises UsageError where there is none, or none that is the best."""
-    if number is not None:
-        return _numbered(paths, label, course, number)
     name = f"search '{label}' of {paths.run_id}"
+    if number is not None:
+        if number >= len(course.trials):
+            raise UsageError(f"{name} has trials 0 to {len(course.trials) - 1} alone")
+        found = course.trials[number]
+        if found.state is not TrialState.COMPLETE:
+            why = f": {found.message}" if found.message else ""
+            trial = f"{label} {number} of {paths.run_id}"
+            raise UsageError(f"{trial} is {found.state.value}, and has no score{why}")
+        return found
     if course.state == "failed":
         raise UsageError(f"{name} failed, and has no trial to promote: {course.why or course.reason}")
     if course.state != "over":
@@ -231,52 +238,32 @@ def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None
         )
     good = course.good
     if len(course.facts.objectives) > 1:
-        shown_front = "; ".join(f"{one.number}: {', '.join(map(shown, one.values))}" for one in good[:8])
+        front = "; ".join(f"{one.number}: {', '.join(map(shown, one.values))}" for one in good[:8])
         goals = ", ".join(value for value, _ in course.facts.objectives)
         raise UsageError(
             f"{name} has several objectives ({goals}), and so no best trial: say which one by --trial N\n"
-            f"    the front: {shown_front or 'empty'}"
+            f"    the front: {front or 'empty'}"
         )
     if not good:
         raise UsageError(f"{name} has no trial with a score")
     return good[0]
 
 
-def _numbered(paths: RunPaths, label: str, course: CourseStatus, number: int) -> Trial:
-    if number >= len(course.trials):
-        raise UsageError(f"search '{label}' of {paths.run_id} has trials 0 to {len(course.trials) - 1} alone")
-    found = course.trials[number]
-    if found.state is not TrialState.COMPLETE:
-        why = f": {found.message}" if found.message else ""
-        raise UsageError(f"{label} {number} of {paths.run_id} is {found.state.value}, and has no score{why}")
-    return found
-
-
 def _misfits(runs: Path, change: Change) -> list[str]:
     """The workflows of the project that the values do not fit: their runs will be refused."""
     found = []
-    for known in known_workflows(runs):
+    for where, workflow in known_workflows(runs):
         for name, value in change.values.items():
-            if name in known.hyperparameters:
-                try:
-                    known.hyperparameters[name].accept(value)
-                except Flaws as error:
-                    why = error.flaws[0].message
-                    found.append(f"hp.{name} does not fit workflow '{known.name}' ({known.where}): {why}")
+            try:
+                if name in workflow.hyperparameters:
+                    workflow.hyperparameters[name].accept(value)
+            except Flaws as error:
+                why = error.flaws[0].message
+                found.append(f"hp.{name} does not fit workflow '{workflow.name}' ({where}): {why}")
     return found
 
 
 # --- the workflows that a project knows -----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Known:
-    """A workflow with its hyperparameters."""
-
-    name: str
-    where: str
-    """Its file, or the run that has it."""
-    hyperparameters: dict[str, Hyperparameter]
 
 
 def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
@@ -287,8 +274,8 @@ def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
     """
     found: dict[str, Known] = {}
     for path in files:
-        document = load(path)
-        found[document.spec.name] = _known(document, str(path))
+        workflow = load(path).spec
+        found[workflow.name] = str(path), workflow
     for paths in reversed(all_runs(runs)):
         run = Recorded(paths)
         try:
@@ -300,24 +287,17 @@ def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
 
 
 def _of_run(run: Recorded) -> Known:
-    source = Path(run.run_file.source)
-    try:
-        document = load(source)
-        if document.spec.name == run.run_file.workflow:
-            return _known(document, str(source))
-    except DielError:
-        pass
-    return _known(run.document, run.paths.run_id)
+    source = run.run_file.source
+    with suppress(DielError):
+        workflow = load(Path(source)).spec
+        if workflow.name == run.run_file.workflow:
+            return source, workflow
+    return run.paths.run_id, run.workflow
 
 
-def _known(document: Document, where: str) -> Known:
-    return Known(document.spec.name, where, dict(document.spec.hyperparameters))
-
-
-def having(known: Iterable[Known], name: str) -> list[Known]:
+def having(known: Sequence[Known], name: str) -> list[Known]:
     """The workflows that have a hyperparameter. Raises UsageError where none has."""
-    known = list(known)
-    found = [one for one in known if name in one.hyperparameters]
+    found = [one for one in known if name in one[1].hyperparameters]
     if found:
         return found
     if not known:
@@ -325,9 +305,7 @@ def having(known: Iterable[Known], name: str) -> list[Known]:
             f"no hyperparameter '{name}': no run here says its type and bounds\n"
             "    name a workflow that has it: --workflow FILE"
         )
-    names = sorted({name for one in known for name in one.hyperparameters})
-    hint = did_you_mean(name, names) or (f"there are: {', '.join(names)}" if names else "")
-    where = ", ".join(one.where for one in known[:3])
-    raise UsageError(
-        f"no hyperparameter '{name}' in {where}\n    {hint or 'they have none'}; --workflow FILE adds another"
-    )
+    names = sorted({name for _, workflow in known for name in workflow.hyperparameters})
+    hint = did_you_mean(name, names) or (f"there are: {', '.join(names)}" if names else "they have none")
+    where = ", ".join(where for where, _ in known[:3])
+    raise UsageError(f"no hyperparameter '{name}' in {where}\n    {hint}; --workflow FILE adds another")
