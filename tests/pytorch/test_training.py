@@ -142,17 +142,6 @@ def test_each_epoch_is_reported_and_the_best_ones_weights_stay(attempt: Callable
     assert float(again) == best["validation_loss"]
 
 
-def test_a_cosine_falls_from_the_learning_rate_to_nearly_nothing(
-    attempt: Callable[..., diel.Context],
-) -> None:
-    trained, _ = train(attempt(), settings(schedule="cosine"))
-    rates = [row[3] for row in trained.history]
-    assert rates[0] == 0.01
-    assert rates[6] == pytest.approx(0.005)
-    assert rates == sorted(rates, reverse=True)
-    assert 0 < rates[-1] < 0.0002
-
-
 def test_a_training_leaves_the_workers_random_numbers_and_threads_alone(
     attempt: Callable[..., diel.Context], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,13 +160,6 @@ def test_a_training_leaves_the_workers_random_numbers_and_threads_alone(
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-@pytest.mark.parametrize(("said", "threads"), [("2", 2), ("3,1", 3), ("", 1), ("many", 1), ("0", 1)])
-def test_it_computes_on_the_tasks_own_cores(said: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", said)
-    with pytorch.reproducible():
-        assert torch.get_num_threads() == threads
-
-
 def test_half_precision_differs_from_single_but_learns_as_well(attempt: Callable[..., diel.Context]) -> None:
     losses = {
         precision: train(attempt(), settings(epochs=40, precision=precision))[0].best.validation_loss
@@ -193,15 +175,6 @@ def test_a_loss_without_bounds_ends_the_training(attempt: Callable[..., diel.Con
         pytorch.train(
             torch.nn.Linear(1, 1), ROWS, HELD, square, settings(optimizer="sgd", learning_rate=1e9), context
         )
-
-
-def test_a_gpu_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert pytorch.find_device("auto") == CPU
-    with pytest.raises(
-        ValueError, match=r"device: cuda, .* sees no GPU here; .*gpus_per_rank: 1.*device: auto"
-    ):
-        pytorch.find_device("cuda")
 
 
 def test_r2_is_1_for_a_perfect_prediction_and_0_for_the_mean() -> None:

@@ -1,4 +1,4 @@
-"""Brokers for the tests of streams: one that a file's tests share, and ones to kill."""
+"""Brokers for the tests of streams: one that all tests share, and ones to kill."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from pathlib import Path
 import pytest
 
 from diel.streams.client import Connection
+from tests.streams.desk import Desk
 from tests.streams.served import Served
 
 _names = itertools.count()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     served = Served(tmp_path_factory.mktemp("runs") / "flow-1")
     yield served
     served.end()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def connection(shared: Served) -> Iterator[Connection]:
     made = Connection(shared.run)
     yield made
@@ -40,3 +41,8 @@ def served(tmp_path: Path) -> Iterator[Served]:
     made = Served(tmp_path / "flow-1")
     yield made
     made.end()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)

@@ -1,0 +1,65 @@
+"""Putting: it waits for room, keeps the order, and a new attempt puts nothing twice."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from diel.errors import StreamError
+from diel.streams.client import Connection
+
+
+def test_a_put_waits_while_the_buffer_is_full(connection: Connection, channel: str) -> None:
+    connection.open(channel, buffer=4, groups={"use": ["use/0"]})
+    producer = connection.producer(channel, "make/0", 1)
+    consumer = connection.consumer(channel, "use", "use/0", 1)
+    for number in range(4):
+        producer.put(number, timeout=10)
+    with pytest.raises(TimeoutError, match="no room"):
+        producer.put(4, timeout=0.05)
+    assert consumer.get(timeout=10) == 0
+    producer.put(4, timeout=10)
+    assert [consumer.get(timeout=10) for _ in range(4)] == [1, 2, 3, 4]
+
+
+def test_items_of_many_producers_keep_each_ones_order(connection: Connection, channel: str) -> None:
+    connection.open(channel, buffer=50, groups={"use": ["use/0"]})
+
+    def make(member: str) -> None:
+        producer = connection.producer(channel, member, 1)
+        for number in range(500):
+            producer.put([member, number])
+        producer.close()
+
+    makers = [threading.Thread(target=make, args=(f"make/{n}",)) for n in range(3)]
+    for maker in makers:
+        maker.start()
+    consumer = connection.consumer(channel, "use", "use/0", 1)
+    items = [consumer.get(timeout=30) for _ in range(1500)]
+    for maker in makers:
+        maker.join()
+    for n in range(3):
+        assert [number for member, number in items if member == f"make/{n}"] == list(range(500))
+
+
+def test_a_new_attempt_of_a_producer_may_put_again_or_resume(connection: Connection, channel: str) -> None:
+    connection.open(channel, groups={"use": ["use/0"]})
+    first = connection.producer(channel, "make/0", 1)
+    for number in range(5):
+        first.put(number)
+    first.flush()
+    second = connection.producer(channel, "make/0", 2)
+    assert second.count == 5
+    for number in range(7):
+        second.put(number)
+    second.flush()
+    first.put("stale")
+    with pytest.raises(StreamError, match="attempt 2 has begun"):
+        first.flush(timeout=10)
+    third = connection.producer(channel, "make/0", 3)
+    assert third.resume() == 7
+    third.put(7)
+    third.close()
+    connection.close(channel)
+    assert list(connection.consumer(channel, "use", "use/0", 1)) == list(range(8))
