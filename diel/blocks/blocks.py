@@ -148,8 +148,7 @@ class Blocks:
         if self._asking.engine is not None and self._asking.engine.broken:
             raise EngineLost("Parsl's interchange is gone (out of memory on this host?); running tasks go on")
         self._watching.take_news()
-        self._hold_tainted()
-        self._hold_short()
+        self._hold_unfit()
         for shape in list(self._asking.shapes.values()):
             label, usable = shape.label, self._usable(shape)
             more, backlog = label in self._refused_room, self._backlog.get(label, 0.0)
@@ -176,7 +175,7 @@ class Blocks:
         """Asks for one more block of a shape, where its pool allows it."""
         label, pool = shape.label, self._asking.pool(shape)
         held = [block for block in self._blocks.values() if block.shape.pool == shape.pool and block.live]
-        if len(held) >= pool.blocks or not self._watching.is_due(label):
+        if len(held) >= pool.blocks or time.monotonic() < self._watching.not_before.get(label, 0.0):
             return
         if any(block.shape == shape and self._is_coming(block) for block in held):
             return
@@ -197,24 +196,20 @@ class Blocks:
 
     # --- giving back ------------------------------------------------------------------------------
 
-    def _hold_short(self) -> None:
-        """Gives no more tasks to blocks that end sooner than the shortest in line were seen to."""
+    def _hold_unfit(self) -> None:
+        """Gives no more tasks to blocks with a node to avoid, or too short for the shortest in line."""
+        excluded, workers = self._asking.excluded, self._ledger.history.workers.values()
+        tainted = {worker["block"] for worker in workers if worker["node"] in excluded} if excluded else set()
         for block in self._blocks.values():
             seconds = self._needed.get(block.shape.label, 0.0)
+            short = False
             if seconds and block.began is not None and block.connected and not block.adopted:
-                last = block.began + self._asking.drain(block.shape, seconds)
-                self._hold(block, time.time() > last)
+                short = time.time() > block.began + self._asking.drain(block.shape, seconds)
+            if short or block.name in tainted:
+                self._hold(block)
 
-    def _hold_tainted(self) -> None:
-        """Gives no more tasks to blocks with a node that is to be avoided."""
-        if self._asking.excluded:
-            workers = self._ledger.history.workers.values()
-            tainted = {worker["block"] for worker in workers if worker["node"] in self._asking.excluded}
-            for block in self._blocks.values():
-                self._hold(block, block.name in tainted)
-
-    def _hold(self, block: Block, wanted: bool) -> None:
-        if wanted and block.live and not block.held:
+    def _hold(self, block: Block) -> None:
+        if block.live and not block.held:
             block.held = True
             if not block.adopted:
                 self._agent.do(partial(self._asking.hold, block))

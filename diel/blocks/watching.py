@@ -53,15 +53,12 @@ class Watching:
         """Blocks in a row that came to nothing, by pool."""
         self._refusals: dict[str, int] = {}
         """In a row, by shape."""
-        self._not_before: dict[str, float] = {}
+        self.not_before: dict[str, float] = {}
+        """When a block of a shape may be asked for that was refused (monotonic seconds)."""
         self._silent = ""
         self._heard = 0.0
         self.forgiven: frozenset[str] = frozenset()
         """Nodes to be avoided that blocks may have all the same: there may be no others."""
-
-    def is_due(self, label: str) -> bool:
-        """Whether a block of a shape may be asked for, or was refused a moment ago."""
-        return time.monotonic() >= self._not_before.get(label, 0.0)
 
     def knows(self, since: float) -> bool:
         """The scheduler has answered a question put since then, or does not answer at all."""
@@ -123,7 +120,7 @@ class Watching:
         without = " (asked again without the nodes to avoid)" if excluded else ""
         self.forgiven |= excluded
         wait = min(REFUSED_WAIT * 2 ** min(count - 1, 10), LONGEST_REFUSED_WAIT)
-        self._not_before[label] = time.monotonic() + wait
+        self.not_before[label] = time.monotonic() + wait
         self._ledger.trouble(f"a block was refused: {news.message}{without}")
 
     def _live(self) -> list[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
@@ -125,8 +126,6 @@ def check_addresses(site: Site) -> Finding:
 
 
 def _bindable(address: str) -> bool:
-    try:
-        socket.create_server((address, 0)).close()
-    except OSError:
-        return False
-    return True
+    with contextlib.suppress(OSError), socket.create_server((address, 0)):
+        return True
+    return False

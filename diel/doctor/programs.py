@@ -28,26 +28,17 @@ LIBRARY = (
 DEEP = """\
 diel: 1
 name: doctor
-axes:
-  number: {range: 250}
-stages:
-  nothing:
-    over: [number]
-    command: [\"true\"]
+axes: {number: {range: 250}}
+stages: {nothing: {over: [number], command: ["true"]}}
 """
 
 
 def attempt(words: Sequence[str], folder: Path | None = None) -> tuple[int, str]:
     """Exit code and output of a program; what does not start or end counts as failed."""
     try:
+        out, none = subprocess.STDOUT, subprocess.DEVNULL
         done = subprocess.run(
-            words,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=PATIENCE,
-            check=False,
+            words, cwd=folder, stdin=none, stdout=subprocess.PIPE, stderr=out, timeout=PATIENCE, check=False
         )
     except subprocess.TimeoutExpired:
         return 1, f"did not end within {PATIENCE:.0f} s"
@@ -63,14 +54,13 @@ def last(output: str) -> str:
 
 
 def check_ranks(site: Site) -> Finding:
-    """Two MPI ranks really start, and find each other."""
+    """Whether two MPI ranks really start, and find each other."""
     words = launcher_words(site, Resources(ranks=2))
     program = find_program(words[0])
     get = f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"
-    if program is None:
-        return Finding("mpi ranks", False, f"no '{words[0]}'", get, required=False)
-    if version_of("mpi4py") is None:
-        return Finding("mpi ranks", False, f"{program}, but no mpi4py", get, required=False)
+    if program is None or version_of("mpi4py") is None:
+        lacking = f"{program}, but no mpi4py" if program else f"no '{words[0]}'"
+        return Finding("mpi ranks", False, lacking, get, required=False)
     code, output = attempt([program, *words[1:], sys.executable, "-c", RANKS])
     launcher = launcher_of([program, *words[1:]], os.environ)
     library = last(attempt([sys.executable, "-c", LIBRARY])[1])
@@ -85,7 +75,7 @@ def check_ranks(site: Site) -> Finding:
 
 
 def check_launcher(site: Site) -> Finding:
-    """The site's MPI launcher is here. It is not started: outside of a job it might ask for one."""
+    """Whether the site's MPI launcher is here. It is not started: outside of a job it might ask for one."""
     program = find_program(site.launcher[0])
     if program is not None:
         launcher = launcher_of([program, *site.launcher[1:]], os.environ)

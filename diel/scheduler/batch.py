@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.job import Job, JobStatus, SchedulerBusy, SchedulerRefused, check_outputs, quoted
-from diel.scheduler.scheduler import Scheduler
+from diel.scheduler.scheduler import QUESTION, Answer, Scheduler
 
 
 class BatchScheduler(Scheduler):

@@ -11,9 +11,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 
 from diel.scheduler.batch import BatchScheduler
-from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, quoted, states
-from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue, gathered
+from diel.scheduler.scheduler import QUESTION, Answer, Dialect, NodeKind, Offer, Queue, gathered
 
 STATES = states(
     pending="NEW DEPEND PRIORITY SCHED",

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from diel.scheduler.batch import BatchScheduler
-from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, states
-from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue, gathered, node_file
+from diel.scheduler.scheduler import QUESTION, Answer, Dialect, NodeKind, Offer, Queue, gathered, node_file
 from diel.values import parse_size
 
 STATES = states(

@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, states
 from diel.scheduler.qsub import SETTLED, Qsub, bytes_of, short, user
-from diel.scheduler.scheduler import Dialect, NodeKind, gathered
+from diel.scheduler.scheduler import QUESTION, Answer, Dialect, NodeKind, gathered
 
 NO_HISTORY = 36
 """qstat's exit code where -x asks for a history that the server does not keep."""
@@ -132,9 +131,11 @@ class Pbs(Qsub):
                 return replace(status, state=JobState.ENDING, reason=comment)
             case "M":
                 return replace(status, state=JobState.GONE, reason="moved to another server")
-            case "X" | "F" if not coded:
-                return _ended_without_a_code(comment, status)
-            case "X" | "F" if deleted:
+            case "X" | "F" if not coded and _LOST_NODE.search(comment):
+                return replace(status, state=JobState.NODE_FAILED, reason=comment)
+            case "X" | "F" if not coded and not status.nodes:  # or the job that it waited for failed
+                return JobStatus(JobState.CANCELLED, comment or "deleted before it ran")
+            case "X" | "F" if coded and deleted:
                 # A script whose child was killed first may end by itself, even with 0.
                 return replace(status, state=JobState.CANCELLED, reason=comment)
         return status
@@ -175,12 +176,3 @@ def parse_nodes(text: str) -> list[NodeKind]:
 def _host(node: Mapping[str, Any]) -> str:
     """The host of a vnode; a name of its own where that is not told."""
     return str(node.get("resources_available", {}).get("host") or node.get("Mom") or id(node))
-
-
-def _ended_without_a_code(comment: str, status: JobStatus) -> JobStatus:
-    """F without Exit_status: deleted before it ran, or the job that it waited for failed. Never success."""
-    if _LOST_NODE.search(comment):
-        return replace(status, state=JobState.NODE_FAILED, reason=comment)
-    if status.nodes:
-        return status
-    return JobStatus(JobState.CANCELLED, comment or "deleted before it ran")

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from diel.scheduler.batch import BatchScheduler
-from diel.scheduler.command import QUESTION, Answer, first_lines
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, clock, quoted
-from diel.scheduler.scheduler import NodeKind, Offer, Queue, node_file
+from diel.scheduler.scheduler import QUESTION, Answer, NodeKind, Offer, Queue, first_lines, node_file
 from diel.scheduler.slurm import seconds
 from diel.values import parse_size
 

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from diel.scheduler.batch import BatchScheduler
-from diel.scheduler.command import QUESTION
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, clock, mebibytes, quoted, states
-from diel.scheduler.scheduler import Dialect, NodeKind, Offer, Queue
+from diel.scheduler.scheduler import QUESTION, Dialect, NodeKind, Offer, Queue
 
 STATES = states(
     pending="PENDING CONFIGURING POWER_UP_NODE REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT",
@@ -187,7 +186,9 @@ def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
         if len(fields) != len(_FIELDS) or not fields[0].isdigit():
             raise SchedulerBusy(f"squeue answered with what is no job: {line.strip()[:200]}")
         number, word, code, reason, nodes, name = fields
-        yield number, name, _status(word, _exit_code(code), "" if reason == "None" else reason, nodes)
+        wait = int(code) if code.isdigit() else 0  # as wait(2) has it; 128 + N for signal N, as shells say
+        own = 128 + (wait & 127) if wait & 127 else wait >> 8
+        yield number, name, _status(word, own, "" if reason == "None" else reason, nodes)
 
 
 def seconds(text: str) -> float | None:
@@ -240,9 +241,3 @@ def _status(word: str, code: int, reason: str, nodes: str) -> JobStatus:
     told = reason if plain else f"{word}: {reason}" if reason else word
     hopeless = state is JobState.PENDING and HOPELESS.fullmatch(reason.split(",")[0]) is not None
     return JobStatus(state, told, code if state.ended else None, nodes, hopeless)
-
-
-def _exit_code(text: str) -> int:
-    """The exit code in a status of wait(2), as squeue prints it; 128 + N for signal N, as shells say."""
-    status = int(text) if text.isdigit() else 0
-    return 128 + (status & 127) if status & 127 else status >> 8

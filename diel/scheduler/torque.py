@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from diel.scheduler.command import QUESTION, Answer
 from diel.scheduler.job import Job, JobState, SchedulerBusy, check_outputs, mebibytes, states
 from diel.scheduler.qsub import SETTLED, Qsub, bytes_of, user
-from diel.scheduler.scheduler import Dialect, NodeKind, gathered
+from diel.scheduler.scheduler import QUESTION, Answer, Dialect, NodeKind, gathered
 from diel.scheduler.slurm import Slurm
 
 _HEAD = re.compile(r"^Job Id:\s*(\S+)\s*$")

@@ -28,18 +28,15 @@ def find_site(name: str | None, folder: Path) -> Site:
     """The site of this name: `--site`, else DIEL_SITE, else `local`; DIEL_ACCOUNT beats its account.
 
     Looked for in the workflow's `schedulers/`, the current directory's, the user's configuration, in what
-    diel ships. Raises UsageError where there is none, SpecError where its file is wrong.
+    diel ships. Raises UsageError if there is none, SpecError if its file is wrong.
     """
     wanted = name or os.environ.get("DIEL_SITE") or LOCAL
     site = read_site(_find(wanted, folder), folder)
     account = os.environ.get("DIEL_ACCOUNT")
-    return site.model_copy(update={"account": _account(account)}) if account else site
-
-
-def _account(text: str) -> str:
-    """DIEL_ACCOUNT, as strict as a file's `account`. Raises UsageError."""
+    if not account:
+        return site
     try:
-        return job_word(text)
+        return site.model_copy(update={"account": job_word(account)})
     except Flaws as error:
         (flaw,) = error.flaws
         raise UsageError(f"DIEL_ACCOUNT: {flaw.message}; {flaw.hint}") from None
@@ -61,8 +58,8 @@ def _find(
     known = {path.stem: path for path in files if path.resolve() not in but}
     others = [name for name, path in known.items() if path.resolve() not in seen]
     is_file = wanted.endswith((".yaml", ".yml"))
-    found = Path(wanted) if is_file and Path(wanted).exists() else None if is_file else known.get(wanted)
-    if found is not None:
+    found = Path(wanted) if is_file else known.get(wanted)
+    if found is not None and found.exists():
         return found
     hint = did_you_mean(Path(wanted).stem, others) or f"sites: {', '.join(sorted(others))}"
     if is_file:
@@ -97,7 +94,6 @@ def _extended(
     A file may extend another of its own name: it is then the next one of that name, so that a project's
     `slurm.yaml` can extend the user's, and that one what diel ships.
     """
-    # A file that extends its own name means the next one of that name, not itself.
     but = seen if seen[-1].stem == base else ()
     try:
         found = _find(base, folder, source.path, but, seen)

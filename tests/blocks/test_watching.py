@@ -69,7 +69,7 @@ def test_a_refused_block_is_asked_for_later_and_not_for_ever(watched: Watched) -
         watched.add(f"1-{number}")
         watched.hear(BlockRefused(f"1-{number}", "no such partition"))
         assert watched.blocks == {}
-        assert not watched.watching.is_due(WORK.label)
+        assert watched.watching.not_before[WORK.label] > time.monotonic()
     assert "no such partition" in watched.ledger.history.trouble
     watched.add("1-9")
     with pytest.raises(DielError, match="refuses blocks of pool 'cpu': no such partition"):

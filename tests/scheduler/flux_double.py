@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pbs_double as jobs  # a program of its own, outside of any package
 
+say: Callable[[str, int], int] = jobs.say
 COMMANDS = ("flux",)
 VERSION = "0.88.0"
 LETTERS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
@@ -132,13 +133,7 @@ def cancel(state: Path, words: list[str]) -> int:
         elif attributes(state, number)["state"] == "INACTIVE":
             code = say(f"flux-cancel: ERROR: {word}: job is inactive", 1)
         else:
-            (state / f"{number}.deleted").touch()
-            time.sleep(jobs.POLL if attributes(state, number)["state"] != "RUN" else 0)
-    return code
-
-
-def say(words: str, code: int) -> int:
-    print(words, file=sys.stderr)
+            jobs.delete(state, number, runs=attributes(state, number)["state"] == "RUN")
     return code
 
 

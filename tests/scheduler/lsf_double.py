@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import pbs_double as jobs  # a program of its own, outside of any package
 
+say: Callable[[str, int], int] = jobs.say
 COMMANDS = ("bsub", "bjobs", "bkill", "lsid")
 QUEUE = "normal"
 DOWN = "Failed in an LSF library call: Master LIM is down. Job not submitted."
@@ -132,14 +133,8 @@ def bkill(state: Path, words: list[str]) -> int:
         elif job["stat"] in ("DONE", "EXIT"):
             code = say(f"Job <{number}>: Job has already finished", 255)
         else:
-            (state / f"{number}.deleted").touch()
-            time.sleep(jobs.POLL if job["stat"] != "RUN" else 0)
+            jobs.delete(state, number, runs=job["stat"] == "RUN")
             print(f"Job <{number}> is being terminated")
-    return code
-
-
-def say(words: str, code: int) -> int:
-    print(words, file=sys.stderr)
     return code
 
 

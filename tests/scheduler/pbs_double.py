@@ -364,6 +364,18 @@ def user() -> str:
     return pwd.getpwuid(os.getuid()).pw_name
 
 
+def say(words: str, code: int) -> int:
+    """Says what went wrong; returns the exit code for that."""
+    print(words, file=sys.stderr)
+    return code
+
+
+def delete(state: Path, number: int | str, *, runs: bool) -> None:
+    """Has a job end; the end of one that waits is seen at the next look."""
+    (state / f"{number}.deleted").touch()
+    time.sleep(0 if runs else POLL)
+
+
 def refused(name: str, code: int, words: str) -> int:
     print(f"{name}: {words}", file=sys.stderr)
     return code

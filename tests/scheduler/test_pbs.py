@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler import Job, JobState, NodeKind, Queue, SchedulerBusy, SchedulerRefused
-from diel.scheduler.command import Answer
+from diel.scheduler import Job, JobState, NodeKind, SchedulerBusy, SchedulerRefused
 from diel.scheduler.pbs import Pbs, parse_nodes
-from diel.scheduler.qsub import parse_queues, parse_server
+from diel.scheduler.scheduler import Answer
 from tests.scheduler.edges import first_on_path, programs
 
 FOLDER = Path("/scratch/ann's runs/melt: 1")
@@ -303,32 +302,6 @@ def _submitted(qsub: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("PATH", first_on_path(programs(folder / "fakes", qsub)))
     (folder / "job.sh").write_text("#!/bin/bash\n", encoding="utf-8")
     return Pbs().submit(folder / "job.sh")
-
-
-def test_queues_are_read_from_qstat_in_full() -> None:
-    text = (
-        "Queue: workq\n    queue_type = Execution\n    enabled = True\n\n"
-        "Queue: a-queue-with-a-long-name\n    resources_max.walltime = 24:00:00\n"
-    )
-    assert parse_queues(text) == [Queue("workq"), Queue("a-queue-with-a-long-name", 86400.0)]
-
-
-def test_queues_are_read_from_the_table_that_some_qstats_print() -> None:
-    text = (
-        "Queue              Max   Tot Ena Str   Que   Run\n"
-        "---------------- ----- ----- --- --- ----- -----\n"
-        "main                 0     0 yes yes     0     0\n"
-        "spot                 0     0 yes yes     0     0\n"
-    )
-    assert [queue.name for queue in parse_queues(text)] == ["main", "spot"]
-    assert parse_queues("nothing") == []
-
-
-def test_the_default_queue_of_pbs_is_the_servers() -> None:
-    queues = [Queue("workq", 60.0), Queue("long")]
-    text = "Server: head\n    server_state = Active\n    default_queue = workq\n"
-    assert parse_server(text, queues) == [Queue("workq", 60.0, default=True), Queue("long")]
-    assert parse_server("head 0 0", queues) == queues
 
 
 def test_nodes_of_pbs_are_counted_by_their_shape() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.scheduler import Job, JobState, NodeKind, SchedulerBusy
-from diel.scheduler.command import Answer
+from diel.scheduler.scheduler import Answer
 from diel.scheduler.torque import Torque, parse_nodes
 from tests.scheduler.edges import first_on_path, programs
 
