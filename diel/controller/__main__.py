@@ -73,25 +73,25 @@ def _drive(controller: Controller, wanted: Submission, end: float | None) -> int
 
     `end` is when that is, in time.monotonic seconds. Returns the exit code.
     """
-    watch = Watch(controller.let_go if wanted.home != "inside" and controller.plan.site.scheduled else None)
+    watch = Signals(controller.let_go if wanted.home != "inside" and controller.plan.site.scheduled else None)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watch.interrupt)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     until = None
-    succession = None
+    successor = None
     if end is not None and wanted.home == "inside":
         until = end - KEPT / 2
     elif end is not None:
         walltime = job_walltime(controller.plan, wanted.home)
         until = end - margin(walltime, controller.plan.site.grace)
-        succession = watch.succession = Succession(controller, wanted, until - AHEAD, end)
+        successor = watch.successor = Successor(controller, wanted, until - AHEAD, end)
     try:
         state = controller.drive(watch, until)
     except KeyboardInterrupt:
         state = controller.history.state  # what it wrote when it let go
         state = state if state.ended else RunState.INTERRUPTED
-    if succession is not None:
-        succession.settle(needed=state is RunState.INTERRUPTED)
+    if successor is not None:
+        successor.settle(needed=state is RunState.INTERRUPTED)
     paths = controller.paths
     let_go = state is RunState.INTERRUPTED and not controller.history.state.ended
     say(f"{paths.run_id} {'let go: what runs in blocks goes on' if let_go else state}")
@@ -100,7 +100,7 @@ def _drive(controller: Controller, wanted: Submission, end: float | None) -> int
     return EXIT_CODES[state]
 
 
-class Watch:
+class Signals:
     """What the controller calls, many times a second: where a signal and the walltime take effect."""
 
     def __init__(self, let_go: Callable[[], None] | None) -> None:
@@ -108,7 +108,7 @@ class Watch:
         self._let_go = let_go
         self.asked = False
         """Whether a signal asked for an end: `scancel`, a reboot."""
-        self.succession: Succession | None = None
+        self.successor: Successor | None = None
         self._told: set[tuple[str, int]] = set()
         self._raised = False
 
@@ -124,15 +124,15 @@ class Watch:
             if self._let_go is None:
                 raise KeyboardInterrupt
             self._let_go()
-        if self.succession is not None and history.ended is None:
-            self.succession.look()
+        if self.successor is not None and history.ended is None:
+            self.successor.look()
         if len(history.failures) != len(self._told):
             for key in history.failures.keys() - self._told:
                 say(f"{key[0]}/{key[1]} failed: {history.failures[key].get('message', '')}")
             self._told = set(history.failures)
 
 
-class Succession:
+class Successor:
     """The next controller of a run: asked for before this one's job ends, in a thread of its own."""
 
     def __init__(self, controller: Controller, wanted: Submission, due: float, end: float) -> None:

@@ -16,11 +16,6 @@ _LEAST = 1.01
 """A growth below this factor is none."""
 
 
-def anything_fits(_stage: str, _resources: Resources) -> bool:
-    """For a site whose pools nobody asked."""
-    return True
-
-
 def escalated(stage: str, resources: Resources, rule: Rule, fits: Fits) -> Resources:
     """What the rule's factors make of resources; no more than the largest pool can hold."""
     for key, factor in (("memory", rule.memory), ("walltime", rule.walltime)):

@@ -13,7 +13,7 @@ from diel.attempt.bundle import Report
 from diel.attempt.reaper import RecentOomKills, kill_marked
 from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
-from diel.controller.escalation import Fits, anything_fits, escalated, exhausted
+from diel.controller.escalation import Fits, escalated, exhausted
 from diel.controller.stages import Stages
 from diel.errors import DielError, NotBegun
 from diel.journal.stage_history import Attempt
@@ -48,15 +48,15 @@ class Intake:
         stages: Stages,
         ledger: Ledger,
         dispatcher: Dispatcher,
-        fits: Fits = anything_fits,
-        stillborn: Stillborn | None = None,
+        fits: Fits,
+        stillborn: Stillborn,
     ) -> None:
         """`fits` bounds what a retry may ask for, `stillborn` how often workers may fail to begin."""
         self._stages = stages
         self._ledger = ledger
         self._dispatcher = dispatcher
         self._fits = fits
-        self._stillborn = stillborn or Stillborn()
+        self._stillborn = stillborn
         self._kills = RecentOomKills()
         self.excluded: set[str] = set()
         """Nodes that further blocks should not have: tasks were lost on them."""

@@ -39,7 +39,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two rounds over all replicas."""
 _LOST = (ConnectionError, TimeoutError, OSError, http.client.HTTPException)
 
-Request = tuple[str, str, bytes | None, Mapping[str, str]]
+_Request = tuple[str, str, bytes | None, Mapping[str, str]]
 """Method, path, body, headers."""
 Answer = tuple[int, Mapping[str, str], bytes]
 """Code, headers by their names in small letters, body."""
@@ -142,7 +142,7 @@ class Service:
             message = f"service '{self.name}': POST {path}: expected an array's bytes, found {kind} ({error})"
             raise ServiceError(message, status) from error
 
-    def _ask(self, request: Request, only: _Replica | None = None) -> Answer:
+    def _ask(self, request: _Request, only: _Replica | None = None) -> Answer:
         """The answer of the first replica that gives one. Raises ServiceError."""
         method, path, body, headers = request
         request = method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
@@ -210,7 +210,7 @@ class _Replica:
     def where(self) -> str:
         return self._url or "a replica"
 
-    def ask(self, request: Request, timeout: float) -> Answer:
+    def ask(self, request: _Request, timeout: float) -> Answer:
         """Raises OSError or HTTPException where the request or its answer is lost."""
         with self._lock:
             idle = self._free.pop() if self._url and self._free else None
@@ -226,7 +226,7 @@ class _Replica:
         fresh = http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)
         return self._exchange(fresh, request)
 
-    def _exchange(self, connection: http.client.HTTPConnection, request: Request) -> Answer:
+    def _exchange(self, connection: http.client.HTTPConnection, request: _Request) -> Answer:
         method, path, body, headers = request
         try:
             connection.request(method, in_url(path), body, dict(headers))

@@ -17,10 +17,9 @@ from diel.site import Shape, Site
 from diel.spec import Output, Stage
 from diel.spec.model import plain
 from diel.staging.item import Shard
-from diel.tasks.service import Asked
-from diel.tasks.sharing import Sharing, keyed
+from diel.tasks.service import AskedServices
 from diel.tasks.sources import Scope, Sources
-from diel.tasks.staging import copies, staging_of
+from diel.tasks.staging import Sharing, copies, keyed, staging_of
 from diel.tasks.stream import StreamEnds
 from diel.tasks.surrogate import asking_of, surrogate_of
 
@@ -110,7 +109,7 @@ class Recipe:
         self._references = sources.texts.references
         shared_out = any(given.shard is not None for given in stage.inputs.values())
         self._sharing = Sharing(stage, sources.inputs) if shared_out else None
-        self._asked = Asked(sources.links) if stage.services else None
+        self._asked = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._at_node = tuple(name for name, given in stage.inputs.items() if given.stage is not None)
         signature = None if module is None or module.signature.variadic else module.signature
@@ -136,7 +135,7 @@ class Recipe:
         key, parts = self._key(scope, shards)
         question = None
         if self._asking is not None:
-            question = self._asking.question(index, {**scope.point, **params}, key, parts)
+            question = self._asking(index, {**scope.point, **params}, key, parts)
         return Request(
             index=index,
             attempt=0,

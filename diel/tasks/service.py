@@ -94,7 +94,7 @@ class ServiceLink(Link):
         return self._ended.get(group, 0) >= self.down.domain.count(fixed)
 
 
-class Asked:
+class AskedServices:
     """The services that the tasks of one stage ask while they run."""
 
     def __init__(self, into: Iterable[Link]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from diel.axes.domain import Group
 from diel.graph import StageGraph, gangs
 from diel.states import TaskState
 from diel.tasks.link import Link, Verdict
 from diel.tasks.stage_run import StageRun
+
+StreamEnds = Callable[[int], dict[str, dict[str, str]]]
+"""What a task puts into and gets from, by name: `role` (put or get), `channel`, `group`."""
 
 
 @dataclass
@@ -78,31 +82,24 @@ def members_of(stage: StageRun, index: int) -> list[str]:
 def ends_of(
     graph: StageGraph, into: Mapping[str, list[Link]], out_of: Mapping[str, list[Link]]
 ) -> dict[str, StreamEnds]:
-    """The streams of each stage that runs together with others."""
-    return {name: StreamEnds(into[name], out_of[name]) for gang in gangs(graph) for name in gang.stages}
+    """The streams of each stage that runs together with others; none where that is only by `beside`."""
+    together = [name for gang in gangs(graph) for name in gang.stages]
+    gets = {name: [link for link in into[name] if isinstance(link, StreamLink)] for name in together}
+    puts = {name: [link for link in out_of[name] if isinstance(link, StreamLink)] for name in together}
+    return {name: partial(_ends, gets[name], puts[name]) for name in together}
 
 
-class StreamEnds:
-    """The streams of one stage's tasks; none where it is joined to others only by `beside`."""
-
-    def __init__(self, into: Iterable[Link], out_of: Iterable[Link]) -> None:
-        self._gets = [link for link in into if isinstance(link, StreamLink)]
-        self._puts = {link.edge.output: link for link in out_of if isinstance(link, StreamLink)}
-
-    def __call__(self, index: int) -> dict[str, dict[str, str]]:
-        """What a task puts into and gets from, by name: `role` (put or get), `channel`, `group`."""
-        return dict(self._ends(index))
-
-    def _ends(self, index: int) -> Iterator[tuple[str, dict[str, str]]]:
-        for output, link in self._puts.items():
-            group = link.group_of_upstream(index)
-            if group is not None:
-                yield str(output), {"role": "put", "channel": link.channel(group), **_ranks(link.up)}
-        for link in self._gets:
-            channel = link.channel(link.group_of_downstream(index))
-            group_name = link.reading_group(index)
-            end = {"role": "get", "channel": channel, "group": group_name, **_ranks(link.down)}
-            yield str(link.edge.name), end
+def _ends(gets: list[StreamLink], puts: list[StreamLink], index: int) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for link in puts:  # several may read one output
+        group = link.group_of_upstream(index)
+        if group is not None:
+            found[str(link.edge.output)] = {"role": "put", "channel": link.channel(group), **_ranks(link.up)}
+    for link in gets:
+        channel, group_name = link.channel(link.group_of_downstream(index)), link.reading_group(index)
+        end = {"role": "get", "channel": channel, "group": group_name, **_ranks(link.down)}
+        found[str(link.edge.name)] = end
+    return found
 
 
 def _ranks(stage: StageRun) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import digest_of
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from diel.journal import records
 
 _NUMBERS = (int, float)
+Asking = Callable[[int, Mapping[str, Any], str, tuple[str, str]], Question | None]
+"""Makes the question of a task: of its index, its parameters by name, its key and that key's parts."""
 
 
 def surrogate_of(stage: Stage, module: Module | None) -> Surrogate:
@@ -37,32 +40,29 @@ def asking_of(stage: Stage, module: Module | None, links: Iterable[Link]) -> Ask
         return None
     surrogate = surrogate_of(stage, module)
     asked = (link for link in links if isinstance(link, ServiceLink) and link.up.name == surrogate.service)
-    return next((Asking(surrogate, link) for link in asked), None)
+    return next((partial(_question, surrogate, link) for link in asked), None)
 
 
-class Asking:
-    """Makes the questions of one stage's tasks."""
-
-    def __init__(self, surrogate: Surrogate, link: ServiceLink) -> None:
-        self._surrogate = surrogate
-        self._link = link
-
-    def question(
-        self, index: int, known: Mapping[str, Any], key: str, parts: tuple[str, str]
-    ) -> Question | None:
-        """What a task asks; None where the service will not come."""
-        surrogate, link = self._surrogate, self._link
-        group = link.group_of_downstream(index)
-        if link.is_spared(group):
-            return None
-        try:
-            model = link.key(group)
-        except (ExpressionError, MissingInput, ModuleError):
-            return None
-        given = digest_of([model, surrogate.model_dump(exclude={"timeout"})])
-        row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
-        replicas = tuple(link.replicas(group))
-        return Question(row, replicas, digest_of([key, given]), (parts[0], digest_of([parts[1], given])[:16]))
+def _question(
+    surrogate: Surrogate,
+    link: ServiceLink,
+    index: int,
+    known: Mapping[str, Any],
+    key: str,
+    parts: tuple[str, str],
+) -> Question | None:
+    """What a task asks; None where the service will not come."""
+    group = link.group_of_downstream(index)
+    if link.is_spared(group):
+        return None
+    try:
+        model = link.key(group)
+    except (ExpressionError, MissingInput, ModuleError):
+        return None
+    given = digest_of([model, surrogate.model_dump(exclude={"timeout"})])
+    row = {name: known[name] for name in surrogate.inputs or known if type(known.get(name)) in _NUMBERS}
+    replicas = tuple(link.replicas(group))
+    return Question(row, replicas, digest_of([key, given]), (parts[0], digest_of([parts[1], given])[:16]))
 
 
 def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diel.controller.escalation import anything_fits, escalated, exhausted
+from diel.controller.escalation import escalated, exhausted
 from diel.spec import Resources
 from diel.spec.policy import Rule
 
@@ -12,7 +12,7 @@ TWICE = Rule(2, 0.0, shared=False, memory=2.0, walltime=1.5)
 
 def test_memory_and_walltime_grow_by_their_factors() -> None:
     before = Resources.model_validate({"memory": f"{GIB}B", "walltime": "60s"})
-    after = escalated("s", before, TWICE, anything_fits)
+    after = escalated("s", before, TWICE, lambda *_: True)
     assert (after.memory, after.walltime) == (2 * GIB, 90.0)
     assert exhausted(before, after, TWICE) == ""
 
@@ -35,6 +35,6 @@ def test_growth_ends_at_what_the_largest_pool_has() -> None:
 
 def test_nothing_grows_that_is_not_given() -> None:
     before = Resources()
-    after = escalated("s", before, TWICE, anything_fits)
+    after = escalated("s", before, TWICE, lambda *_: True)
     assert after == before
     assert exhausted(before, after, TWICE) == ""
