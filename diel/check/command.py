@@ -13,7 +13,6 @@ from diel.errors import Problem
 from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.program import SHELLS, begin, evaluated, executed, printed
 from diel.expressions.shell import VALUE, Quotes, Unquotable, Word, commands, places
-from diel.graph import Key
 from diel.load import Document
 from diel.site import Site
 from diel.spec.stage import reads_quotes
@@ -43,7 +42,10 @@ def check_command(found: Check, name: str) -> None:
         if isinstance(stage.command, str):
             template = parse(stage.command)
             if template.constant or reads_quotes(stage.interpreter):
-                _check_quotes(found, key, template)
+                try:
+                    template.check_shell()
+                except ExpressionError as error:
+                    found.add(key, error.message, error.hint, error.offset)
                 _check_text(found, key, template)
             else:
                 message = f"a value cannot be quoted for {stage.interpreter[0]}, which is no POSIX shell"
@@ -53,13 +55,6 @@ def check_command(found: Check, name: str) -> None:
             _check_list(found, key, [parse(w) if isinstance(w, str) else None for w in stage.command])
     except (ExpressionError, Unquotable):
         return  # which has its own message
-
-
-def _check_quotes(found: Check, key: Key, template: Template) -> None:
-    try:
-        template.check_shell()
-    except ExpressionError as error:
-        found.add(key, error.message, error.hint, error.offset)
 
 
 def missing_shells(document: Document, site: Site) -> Iterator[Problem]:
@@ -86,8 +81,9 @@ def _check_text(found: Check, key: tuple[str, ...], template: Template) -> None:
         for place, runner in (*executed(words), *evaluated(words)):
             word = words[place]
             sources = [template.expressions[number].source for number in word.values]
-            instead = _retold(whole, words, place, runner) if not any(w.expands for w in words) else ""
-            written = _filled(instead, [f"${{{{ {source} }}}}" for source in sources])
+            written = _retold(whole, words, place, runner) if not any(w.expands for w in words) else ""
+            for source in sources if written else ():
+                written = written.replace(VALUE, f"${{{{ {source} }}}}", 1)
             offset = template.expressions[word.values[0]].offset
             found.add(key, _message(runner), _hint(runner, written), offset)
 
@@ -100,13 +96,16 @@ def _check_list(found: Check, key: tuple[str, ...], templates: Sequence[Template
         template = templates[place]
         assert template is not None
         values = [f'"${{{{ {one.source} }}}}"' for one in template.expressions]
-        told = [_listed(words[one].text, templates[one]) if one != place else "" for one in range(len(words))]
+        as_written = [
+            _yaml(word.text if one is None or one.constant else one.text)
+            for word, one in zip(words, templates, strict=True)
+        ]
         code = _with_arguments(words, place)
         written = ""
         if runner in SHELLS and code is not None:
-            told[place] = _yaml(code)
+            as_written[place] = _yaml(code)
             after = [] if len(words) > place + 1 else [runner]
-            written = f"[{', '.join([*told, *after, *values])}]"
+            written = f"[{', '.join([*as_written, *after, *values])}]"
         found.add((*key, place), _message(runner), _hint(runner, written), template.expressions[0].offset)
 
 
@@ -160,15 +159,6 @@ def _with_arguments(words: Sequence[Word], place: int) -> str | None:
         ]
         text += literal
     return re.sub(r"''(\"\$[@\w]+\")''", r"\1", text)
-
-
-def _filled(text: str, values: Sequence[str]) -> str:
-    parts = text.split(VALUE)
-    return "".join(part + value for part, value in zip(parts, [*values, ""], strict=False)) if text else ""
-
-
-def _listed(text: str, template: Template | None) -> str:
-    return _yaml(text if template is None or template.constant else template.text)
 
 
 def _yaml(text: str) -> str:

@@ -31,9 +31,6 @@ def check_contracts(found: Check) -> None:
             _check_annotated(found, edge)
 
 
-# --- what a module promises -----------------------------------------------------------------------
-
-
 def _check_returned(found: Check, name: str, stage: Stage, module: Module) -> None:
     """A module's contracts are of outputs that it returns, and of their kind."""
     returns = module.signature.returns
@@ -73,9 +70,6 @@ def _check_kept(found: Check, name: str, stage: Stage) -> None:
         elif not readers:
             message = f"no stage reads '{label}', so that it would be deleted at once"
             found.add(key, message, "drop `keep: false`, or the output")
-
-
-# --- what an input expects ------------------------------------------------------------------------
 
 
 def _check_expected(found: Check, edge: Edge, sizes: dict[str, tuple[int, str]]) -> None:
@@ -158,9 +152,6 @@ def _check_sizes(
                 message = f"the size {one} is {known} in {owner}, and {other} in {source}"
                 hint = f"they must be alike: give one of them another name than {one}, or correct a shape"
                 found.add((*edge.key, "shape"), message, hint)
-
-
-# --- what a function's annotation says ------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,11 @@ def check_gang_room(
             if sum(needed.values()) <= room:
                 continue
             where = f"pool '{pool}' of site '{site.name}'" if site.scheduled else "this machine"
-            told = ", ".join(f"'{name}' {_tasks(counts[name])} of {placed[name][1]}" for name in here)
-            problems.append(
-                checked.document.problem(
-                    _key(checked, gang),
-                    f"these stages run at the same time and need {sum(needed.values())} cores ({told}), "
-                    f"but {where} has {room}",
-                    "ask for fewer cores or tasks, or choose another site with --site",
-                )
-            )
+            each = ", ".join(f"'{name}' {_tasks(counts[name])} of {placed[name][1]}" for name in here)
+            message = f"these stages run at the same time and need {sum(needed.values())} cores ({each})"
+            hint = "ask for fewer cores or tasks, or choose another site with --site"
+            key = _key(checked, gang)
+            problems.append(checked.document.problem(key, f"{message}, but {where} has {room}", hint))
             break
         else:
             if site.scheduled:
@@ -42,11 +38,7 @@ def check_gang_room(
 
 
 def _too_many_blocks(
-    checked: Checked,
-    site: Site,
-    gang: Gang,
-    counts: Mapping[str, int | None],
-    shapes: Mapping[str, Shape],
+    checked: Checked, site: Site, gang: Gang, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
 ) -> Iterator[Problem]:
     """Each resource shape has blocks of its own, and all of a gang's must be there."""
     tasks: Counter[Shape] = Counter()
@@ -58,12 +50,10 @@ def _too_many_blocks(
         needed = sum(ceil(tasks[shape] / shape.slots(there)) for shape in here)
         if needed > there.blocks:
             labels = ", ".join(f"{tasks[shape]} of {shape.label}" for shape in here)
-            yield checked.document.problem(
-                _key(checked, gang),
-                f"these stages run at the same time and need {needed} blocks (tasks: {labels}), "
-                f"but pool '{pool}' of site '{site.name}' may have {there.blocks}",
-                "give them the same resources, put one into another pool, or raise the pool's `blocks`",
-            )
+            message = f"these stages run at the same time and need {needed} blocks (tasks: {labels}), but "
+            message += f"pool '{pool}' of site '{site.name}' may have {there.blocks}"
+            hint = "give them the same resources, put one into another pool, or raise the pool's `blocks`"
+            yield checked.document.problem(_key(checked, gang), message, hint)
 
 
 def _at_once(checked: Checked, gang: Gang, name: str) -> int | None:

@@ -62,10 +62,8 @@ def _too_many_shapes(
         by_pool.setdefault(placed[one][0], {})[shapes[one]] = None
     for pool, found in by_pool.items():
         if site.scheduled and len(found) > site.pools[pool].blocks:
-            told = f"blocks of {len(found)} shapes at the same time ({', '.join(found)})"
-            message = (
-                f"'{name}' and its services need {told}, and pool '{pool}' may have {site.pools[pool].blocks}"
-            )
+            message = f"'{name}' and its services need blocks of {len(found)} shapes at the same time "
+            message += f"({', '.join(found)}), and pool '{pool}' may have {site.pools[pool].blocks}"
             hint = "give them the same resources, put one into another pool, or raise the pool's `blocks`"
             yield checked.document.problem(("stages", name, "services"), message, hint)
 

@@ -63,9 +63,6 @@ def _check_kind(found: Check, name: str, stage: Stage, module: Module | None) ->
     return False
 
 
-# --- what is answered -----------------------------------------------------------------------------
-
-
 def _check_answered(
     found: Check, name: str, stage: Stage, surrogate: Surrogate, module: Module | None
 ) -> tuple[str, ...]:
@@ -121,9 +118,6 @@ def _check_read(found: Check, name: str, outputs: tuple[str, ...]) -> None:
             message = f"{name}.{output} is not there for tasks that the surrogate answers; it answers: "
             hint = f"read one of these, or drop the surrogate of '{name}'"
             found.add(key, message + ", ".join(outputs), hint)
-
-
-# --- who teaches it -------------------------------------------------------------------------------
 
 
 def _check_taught(found: Check, name: str, outputs: tuple[str, ...]) -> None:

@@ -14,8 +14,7 @@ from diel.gangs.service import Serving
 from diel.graph import hyperparameter_reads
 from diel.plan import Plan
 from diel.project.run_file import RunFile
-from diel.search.decider import Decider, Deciding
-from diel.search.loop import Looping
+from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import Searching
 from diel.services import REPLICA
 from diel.spec.forms.axis import Points

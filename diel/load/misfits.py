@@ -121,9 +121,6 @@ def _copied(data: Any, paths: set[Key], here: Key = ()) -> Any:
     return data
 
 
-# --- from refusals to messages -------------------------------------------------------------------
-
-
 def _misfits(errors: Iterable[Any], data: Any, root: type[Model]) -> Iterator[Misfit]:
     places: dict[Key, list[Any]] = {}
     for error in errors:

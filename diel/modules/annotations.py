@@ -189,8 +189,6 @@ class Annotations:
         values = {key: self.literal(value) for key, value in given.items()}
         return {key: value for key, value in values.items() if value is not None}
 
-    # --- what an annotation says of data -----------------------------------------------------------
-
     def takes(self, node: ast.expr | None) -> frozenset[str]:
         """What a parameter accepts, in the words of `Parameter.takes`."""
         members = () if node is None else self.members(node)
@@ -225,8 +223,6 @@ class Annotations:
         """Whether what is returned is a file or an array."""
         members = (self.full_name(outer(member)) for member in self.members(node))
         return any(name in _WORDS["path"] | _WORDS["array"] for name in members)
-
-    # --- names -------------------------------------------------------------------------------------
 
     def _resolved(self, node: ast.expr) -> ast.expr:
         """An annotation without quotes, and what an alias stands for."""

@@ -68,7 +68,7 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
     name, function = _split(reference)
     for folder in folders:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
-        if _is_file(path):
+        if os.path.exists(path) and not os.path.isdir(path):  # reading it tells what is no ordinary file
             return _in_file(reference, path, function, _origin(folder, folders))
     target = None if function else _entry_points().get(reference)
     if target is not None:
@@ -108,9 +108,6 @@ def _digest(path: Path, modified: int, size: int) -> str:
     return blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
-# ---------------------------------------------------------------- names
-
-
 def _split(reference: str) -> tuple[str, str | None]:
     """The dotted name and the function of a reference. Raises ModuleNotFound where it is neither."""
     name, colon, function = reference.partition(":")
@@ -137,17 +134,6 @@ def _origin(folder: Path, folders: Sequence[Path]) -> Origin:
     if folder.resolve() == shipped("modules").resolve():
         return "shipped"
     return "workflow" if folder == folders[0] else "project"
-
-
-# ---------------------------------------------------------------- files in a modules/ folder
-
-
-def _is_file(path: Path) -> bool:
-    """Whether there is a file of any sort; reading it reports one that is no ordinary file."""
-    try:
-        return path.exists() and not path.is_dir()
-    except OSError:  # a folder that may not be read, a name that is too long
-        return False
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -207,9 +193,6 @@ def _unusable(reference: str, path: Path, error: SignatureError) -> ModuleNotFou
     return ModuleNotFound(f"module '{reference}' ({path}:{error.line}): {error.message}", error.hint)
 
 
-# ---------------------------------------------------------------- installed modules
-
-
 @lru_cache(maxsize=1)
 def _entry_points() -> dict[str, str]:
     """What installed packages name, as `package.module:function` by name."""
@@ -248,9 +231,6 @@ def _spec(name: str) -> ModuleSpec | None:
         if isinstance(spec, ModuleSpec):
             return spec
     return None
-
-
-# ---------------------------------------------------------------- importing, in the worker
 
 
 def load_function(module: Module) -> Callable[..., Any]:

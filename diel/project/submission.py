@@ -101,7 +101,7 @@ def queued(paths: RunPaths, submission: Submission, job: str) -> Submission:
 def begun(paths: RunPaths, submission: Submission, pid: int) -> Submission:
     """Notes the process of a submission."""
     try:
-        started: float | None = psutil.Process(pid).create_time()
+        started = psutil.Process(pid).create_time()
     except psutil.Error:  # it has ended already
         started = 0.0
     return _write(paths, replace(submission, pid=pid, started=started, birth=birth_of(pid)))
@@ -139,8 +139,7 @@ def read_submissions(paths: RunPaths) -> list[Submission]:
 
 def newest_submission(paths: RunPaths) -> Submission | None:
     """The last controller that was asked for; None where a run was never submitted."""
-    found = read_submissions(paths)
-    return found[-1] if found else None
+    return next(reversed(read_submissions(paths)), None)
 
 
 def submission_of(paths: RunPaths, epoch: int) -> Submission | None:

@@ -1,4 +1,4 @@
-"""What makes the points of a search or loop while a run goes on."""
+"""What makes the points of an axis while a run goes on: of any, and of a loop, round by round."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.errors import DielError
-from diel.expressions import parse_expression
-from diel.journal.axis_history import Context, Course
+from diel.expressions import ExpressionError, parse_expression
+from diel.journal.axis_history import Context, Course, Round
 from diel.project.requests import read_cancels
 from diel.spec import Workflow
 from diel.states import TaskState
@@ -61,8 +61,6 @@ class Decider(ABC):
     def label(self) -> str:
         return self.axis.label
 
-    # --- contexts -----------------------------------------------------------------------------------
-
     def begin(self) -> None:
         """Begins in every context that is there and has not begun, or goes on where a run is resumed."""
         for context in self._contexts():
@@ -110,8 +108,6 @@ class Decider(ABC):
     @abstractmethod
     def _begin(self, context: Context) -> None:
         """Begins, or goes on where the history has a part of it."""
-
-    # --- judging ------------------------------------------------------------------------------------
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task of a stage over the axis has ended."""
@@ -186,8 +182,6 @@ class Decider(ABC):
             scope.setdefault(stage, {})[output] = value
         return bool(self._until.value(scope))
 
-    # --- points -------------------------------------------------------------------------------------
-
     def _open(self, context: Context, point: int) -> None:
         """A new point is there: its tasks may go on."""
         self._run.wake(self.label, self._coordinates(context, point))
@@ -213,3 +207,54 @@ class Decider(ABC):
             for stage, index in self._tasks(context, point)
             if stage.history.state(index) in (TaskState.FAILED, TaskState.CANCELLED)
         ]
+
+
+class Looping(Decider):
+    """Opens the next round as soon as the values that `until` reads are there, and it does not hold."""
+
+    def _begin(self, context: Context) -> None:
+        if context not in self.axis.history.courses:
+            self._begin_course(context)
+        course = self._course(context)
+        if course.rounds and not course.over:
+            self._go_on(context, course.rounds[-1])
+        else:
+            self._open(context, len(course.rounds))
+        self._judge(context)
+
+    def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None:
+        if stage.name in self.axis.judge.stages:
+            self._judge(context)
+
+    def _judge(self, context: Context) -> None:
+        """Judges the present round where it can be; where a run is resumed, those after it too."""
+        course = self._course(context)
+        while not course.over and self._is_judged(context, len(course.rounds)):
+            self._judge_round(context, len(course.rounds))
+
+    def _judge_round(self, context: Context, number: int) -> None:
+        bad = self._bad(context, number)
+        lost = [f"{stage.name}/{index}" for stage, index in bad if index not in stage.omitted]
+        if lost:
+            why = f"{', '.join(lost)} has no result, by which round {number} would be judged"
+            self._close(context, number + 1, why, failed=True)
+            return
+        try:
+            values = {} if bad else self._read_by_until(context, number)
+            holds = not bad and self._holds(context, number, values)
+        except (Unjudged, ExpressionError) as error:
+            self._close(context, number + 1, f"`until` in round {number}: {error}", failed=True)
+            return
+        self._ledger.append(
+            {"event": "round", **self._key(context), "number": number, "holds": holds, "values": values}
+        )
+        self._go_on(context, self._course(context).rounds[number])
+
+    def _go_on(self, context: Context, judged: Round) -> None:
+        """What follows a round: another one, or the end, which a controller may have been killed before."""
+        if judged.holds:
+            self._close(context, judged.number + 1, "until")
+        elif judged.number + 1 == self.axis.size:
+            self._close(context, judged.number + 1, "max")
+        else:
+            self._open(context, judged.number + 1)

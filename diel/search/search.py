@@ -55,8 +55,6 @@ class Searching(Decider):
         self._epoch = time.time() - time.monotonic()
         """What to add to time.monotonic for seconds since the epoch: a step of the clock ends no search."""
 
-    # --- beginning ----------------------------------------------------------------------------------
-
     def _begin(self, context: Context) -> None:
         if context not in self.axis.history.courses:
             seed = self._seed(len(self.axis.history.courses))
@@ -114,8 +112,6 @@ class Searching(Decider):
             searcher.replay(course)
             self._searchers[context] = searcher
         return self._searchers[context]
-
-    # --- trials -------------------------------------------------------------------------------------
 
     def _fill(self, context: Context) -> None:
         """Asks for trials while there is room for them; closes the search after its last one."""
@@ -271,8 +267,6 @@ class Searching(Decider):
             return 0.0
         seconds: float = self._ledger.results.record(stage.name, index).get("seconds", 0.0)
         return seconds * stage.spec.resources.cores
-
-    # --- pruning ------------------------------------------------------------------------------------
 
     def tend(self) -> None:
         """Reads what running tasks have reported, and stops the trials that the pruner gives up."""
