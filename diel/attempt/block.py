@@ -19,7 +19,7 @@ GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MA
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BlockHere:
     """An allocation with an end."""
 
     name: str
@@ -43,7 +43,7 @@ class Block:
         return (now <= self.fresh and needs <= self.length) or self.end - now >= needs
 
 
-def own_block(environ: Mapping[str, str]) -> Block | None:
+def own_block(environ: Mapping[str, str]) -> BlockHere | None:
     """The block that this process is in; None outside of one, or where its end is not known."""
     try:
         end = float(environ.get("DIEL_BLOCK_END", ""))
@@ -51,7 +51,7 @@ def own_block(environ: Mapping[str, str]) -> Block | None:
         return None
     walltime = float(environ.get("DIEL_BLOCK_WALLTIME") or 0.0)
     fresh = end - walltime + start_slack(walltime) + MARGIN if walltime else 0.0
-    return Block(environ.get("DIEL_BLOCK", ""), end - MARGIN, fresh, walltime)
+    return BlockHere(environ.get("DIEL_BLOCK", ""), end - MARGIN, fresh, walltime)
 
 
 def start_slack(walltime: float) -> float:
@@ -106,7 +106,7 @@ class Limits:
     block: float | None = None
 
 
-def limits_of(job: Job, began: float, block: Block | None) -> Limits:
+def limits_of(job: Job, began: float, block: BlockHere | None) -> Limits:
     """The limits of an attempt. Without a block nothing is stopped by its walltime."""
     timeout = None if job.timeout is None else began + job.timeout
     if block is None:

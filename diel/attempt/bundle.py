@@ -135,7 +135,7 @@ class Bundle:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BundleReport:
     """What became of a bundle. The records stand in the worker's segment, at these offsets; of the tasks
     that have none, none was begun."""
 

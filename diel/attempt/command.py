@@ -18,7 +18,7 @@ from diel.attempt.bundle import Failure, Request
 from diel.attempt.mpi import STALE, World
 from diel.attempt.ports import AT_HOME, LOOKS, at_home
 from diel.attempt.reaper import is_full, signal_group
-from diel.attempt.watchdog import Attempt, Watchdog
+from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import ModuleError
 from diel.states import FailureClass
 
@@ -31,7 +31,7 @@ _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
 
 
 def run_command(
-    attempt: Attempt, run_dir: str, env: Mapping[str, str], dog: Watchdog
+    attempt: RunningAttempt, run_dir: str, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
     """Runs the command in the task's directory and collects what it made.
 
@@ -42,7 +42,7 @@ def run_command(
     return collect(attempt, run_dir, env)
 
 
-def launch(attempt: Attempt, env: Mapping[str, str], dog: Watchdog) -> None:
+def launch(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> None:
     """Runs the command to its end. Raises Failure as `run_command` does."""
     job, request = attempt.job, attempt.request
     assert request.command is not None
@@ -69,7 +69,7 @@ def write_given(request: Request, env: Mapping[str, str]) -> None:
                 file.truncate()
 
 
-def collect(attempt: Attempt, run_dir: str, env: Mapping[str, str]) -> tuple[Values, Artifacts]:
+def collect(attempt: RunningAttempt, run_dir: str, env: Mapping[str, str]) -> tuple[Values, Artifacts]:
     """What a command that ended well has made. Raises Failure where an output is missing."""
     job, outputs = attempt.job, attempt.request.outputs
     try:
@@ -84,7 +84,7 @@ def collect(attempt: Attempt, run_dir: str, env: Mapping[str, str]) -> tuple[Val
         raise Failure(FailureClass.APP, str(error), 0) from error
 
 
-def _told_in_time(attempt: Attempt, env: Mapping[str, str]) -> tuple[str, ...]:
+def _told_in_time(attempt: RunningAttempt, env: Mapping[str, str]) -> tuple[str, ...]:
     """Words in front of each MPI rank's command that send it SIGTERM when it is to save.
 
     A launcher is not asked to: MPICH's mpiexec (5.0) passes SIGTERM on, but srun (22.05) kills its
@@ -98,7 +98,7 @@ def _told_in_time(attempt: Attempt, env: Mapping[str, str]) -> tuple[str, ...]:
     return (program, "--foreground", "--preserve-status", "--signal=TERM", f"{seconds:.1f}")
 
 
-def _interrupted(failure: Failure, attempt: Attempt) -> Failure:
+def _interrupted(failure: Failure, attempt: RunningAttempt) -> Failure:
     """The failure of a command, which may be none: it saved and stopped, or was stopped with its block."""
     if failure.kind != FailureClass.APP:
         return failure
@@ -133,7 +133,7 @@ def find_program(name: str, env: Mapping[str, str]) -> str:
     return found
 
 
-def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: Attempt) -> None:
+def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: RunningAttempt) -> None:
     """Runs a program to its end in a process group of its own. Raises Failure unless it exits with 0."""
     child = start(words, env)
     attempt.group = child
@@ -157,7 +157,9 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
         raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
 
 
-def spawn_ranks(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: Attempt) -> None:
+def spawn_ranks(
+    words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: RunningAttempt
+) -> None:
     """Runs a program on the ranks of a task. Raises Failure as `spawn` does, and `launch` where they did not
     become one world.
     """

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from diel.attempt.watchdog import Attempt
+from diel.attempt.watchdog import RunningAttempt
 from diel.context import Context
 from diel.paths import RunPaths
 
@@ -24,7 +24,7 @@ class Surroundings:
         self._root = str(paths.root)
         self._tasks = str(paths.tasks)
 
-    def variables(self, attempt: Attempt) -> dict[str, str]:
+    def variables(self, attempt: RunningAttempt) -> dict[str, str]:
         """Environment variables of an attempt, besides those of the worker."""
         job, request, limits, task_dir = attempt.job, attempt.request, attempt.limits, attempt.task_dir
         deadline = "" if limits.deadline is None else f"{limits.deadline:.3f}"
@@ -44,7 +44,7 @@ class Surroundings:
             "OMP_NUM_THREADS": str(job.threads),
         }
 
-    def context(self, attempt: Attempt) -> Context:
+    def context(self, attempt: RunningAttempt) -> Context:
         """The same for a Python module."""
         job, request, limits = attempt.job, attempt.request, attempt.limits
         return Context(

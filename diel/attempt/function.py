@@ -16,7 +16,7 @@ from diel.artifacts import Artifact, Artifacts, Values, collect_returned
 from diel.attempt.bundle import Failure, Job, Request
 from diel.attempt.command import spawn_ranks
 from diel.attempt.stream import class_of, close_streams
-from diel.attempt.watchdog import Attempt, Watchdog
+from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError
 from diel.modules.catalogue import Module, load_function
@@ -118,7 +118,7 @@ def _as_annotated(parameter: Parameter, value: Any) -> Any:
 
 
 def call_on_ranks(
-    attempt: Attempt, context: Context, env: Mapping[str, str], dog: Watchdog
+    attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
     """Starts the module on MPI ranks; rank 0's return value is the result."""
     call_file, return_file = write_call(attempt, context), context.task_dir / RETURN_FILE
@@ -136,7 +136,7 @@ def call_on_ranks(
     return values, artifacts
 
 
-def write_call(attempt: Attempt, context: Context) -> Path:
+def write_call(attempt: RunningAttempt, context: Context) -> Path:
     """Writes what another process needs to call the module, which `read_call` reads; returns the file.
 
     The environment is left out: that process has it, and it holds tokens that others may not read.

@@ -22,7 +22,7 @@ from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Request, Staged, Staging
 from diel.attempt.command import spawn
 from diel.attempt.reaper import is_full
-from diel.attempt.watchdog import Attempt, Watchdog
+from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.staging.bring import Brought, copy_file, fetch, no_check, note, read_notes, take_notes, tree
 from diel.staging.disk import StagingError, own_disk
 from diel.staging.item import Local, placed
@@ -36,7 +36,7 @@ PLAN_FILE = ".stage.pickle"
 SHARDS_FILE = ".shards.json"
 
 
-def stage(attempt: Attempt, env: Mapping[str, str], dog: Watchdog) -> Brought:
+def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Brought:
     """Brings a task's inputs to its node; the attempt's request then has the paths of the copies.
 
     Raises Failure where the task was cancelled, or its time was over, meanwhile.
@@ -84,7 +84,7 @@ def on_this_node(request: Request, local: Local | None) -> Request:
 
 
 def _on_each_node(
-    attempt: Attempt, staging: Staging, staged: Staged, env: Mapping[str, str], dog: Watchdog
+    attempt: RunningAttempt, staging: Staging, staged: Staged, env: Mapping[str, str], dog: Watchdog
 ) -> Brought:
     """The same for a command on nodes of its own: a program on each of them, before the command's ranks.
 
@@ -128,7 +128,7 @@ def _summed(told: Sequence[Brought]) -> Brought:
     )
 
 
-def late_notes(attempt: Attempt) -> list[Brought]:
+def late_notes(attempt: RunningAttempt) -> list[Brought]:
     """What was brought while the task ran: because it asked for its part, or by its ranks."""
     found = take_notes()
     if attempt.request.shards or attempt.request.staged is not None:
@@ -136,7 +136,7 @@ def late_notes(attempt: Attempt) -> list[Brought]:
     return found
 
 
-def record_of(attempt: Attempt, node: str, brought: Brought) -> records.StagingRecord | None:
+def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> records.StagingRecord | None:
     """What the journal keeps; None where nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None
@@ -156,7 +156,7 @@ def record_of(attempt: Attempt, node: str, brought: Brought) -> records.StagingR
     }
 
 
-def shard_environment(attempt: Attempt, env: Mapping[str, str]) -> dict[str, str]:
+def shard_environment(attempt: RunningAttempt, env: Mapping[str, str]) -> dict[str, str]:
     """Variables by which `diel shard` finds a task's parts."""
     staging, shards = attempt.job.staging, attempt.request.shards
     assert staging is not None
@@ -214,7 +214,7 @@ class Drain:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def open_drain(attempt: Attempt, environ: Mapping[str, str], number: int) -> Drain | None:
+def open_drain(attempt: RunningAttempt, environ: Mapping[str, str], number: int) -> Drain | None:
     """Makes the links; None where the task is to write to the run's directory itself.
 
     So it is from the second attempt on, whatever the first died of. Raises StagingError where the

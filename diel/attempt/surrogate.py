@@ -28,7 +28,7 @@ SILENT = "the service tells no uncertainty: give it several models, or the surro
 
 
 @dataclass(frozen=True)
-class Asked:
+class Consulted:
     """What came of a question."""
 
     question: Question | None
@@ -53,27 +53,27 @@ class Asked:
             record["key"], record["parts"] = self.question.key, self.question.parts
 
 
-def ask(paths: RunPaths, job: Job, request: Request) -> Asked:
+def ask(paths: RunPaths, job: Job, request: Request) -> Consulted:
     """Asks the service of the stage's surrogate. Never raises: without an answer the task simulates."""
     surrogate, question = job.surrogate, request.question
     assert surrogate is not None
     if question is None:
-        return Asked(None, 0.0, message=GONE)
+        return Consulted(None, 0.0, message=GONE)
     began = time.perf_counter()
     try:
         line = _line(str(paths.root), surrogate.service, question.replicas)
         answer = _read(line.ask(question, surrogate.timeout), surrogate.outputs)
         _check(job, answer)
     except (DielError, OSError, ValueError) as error:
-        return Asked(question, time.perf_counter() - began, message=str(error))
+        return Consulted(question, time.perf_counter() - began, message=str(error))
     seconds = time.perf_counter() - began
     uncertainty = _uncertainty(surrogate, answer)
     told = None if uncertainty is None or math.isinf(uncertainty) else uncertainty
     if uncertainty is None and not math.isinf(surrogate.tolerance):
-        return Asked(question, seconds, message=SILENT)
+        return Consulted(question, seconds, message=SILENT)
     if uncertainty is not None and uncertainty > surrogate.tolerance:
-        return Asked(question, seconds, told)
-    return Asked(question, seconds, told, {name: value for name, (value, _) in answer.items()})
+        return Consulted(question, seconds, told)
+    return Consulted(question, seconds, told, {name: value for name, (value, _) in answer.items()})
 
 
 # --- the answer -----------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ EXIT_CODE = 70
 
 
 @dataclass
-class Attempt:
+class RunningAttempt:
     """An attempt: what it was given, and what became of it so far."""
 
     job: Job
@@ -94,11 +94,11 @@ class Watchdog:
         self._paths = paths
         self._release = release
         self._give_up = give_up
-        self._watched: Attempt | None = None
+        self._watched: RunningAttempt | None = None
         self._seen = 0.0
         threading.Thread(target=self._run, name="diel-watchdog", daemon=True).start()
 
-    def begin(self, attempt: Attempt) -> None:
+    def begin(self, attempt: RunningAttempt) -> None:
         self._watched = attempt
         if attempt.in_process and attempt.job.timeout is not None:
             # A function in C may keep the interpreter, and so this thread, from running. The thread
@@ -129,7 +129,7 @@ class Watchdog:
             if attempt is not None:
                 self._look(attempt)
 
-    def _look(self, attempt: Attempt) -> None:
+    def _look(self, attempt: RunningAttempt) -> None:
         age = time.monotonic() - attempt.began
         drains = attempt.job.staging is not None and attempt.job.staging.drains
         if age > RELEASE_AFTER and not drains:  # those that drain are to run while outputs are copied
@@ -152,7 +152,7 @@ class Watchdog:
         elif attempt.interrupted and not attempt.warned:
             self._warn(attempt)
 
-    def _warn(self, attempt: Attempt) -> None:
+    def _warn(self, attempt: RunningAttempt) -> None:
         """Tells a command that keeps checkpoints that its end comes."""
         with self.lock:
             if self._watched is attempt and attempt.group is not None:
@@ -160,7 +160,7 @@ class Watchdog:
                 if not attempt.job.launcher:
                     ask_group(attempt.group)
 
-    def _is_cancelled(self, attempt: Attempt) -> bool:
+    def _is_cancelled(self, attempt: RunningAttempt) -> bool:
         now = changed(self._paths)
         if now == self._seen:
             return False
@@ -169,7 +169,7 @@ class Watchdog:
             return False
         return True
 
-    def _stop(self, attempt: Attempt, verdict: Failure) -> None:
+    def _stop(self, attempt: RunningAttempt, verdict: Failure) -> None:
         with self.lock:
             if self._watched is attempt and attempt.is_fetching:
                 attempt.verdict = verdict
@@ -195,11 +195,11 @@ class Watchdog:
         end_marked("DIEL_TASK_DIR", attempt.task_dir, grace)
 
 
-def _covers(cancel: Cancel, attempt: Attempt) -> bool:
+def _covers(cancel: Cancel, attempt: RunningAttempt) -> bool:
     return cancel.covers(attempt.job.stage, attempt.request.index)
 
 
-def _out_of_time(attempt: Attempt, age: float) -> Failure | None:
+def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
     """Why an attempt must not run any longer; None where it may."""
     job, limits = attempt.job, attempt.limits
     if job.timeout is not None and age > job.timeout:
@@ -218,7 +218,7 @@ def _out_of_time(attempt: Attempt, age: float) -> Failure | None:
 # --- memory -----------------------------------------------------------------------------------------
 
 
-def _out_of_memory(attempt: Attempt) -> Failure | None:
+def _out_of_memory(attempt: RunningAttempt) -> Failure | None:
     memory = attempt.job.memory
     root = os.getpid() if attempt.in_process else attempt.group
     if memory is None or root is None or time.monotonic() < attempt.measure_at:

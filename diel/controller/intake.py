@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, assert_never
 
-from diel.attempt.bundle import Report
+from diel.attempt.bundle import BundleReport
 from diel.attempt.reaper import RecentOomKills, kill_marked
 from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
@@ -74,7 +74,7 @@ class Intake:
             self._take_lost(number, sent, error)
             return
         self._stillborn.forget()
-        report: Report = pickle.loads(future.result())  # from our own worker
+        report: BundleReport = pickle.loads(future.result())  # from our own worker
         for offset, record in report.records:
             self._take_record(report.segment, offset, record)
         self._ledger.read_until(report.segment, report.end)

@@ -25,7 +25,7 @@ from diel.attempt.reaper import kill_marked
 from diel.errors import JournalError
 from diel.executors.orphans import Orphans
 from diel.executors.scratch import VARIABLE, Scratch
-from diel.executors.succession import LOOK, Succession
+from diel.executors.succession import LOOK, Controllers
 
 PATIENCE = 1.0
 """Seconds that the pool gets to end by itself: schedulers kill within two to thirty."""
@@ -38,7 +38,7 @@ class _Stop(Exception):
     """What this node does is to end: the scheduler asks for that, or a later controller wants the node."""
 
 
-class Node:
+class NodeKeeper:
     """One node of a block, for one controller."""
 
     def __init__(self, words: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -47,7 +47,7 @@ class Node:
         self._environ = environ
         self._mark = f"{environ.get('DIEL_RUN_DIR', '')}:{environ.get('DIEL_BLOCK', '')}/{own_node(environ)}"
         self._orphans = Orphans(environ)
-        self._succession = Succession(environ)
+        self._succession = Controllers(environ)
         self._scratch = Scratch()
         self._pool: subprocess.Popen[bytes] | None = None
         self._can_stop = False
@@ -185,4 +185,4 @@ def _aged(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(Node(sys.argv[1:], os.environ).run())
+    sys.exit(NodeKeeper(sys.argv[1:], os.environ).run())

@@ -23,7 +23,7 @@ ends."""
 _EPOCH = re.compile(r"^export DIEL_CONTROLLER_EPOCH=([0-9]+)$", re.MULTILINE)
 
 
-class Succession:
+class Controllers:
     """The controllers of a run, as one node of its blocks sees them."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ import psutil
 
 from diel.artifacts import Artifacts, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
-from diel.attempt.bundle import Bundle, Failure, Job, Report, Request
+from diel.attempt.bundle import Bundle, BundleReport, Failure, Job, Request
 from diel.attempt.capture import Capture
 from diel.attempt.command import collect, launch, run_command
 from diel.attempt.environment import Surroundings, restore, search_path
@@ -28,8 +28,8 @@ from diel.attempt.function import call, call_on_ranks
 from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
 from diel.attempt.staging import Drain, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
-from diel.attempt.surrogate import Asked, ask
-from diel.attempt.watchdog import Attempt, Watchdog
+from diel.attempt.surrogate import Consulted, ask
+from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths, task_dir_name
@@ -89,7 +89,7 @@ class Worker:
         self._stage_made = ""
         self._rest: deque[Request] = deque()
         self._bundle: Bundle | None = None
-        self._attempt: Attempt | None = None
+        self._attempt: RunningAttempt | None = None
         self._kills = OomKills()
         self._drain: Drain | None = None
         self._drains = 0
@@ -100,7 +100,7 @@ class Worker:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self.dog.end_now)
 
-    def run(self, bundle: Bundle) -> Report:
+    def run(self, bundle: Bundle) -> BundleReport:
         """Runs a bundle's tasks until they are done or the bundle's time slice is over."""
         self._rest = deque(bundle.requests)
         self._bundle = bundle
@@ -127,7 +127,7 @@ class Worker:
         self._spare.drop(bundle.job)
         with self.dog.lock:
             self._rest.clear()
-        return Report(self.segment.name, self.segment.size, (*told, *records))
+        return BundleReport(self.segment.name, self.segment.size, (*told, *records))
 
     def _is_given_up(self) -> bool:
         """Whether the controller took this worker for lost: another one does its work."""
@@ -170,7 +170,7 @@ class Worker:
         now = time.time()
         # As text: pathlib would cost a tenth of a short task's time.
         task_dir = f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
-        attempt = Attempt(job, request, task_dir, limits_of(job, now, self.block))
+        attempt = RunningAttempt(job, request, task_dir, limits_of(job, now, self.block))
         unmade: OSError | None = None
         try:
             self._make(attempt)
@@ -198,7 +198,7 @@ class Worker:
         except (OSError, JournalError) as error:
             return self._fail(attempt, Failure(FailureClass.NODE, f"{type(error).__name__}: {error}"))
 
-    def _run_begun(self, attempt: Attempt) -> tuple[int, Record] | None:
+    def _run_begun(self, attempt: RunningAttempt) -> tuple[int, Record] | None:
         job = attempt.job
         if job.checkpoint:
             os.makedirs(f"{self._tasks}/{job.stage}/{attempt.request.index}.checkpoint", exist_ok=True)
@@ -232,13 +232,13 @@ class Worker:
 
     # --- the node's disk ----------------------------------------------------------------------------
 
-    def _tell_staging(self, attempt: Attempt, brought: Brought) -> None:
+    def _tell_staging(self, attempt: RunningAttempt, brought: Brought) -> None:
         record = record_of(attempt, own_node(self.environ), brought)
         if record is not None:
             with self.dog.lock:
                 self._told.append((self.segment.append(record), record))
 
-    def _open_drain(self, attempt: Attempt) -> Drain | None:
+    def _open_drain(self, attempt: RunningAttempt) -> Drain | None:
         """The outputs that the command is to write on the node's disk; none where that cannot be used."""
         self._drains += 1
         try:
@@ -247,7 +247,7 @@ class Worker:
             self._tell_staging(attempt, Brought(warning=str(error)))
             return None
 
-    def _copy_drain(self, attempt: Attempt, drain: Drain, asked: Asked | None) -> None:
+    def _copy_drain(self, attempt: RunningAttempt, drain: Drain, asked: Consulted | None) -> None:
         """Copies and commits in a thread, while this one goes on with the next task of the bundle."""
         tail = self.capture.tail()
         wrote = self._tidy(attempt)
@@ -278,7 +278,7 @@ class Worker:
 
     # --- an attempt's surroundings --------------------------------------------------------------------
 
-    def _make(self, attempt: Attempt) -> None:
+    def _make(self, attempt: RunningAttempt) -> None:
         """Makes the attempt's directory, and goes there.
 
         Raises FileExistsError in a block where another worker has made it: that takes the attempt's number,
@@ -298,7 +298,7 @@ class Worker:
             os.mkdir(task_dir)
         os.chdir(task_dir)
 
-    def _execute_joined(self, attempt: Attempt) -> tuple[Values, Artifacts]:
+    def _execute_joined(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         """Executes an attempt; one that streams join to others is held to them."""
         if attempt.request.streams is None or attempt.job.service is not None:
             return self._execute(attempt)
@@ -311,7 +311,7 @@ class Worker:
                 self._drain = None
             raise
 
-    def _execute(self, attempt: Attempt) -> tuple[Values, Artifacts]:
+    def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         job, request = attempt.job, attempt.request
         own = self._surroundings.variables(attempt)
         if request.streams is not None:
@@ -341,7 +341,7 @@ class Worker:
         return call_on_ranks(attempt, self._surroundings.context(attempt), env, self.dog)
 
     def _call(
-        self, attempt: Attempt, environ: Mapping[str, str], own: Mapping[str, str]
+        self, attempt: RunningAttempt, environ: Mapping[str, str], own: Mapping[str, str]
     ) -> tuple[Values, Artifacts]:
         """Calls a function in this process."""
         os.environ.update(environ)
@@ -351,7 +351,7 @@ class Worker:
             os.chdir(self._root)
             restore(self.environ, own)
 
-    def _launch_with_drain(self, attempt: Attempt, drain: Drain, env: Mapping[str, str]) -> None:
+    def _launch_with_drain(self, attempt: RunningAttempt, drain: Drain, env: Mapping[str, str]) -> None:
         try:
             launch(attempt, {**env, "DIEL_DRAIN_DIR": drain.folder}, self.dog)
         except Failure as failure:
@@ -360,7 +360,7 @@ class Worker:
             drain.close()
             raise blamed from failure
 
-    def _fail(self, attempt: Attempt, failure: Failure) -> tuple[int, Record]:
+    def _fail(self, attempt: RunningAttempt, failure: Failure) -> tuple[int, Record]:
         with self.dog.lock:
             self.dog.end()
             tail = self.capture.tail()
@@ -390,7 +390,7 @@ class Worker:
             return FailureClass.NODE, f"ended from outside ({failure.message})"
         return failure.kind, failure.message
 
-    def _tidy(self, attempt: Attempt) -> bool:
+    def _tidy(self, attempt: RunningAttempt) -> bool:
         """Moves the output to the task, or keeps the directory of one that wrote nothing for the next one.
 
         In a block it stays where it is: as long as it is there its number is taken.

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 from diel.artifacts import Artifacts, Values
 from diel.attempt.bundle import Failure
-from diel.attempt.surrogate import Asked
-from diel.attempt.watchdog import Attempt
+from diel.attempt.surrogate import Consulted
+from diel.attempt.watchdog import RunningAttempt
 
 if TYPE_CHECKING:
     from diel.journal.records import Done, Fail
 
 
-def done_record(attempt: Attempt, values: Values, artifacts: Artifacts, asked: Asked | None) -> Done:
+def done_record(
+    attempt: RunningAttempt, values: Values, artifacts: Artifacts, asked: Consulted | None
+) -> Done:
     """An attempt that ended well; `asked` is what its surrogate said."""
     request = attempt.request
     record: Done = {
@@ -36,7 +38,7 @@ def done_record(attempt: Attempt, values: Values, artifacts: Artifacts, asked: A
     return record
 
 
-def fail_record(attempt: Attempt, bundle: int, failure: Failure, tail: str) -> Fail:
+def fail_record(attempt: RunningAttempt, bundle: int, failure: Failure, tail: str) -> Fail:
     """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
     return {
         "event": "fail",

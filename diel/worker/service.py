@@ -23,7 +23,7 @@ from diel.attempt.command import find_program, meaning, start, write_given
 from diel.attempt.function import write_call
 from diel.attempt.line import is_cut
 from diel.attempt.reaper import kill_marked, signal_group
-from diel.attempt.watchdog import Attempt, Watchdog
+from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import counted
 from diel.paths import RunPaths
@@ -77,7 +77,7 @@ class Keeper:
     """Keeps one replica up, for one attempt at its task."""
 
     def __init__(
-        self, attempt: Attempt, context: Context, env: Mapping[str, str], dog: Watchdog, note: Note
+        self, attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog, note: Note
     ) -> None:
         """`env` is the task's environment, `note` writes to the journal. Raises OSError without a token."""
         job, request = attempt.job, attempt.request

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.block import MARGIN, Block, Limits, limits_of, own_block, pin_gpus, with_hosts
+from diel.attempt.block import MARGIN, BlockHere, Limits, limits_of, own_block, pin_gpus, with_hosts
 from diel.attempt.bundle import Job
 
 
@@ -22,7 +22,7 @@ def job(**keys: Any) -> Job:
     return Job(**{**whole, **keys})
 
 
-BLOCK = Block("1-0", 1000.0)
+BLOCK = BlockHere("1-0", 1000.0)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ BLOCK = Block("1-0", 1000.0)
     ],
 )
 def test_the_earliest_limit_is_the_deadline_and_the_grace_comes_before_it(
-    keys: dict[str, Any], block: Block | None, deadline: float | None, interrupt: float | None
+    keys: dict[str, Any], block: BlockHere | None, deadline: float | None, interrupt: float | None
 ) -> None:
     limits = limits_of(job(**keys), 100.0, block)
     assert (limits.deadline, limits.interrupt) == (deadline, interrupt)
@@ -81,7 +81,7 @@ def test_a_task_that_says_nothing_needs_what_others_like_it_took() -> None:
 def test_a_block_without_an_end_is_none() -> None:
     assert own_block({"DIEL_BLOCK": "1-0"}) is None
     assert own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "soon"}) is None
-    assert own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "500.5"}) == Block("1-0", 500.5 - MARGIN)
+    assert own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "500.5"}) == BlockHere("1-0", 500.5 - MARGIN)
 
 
 def test_a_task_as_long_as_its_block_is_given_to_a_fresh_one_alone() -> None:

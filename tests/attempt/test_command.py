@@ -14,7 +14,7 @@ import pytest
 from diel.attempt.bundle import Failure, Job
 from diel.attempt.command import meaning, run_command
 from diel.attempt.environment import Surroundings
-from diel.attempt.watchdog import Attempt, Watchdog
+from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.paths import RunPaths
 from diel.states import FailureClass
 from tests.throwaway import wait_for
@@ -29,7 +29,7 @@ def run(folder: Path, job: Job, *words: str, **more: Any) -> tuple[dict[str, Any
     for path in (paths.requests, paths.captures, task_dir):
         path.mkdir(parents=True, exist_ok=True)
     os.chdir(task_dir)
-    attempt = Attempt(job, request(0, *words, **more), str(task_dir))
+    attempt = RunningAttempt(job, request(0, *words, **more), str(task_dir))
     env = {"PATH": os.environ["PATH"], **Surroundings(paths).variables(attempt)}
     dog = Watchdog(paths, lambda: None, lambda _: None)
     dog.begin(attempt)

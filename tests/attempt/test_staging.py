@@ -14,7 +14,7 @@ import pytest
 
 from diel.attempt.bundle import Bundle, Job, Request, Staging
 from diel.attempt.staging import Drain, open_drain
-from diel.attempt.watchdog import Attempt
+from diel.attempt.watchdog import RunningAttempt
 from diel.errors import JournalError
 from diel.journal.segment import SegmentWriter
 from diel.spec import Output
@@ -143,7 +143,7 @@ def test_a_second_attempt_writes_to_the_run_itself(tmp_path: Path) -> None:
     job = Job("s", None, {}, None, (), 1, staging=draining(tmp_path))
     (tmp_path / "task").mkdir()
     again = request(0, "true", attempt=2, outputs={"out": "out.bin"})
-    assert open_drain(Attempt(job, again, str(tmp_path / "task")), {}, 1) is None
+    assert open_drain(RunningAttempt(job, again, str(tmp_path / "task")), {}, 1) is None
 
 
 def test_a_task_whose_output_is_not_as_promised_keeps_what_it_said(bench: Bench, tmp_path: Path) -> None:

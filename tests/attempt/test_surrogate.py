@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from diel.attempt.bundle import Job, Question, Request
-from diel.attempt.surrogate import Asked, ask
+from diel.attempt.surrogate import Consulted, ask
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, make_token, write_endpoint
 from diel.spec import Output, Surrogate
@@ -24,7 +24,7 @@ from tests.throwaway import wait_for
 JOB: dict[str, Any] = {
     "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1,
 }  # fmt: skip
-Asking = Callable[..., Asked]
+Asking = Callable[..., Consulted]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -66,7 +66,7 @@ def asking(server: Any, tmp_path: Path) -> Asking:
     url = f"http://127.0.0.1:{server.server_port}"
     write_endpoint(paths.service("serve", 0), Endpoint("ready", url, 1))
 
-    def given(answer: Any, tolerance: float = 0.1, *, promises: Any = None, **more: Any) -> Asked:
+    def given(answer: Any, tolerance: float = 0.1, *, promises: Any = None, **more: Any) -> Consulted:
         server.answer = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
         told = {"service": "serve", "tolerance": tolerance, "outputs": ("y",), "timeout": "1s", **more}
         job = Job(**JOB, surrogate=Surrogate(**told), promises=promises or {})

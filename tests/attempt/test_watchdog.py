@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.block import Block, limits_of
+from diel.attempt.block import BlockHere, limits_of
 from diel.attempt.bundle import Failure, Job
 from diel.attempt.command import spawn
-from diel.attempt.watchdog import Attempt, Watchdog, _out_of_time, memory_of
+from diel.attempt.watchdog import RunningAttempt, Watchdog, _out_of_time, memory_of
 from diel.context import Context
 from diel.paths import RunPaths
 from diel.project.requests import ask_cancel
@@ -42,9 +42,9 @@ class Watched:
     def _release(self) -> None:
         self.released += 1
 
-    def run(self, job: Job, words: tuple[str, ...] = LONG) -> Attempt:
+    def run(self, job: Job, words: tuple[str, ...] = LONG) -> RunningAttempt:
         """Runs a program until it is ended; it must not end by itself."""
-        attempt = Attempt(job, request(0, *words), str(self.paths.tasks))
+        attempt = RunningAttempt(job, request(0, *words), str(self.paths.tasks))
         self.dog.begin(attempt)
         with pytest.raises(Failure) as caught:
             spawn(words, {"PATH": os.environ["PATH"], "DIEL_TASK_DIR": attempt.task_dir}, self.dog, attempt)
@@ -59,7 +59,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(tmp_path)
 
 
-def verdict_of(attempt: Attempt) -> tuple[str, str]:
+def verdict_of(attempt: RunningAttempt) -> tuple[str, str]:
     assert attempt.verdict is not None
     return attempt.verdict.kind, attempt.verdict.message
 
@@ -89,7 +89,7 @@ def test_a_cancelled_task_ends_and_the_rest_of_its_bundle_is_handed_back(
     assert watched.released
 
 
-def beside(other: Callable[[], None], main: Callable[[], Attempt]) -> Attempt:
+def beside(other: Callable[[], None], main: Callable[[], RunningAttempt]) -> RunningAttempt:
     with ThreadPoolExecutor(1) as threads:
         done = threads.submit(other)
         attempt = main()
@@ -100,9 +100,9 @@ def beside(other: Callable[[], None], main: Callable[[], Attempt]) -> Attempt:
 def test_a_step_of_the_clock_moves_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     limits = limits_of(
-        replace(JOB, walltime=60.0, timeout=60.0, checkpoint=True), now, Block("1-0", now + 100)
+        replace(JOB, walltime=60.0, timeout=60.0, checkpoint=True), now, BlockHere("1-0", now + 100)
     )
-    attempt = Attempt(replace(JOB, walltime=60.0), request(0), str(tmp_path), limits)
+    attempt = RunningAttempt(replace(JOB, walltime=60.0), request(0), str(tmp_path), limits)
     context = Context(tmp_path, deadline=limits.deadline, interrupt_at=limits.interrupt)
     for step in (600, -600):
         monkeypatch.setattr(time, "time", lambda step=step: now + step)

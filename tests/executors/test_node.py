@@ -28,8 +28,8 @@ SOON = """
 import os, sys
 import diel.executors.succession as succession
 succession.LOOK, succession.ORPHAN = 0.1, float(sys.argv.pop(1))
-from diel.executors.node import Node
-sys.exit(Node(sys.argv[1:], os.environ).run())
+from diel.executors.node import NodeKeeper
+sys.exit(NodeKeeper(sys.argv[1:], os.environ).run())
 """
 """A keeper that looks more often, and waits no ten minutes."""
 LONG = 600.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diel.executors import succession
-from diel.executors.succession import ORPHAN, Succession
+from diel.executors.succession import ORPHAN, Controllers
 from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.project.lease import beat, take
@@ -25,9 +25,9 @@ def paths(tmp_path: Path) -> RunPaths:
     return paths
 
 
-def node(paths: RunPaths, *, epoch: int = 1) -> Succession:
+def node(paths: RunPaths, *, epoch: int = 1) -> Controllers:
     own = {"DIEL_BLOCK": "1-0", "DIEL_CONTROLLER_EPOCH": str(epoch)}
-    return Succession({"DIEL_RUN_DIR": str(paths.root), **own})
+    return Controllers({"DIEL_RUN_DIR": str(paths.root), **own})
 
 
 def quiet(paths: RunPaths, seconds: float) -> None:

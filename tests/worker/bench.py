@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from diel.attempt.bundle import Bundle, Job, Report, Request
+from diel.attempt.bundle import Bundle, BundleReport, Job, Request
 from diel.attempt.reaper import kill_marked, mark
 from diel.executors.pipes import Pipes
 from diel.journal.records import Record
@@ -43,7 +43,7 @@ class Bench:
         path.write_text(f"import diel\n\n\n@diel.module(kind='analysis')\n{text}\n")
         return find("made", [self.folder / "modules"])
 
-    def start(self, requests: list[Request], *, seconds: float = 60, **job: Any) -> Future[Report]:
+    def start(self, requests: list[Request], *, seconds: float = 60, **job: Any) -> Future[BundleReport]:
         """Hands a bundle to the worker."""
         whole: dict[str, Any] = {
             "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1, **job,
@@ -52,7 +52,7 @@ class Bench:
         report = self.pipes.submit(bundle)
         return self._reader.submit(lambda: pickle.loads(report.result()))
 
-    def run(self, requests: list[Request], **job: Any) -> Report:
+    def run(self, requests: list[Request], **job: Any) -> BundleReport:
         return self.start(requests, **job).result(timeout=30)
 
     def records(self, event: str = "") -> list[Record]:
