@@ -22,7 +22,7 @@ from diel.files import replacing
 
 Array = numpy.ndarray[Any, Any]
 _SMALL = 64 * 1024
-"""Bytes up to which an array is copied behind its header, for one call to write both."""
+"""Bytes up to which an array is copied behind its header, so that one call writes both."""
 _PIECE = 1024 * 1024
 """Bytes that are looked at at a time: few enough to be in the processor's cache from one look to the next."""
 _STEP = 8 * 1024 * 1024
@@ -244,7 +244,7 @@ def _all_finite(piece: Array) -> bool:
 
 
 def first_not_finite(array: Array) -> tuple[tuple[int, ...], Any] | None:
-    """Where the first NaN or infinite item of an array is, and the item; None where there is none."""
+    """The place of the first NaN or infinite item of an array, and the item; None if all are finite."""
     for numbers in _numbers_of(array):
         fortran = _is_fortran(numbers)
         looked = numbers.T if fortran else numbers

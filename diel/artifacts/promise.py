@@ -51,7 +51,7 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
 
 
 def _meant(contract: Contract) -> str | None:
-    """What a file of no known suffix has to be for its contract to say anything of it."""
+    """What a file with an unknown suffix must be for its contract to apply."""
     if contract.columns is not None:
         return "table"
     return "array" if contract.dtype is not None or contract.shape is not None else None
@@ -65,7 +65,7 @@ def _refuse_other(name: str, found: str, contract: Contract, fitting: str, what:
 
 
 def _other(contract: Contract, fitting: str) -> str | None:
-    """What a contract is about, where that is not the fitting kind of data."""
+    """What a contract is about, if not the fitting kind of data."""
     wanted = next((ABOUT[one] for one in contract.promises if one in ABOUT), fitting)
     return None if wanted == fitting else _WORDS[wanted]
 

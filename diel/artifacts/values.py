@@ -100,7 +100,7 @@ def check_size(values: Values) -> None:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A JSON value from what a module returned. Raises ModuleError where there is none."""
+    """A JSON value from what a module returned. Raises ModuleError for what is not one."""
     item = getattr(value, "item", None)  # NumPy's scalars, some of which are Python's too
     if value is None or isinstance(value, bool | int | float | str):
         return value if item is None else item()

@@ -1,4 +1,4 @@
-"""Streams of one attempt: what its module or command is told of them, and their end with it."""
+"""Streams of one attempt: what its module or command learns about them, and how they end with it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 from diel.errors import DielError
@@ -78,7 +77,7 @@ class Disk:
     def _begin_boot(self) -> None:
         """Empties a directory of an earlier boot: some of its copies may never have reached the disk."""
         place = f"{self.root}/boot"
-        boot = _boot()
+        boot = _text("/proc/sys/kernel/random/boot_id").strip() or "unknown"
         if _text(place) == boot:
             return
         with self._locked(fcntl.LOCK_EX):
@@ -226,7 +225,9 @@ class Disk:
         waits, and may raise.
         """
         place = f"{self.root}/locks/{item.key}"
-        lock = _lock(place, check)
+        while (lock := _lock_now(place)) is None:
+            check()
+            time.sleep(WAIT)
         try:
             if self.has(item):
                 yield None
@@ -282,7 +283,7 @@ def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def own_disk(local: Local, environ: Mapping[str, str]) -> Disk:
-    """This node's disk, ready for use. Raises StagingError where there is none."""
+    """This node's disk, ready for use. Raises StagingError if it has none."""
     folder, named = local_folder(local.folder, environ)
     return Disk(folder, local.size, named=named)
 
@@ -350,20 +351,6 @@ def _lock_now(path: str) -> int | None:
         pass
     os.close(file)
     return None
-
-
-def _lock(path: str, check: Callable[[], None]) -> int:
-    """Waits for a file's lock."""
-    while (file := _lock_now(path)) is None:
-        check()
-        time.sleep(WAIT)
-    return file
-
-
-@cache
-def _boot() -> str:
-    """Which boot of this machine it is."""
-    return _text("/proc/sys/kernel/random/boot_id").strip() or "unknown"
 
 
 def _text(path: str) -> str:

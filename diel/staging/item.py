@@ -1,4 +1,4 @@
-"""What a task's job says of its nodes' disks: items to bring, shards of inputs, the site's directory.
+"""What a task's job says about its nodes' disks: items to bring, shards of inputs, the site's directory.
 
 A controller makes a task's texts (inputs, parameters, command line) long before it is known which node runs
 the task. A staged artifact stands in them as `/.diel-node/KEY/d/NAME`; the worker puts its own directory in
@@ -19,7 +19,7 @@ AT_NODE = "/.diel-node"
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """A site's word on its nodes' disks."""
+    """What a site says about its nodes' disks."""
 
     folder: str = ""
     """May name variables, which each node fills in; empty where the site names no directory."""

@@ -38,7 +38,7 @@ def order(count: int, seed: int, epoch: int) -> list[int]:
 def part_of(items: Sequence[T], part: int, parts: int, seed: int, epoch: int) -> list[T]:
     """One part of the items, in the epoch's order.
 
-    Raises ModuleError for a part that there is none of, or a negative epoch.
+    Raises ModuleError for a part that does not exist, or a negative epoch.
     """
     if not 0 <= part < parts:
         raise ModuleError(f"part {part} of {parts}: expected 0 to {parts - 1}")
@@ -50,7 +50,7 @@ def part_of(items: Sequence[T], part: int, parts: int, seed: int, epoch: int) ->
 def items_of(name: str, value: Any) -> Sequence[Any]:
     """What an input is shared out as: the items of a list, the files of a directory, the rows of an array.
 
-    Rows are told by their number. Raises ModuleError for anything else.
+    A row stands for itself by its number. Raises ModuleError for anything else.
     """
     if isinstance(value, list | tuple):
         return flat(value)

@@ -35,7 +35,7 @@ class Broker:
         self._desk = TupleDesk(root / "space", self._answer, self._serve)
         self._unopened: list[Request] = []
         self._getting: dict[str, dict[tuple[str, str], Request]] = {}
-        """By channel: who waits for an item, by group and member, in the order of asking."""
+        """By channel: requests that wait for an item, by group and member, oldest first."""
         self._wanting: dict[str, dict[str, Request]] = {}
         """By channel: producers that wait for room."""
         self.stopped = False
@@ -96,7 +96,7 @@ class Broker:
         return None
 
     def _own_mistake(self, error: Exception) -> str:
-        """What to say of a request that was as it should be; the broker goes on, for others need it."""
+        """The answer to a request that was well formed; the broker goes on, because others need it."""
         traceback.print_exception(error)  # into its log
         log = RunPaths(self._root.parent).broker_log
         return f"{MISTAKE}: {type(error).__name__}: {error}\n    report it, with the end of {log}"
@@ -130,7 +130,7 @@ class Broker:
         return {}
 
     def _break(self, channel: Channel, request: Request) -> Header:
-        """A producer failed for good: the groups that are named get what is there now, and no end."""
+        """A producer failed for good: the named groups get what is there now, and no end."""
         groups = [name for name in request.header["groups"] if channel.group(name).broken_at is None]
         if groups or not channel.broken:
             self._break_for(channel, groups, str(request.header["why"]), channel.end)
@@ -160,7 +160,7 @@ class Broker:
         return {}
 
     def _flaw(self, channel: Channel, request: Request) -> Header:
-        """Whether what an attempt of a task read or put is all of it; MPI ranks are a member each."""
+        """Whether an attempt of a task read and put everything; each MPI rank is a member."""
         header = request.header
         task, group = str(header["member"]), header.get("group")
         there: Mapping[str, Source | Member]
@@ -176,7 +176,7 @@ class Broker:
         return {"class": "", "flaw": ""}
 
     def _forget(self, request: Request) -> Header:
-        """Takes a request back that still waits. The answer says whether it did."""
+        """Takes back a request that still waits. The answer says whether it did."""
         forgotten = self._desk.forget(request)
         for waiting in self._getting.values():
             for place in [place for place, one in waiting.items() if one.is_meant(request)]:
@@ -190,7 +190,7 @@ class Broker:
     # --- producers ---------------------------------------------------------------------------------
 
     def _source(self, channel: Channel, request: Request) -> Source:
-        """The producer of a request. Raises Refused where a later attempt of it has come."""
+        """The producer of a request. Raises Refused if a later attempt has begun."""
         name, attempt = request.header["member"], request.header["attempt"]
         source = channel.sources.setdefault(name, Source())
         refuse_older(source.attempt, request.header)
@@ -219,7 +219,7 @@ class Broker:
         self._grant(channel)
 
     def _grant(self, channel: Channel) -> None:
-        """Lets producers go on once there is room for an eighth of the buffer: not for each item alone."""
+        """Lets producers continue once an eighth of the buffer is free, not for every single item."""
         wanting = self._wanting.get(channel.name)
         if not wanting or (channel.room() < max(1, channel.buffer // 8) and not channel.closed):
             return
@@ -229,14 +229,14 @@ class Broker:
         wanting.clear()
 
     def _place(self, channel: Channel, request: Request) -> Header:
-        """Where an attempt that goes on in another process is: behind what it put, known or not."""
+        """Where an attempt stands that continues in another process: after what it put, known or not."""
         self._source(channel, request)
         who = {"c": channel.name, "p": request.header["member"], "a": request.header["attempt"]}
         self._channels.write({"do": "place", **who, "at": int(request.header["at"])})
         return {}
 
     def _part(self, channel: Channel, request: Request) -> Header:
-        """A producer leaves: it has put all, and its share of the room is the others'."""
+        """A producer leaves: it has put everything, and the others get its share of the room."""
         name, attempt = request.header["member"], request.header["attempt"]
         source = channel.sources.get(name)
         if source is not None and source.attempt == attempt:
@@ -249,7 +249,7 @@ class Broker:
     # --- consumers ---------------------------------------------------------------------------------
 
     def _member(self, channel: Channel, request: Request) -> tuple[Group, Member]:
-        """The consumer of a request. Raises Refused where there is none, or one of a later attempt."""
+        """The consumer of a request. Raises Refused if it is unknown, or a later attempt has begun."""
         group, name = channel.group(request.header["group"]), request.header["member"]
         member = group.members.get(name)
         if member is None:
@@ -319,7 +319,7 @@ class Broker:
         return True
 
     def _tell_end(self, channel: Channel, request: Request) -> bool:
-        """Answers a `get` for which there is no item with the end, if it has come, or with what broke it."""
+        """Answers a `get` that finds no item: with the end if it has come, or with what broke the stream."""
         group, member = self._member(channel, request)
         if group.broken_at is not None or (channel.broken and not group.holds):
             if not member.broken:
@@ -331,13 +331,13 @@ class Broker:
         return channel.closed
 
     def _serve_waiting(self, channel: Channel) -> None:
-        """Items came, or none will come any more: who waits asks again."""
+        """Items came, or no more will come: serves all waiting requests again."""
         for one in self._getting.pop(channel.name, {}).values():
             self._serve(one)
         self._grant(channel)
 
     def _seat(self, channel: Channel, request: Request) -> Header:
-        """What a consumer had asked ahead and did not use is the next one's of its attempt."""
+        """The next consumer of this attempt gets what this one fetched ahead and did not use."""
         member, at = self._member(channel, request)[1], int(request.header["at"])
         member.reading = False
         if member.deliveries.committed <= at <= member.deliveries.total:

@@ -15,13 +15,13 @@ from diel.streams.log import RecordLog
 from diel.streams.protocol import Header, Refused, cut, pack, unpack
 
 MANY = 2**53
-"""A credit without a bound: the largest whole number that JSON carries everywhere."""
+"""Credit without a limit: the largest whole number that every JSON reader takes."""
 REPLY = 512 * 1024
 """Bytes of items in one answer, beyond the first item."""
 REMEMBERED = 8 * 1024 * 1024
 """Bytes of the newest batches that are kept in memory; older ones are read from the log."""
 Flaw = tuple[str, str]
-"""Why an attempt at a task cannot count: the class of its failure, and why; or two empty texts."""
+"""Why an attempt of a task cannot count: the class of its failure and the reason, or two empty texts."""
 WHOLE: Flaw = ("", "")
 
 
@@ -56,7 +56,7 @@ class Channel:
         self.groups: dict[str, Group] = {}
         self.sources: dict[str, Source] = {}
         self.here: set[str] = set()
-        """Producers that share in the room."""
+        """Producers that share the room."""
         self.base = 0
         """The lowest position that is still there."""
         self.end = 0
@@ -156,7 +156,7 @@ class Channel:
         source.count = max(source.count, header["first"] + len(header["sizes"]))
 
     def _hold(self, file: int, name: str) -> None:
-        """A file of the log speaks of a file of large items."""
+        """A file of the log refers to a file of large items."""
         self._held.setdefault(file, set()).add(name)
         writer, number = _numbered(name)
         self._newest[writer] = max(number, self._newest.get(writer, 0))
@@ -197,7 +197,7 @@ class Channel:
         return len(sizes)
 
     def room(self) -> int:
-        """Items that may come before the slowest group holds the producers up."""
+        """Items that may come before producers have to wait for the slowest group."""
         holding = (one for one in self.groups.values() if one.holds and not one.settled)
         cursors = [group.cursor for group in holding if group.broken_at is None]
         return max(0, self.buffer - self.end + min(cursors)) if cursors else MANY
@@ -208,7 +208,7 @@ class Channel:
         return min(MANY, self.sources[member].count + share)
 
     def flaw_of(self, name: str, attempt: int, *, goes_on: bool) -> Flaw:
-        """What an attempt that ended well did not put; one that `goes_on` took up a checkpoint."""
+        """What a successful attempt did not put; one that `goes_on` continued from a checkpoint."""
         source = self.sources[name]
         came = source.attempt == attempt
         if came and name in self.here:
@@ -225,7 +225,7 @@ class Channel:
         )
 
     def flaw_for(self, group: str, name: str) -> Flaw:
-        """What an attempt at reading that ended well did not get, though it asked for it."""
+        """What a successful attempt at reading asked for and did not get."""
         member = self.groups[group].members[name]
         if member.broken or self.groups[group].broken_at is not None:
             return "upstream", f"the stream {self.name} is broken: {member.broken or self.broken}"
@@ -234,7 +234,7 @@ class Channel:
         return WHOLE
 
     def group(self, name: str) -> Group:
-        """A group of readers. Raises Refused where there is none of this name."""
+        """A group of readers. Raises Refused if it is unknown."""
         if name not in self.groups:
             known = ", ".join(self.groups) or "none"
             raise Refused(f"nobody reads {self.name} as '{name}'; known: {known}")
@@ -296,7 +296,7 @@ class Channel:
         self._note_counts(header)
 
     def drop(self, spent: int) -> None:
-        """Removes the files of the first batches, and the large items that nothing else speaks of."""
+        """Removes the files of the first batches, and the large items that nothing else refers to."""
         for start in self._positions[:spent]:
             if start in self._recent:
                 self._recent_bytes -= _memory(self._recent.pop(start))

@@ -18,7 +18,7 @@ from diel.streams.protocol import Header
 
 
 class Channels:
-    """Channels by name. What is written to the log is folded in at once, as it is when a broker starts."""
+    """Channels by name. A record takes effect when it is written, and again when a broker starts."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

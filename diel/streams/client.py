@@ -28,7 +28,7 @@ for a controller. Tasks in blocks outlive their controller, and the next one sta
 
 
 class Connection:
-    """What one process has to do with a run's broker; may be used by several threads."""
+    """All that one process does with a run's broker; several threads may use it."""
 
     def __init__(self, run_dir: Path, patience: float = PATIENCE) -> None:
         self._link = Link(RunPaths(run_dir).streams, patience)
@@ -66,7 +66,7 @@ class Connection:
         return self._one(self._consumers, (channel, group, member, attempt), make)
 
     def _one(self, ends: dict[Key, End], key: Key, make: Callable[[], End]) -> End:
-        """The end of this key; made outside the lock, for that may wait. The first that is made counts."""
+        """The end of this key; made outside the lock, because that may wait. The first one made counts."""
         with self._lock:
             found = ends.get(key)
         if found is None:
@@ -91,11 +91,11 @@ class Connection:
     def flaw(
         self, end: Mapping[str, Any], member: str, attempt: int, *, goes_on: bool = False
     ) -> tuple[str, str]:
-        """Why what an attempt of a task read from, or put into, a stream is not all of it.
+        """Why an attempt of a task did not read, or put, everything.
 
-        Returns the class of that failure, and why; two empty texts where it is all. `end` is what the task
-        knows of the stream, and `member` the task; `goes_on` where it took up a checkpoint.
-        Raises StreamError where another attempt took over, and where no broker answers.
+        Returns the class of that failure and the reason, or two empty texts. `end` is what the task knows of
+        the stream, and `member` the task; `goes_on` if it continued from a checkpoint.
+        Raises StreamError if another attempt took over, and if no broker answers.
         """
         request: Header = {"op": "flaw", "channel": end["channel"], "member": member, "attempt": attempt}
         request |= {"group": end["group"]} if end["role"] == "get" else {"goes_on": goes_on}
@@ -124,7 +124,7 @@ class Connection:
         self._link.call({"op": "open", "channel": channel, **how})
 
     def close(self, channel: str) -> None:
-        """No producer will put any more: whoever has read all of it gets the end."""
+        """No producer will put any more: readers get the end after the last item."""
         self._link.call({"op": "close", "channel": channel})
 
     def break_off(self, channel: str, groups: Iterable[str], why: str) -> None:
@@ -132,7 +132,7 @@ class Connection:
         self._link.call({"op": "break", "channel": channel, "groups": list(groups), "why": why})
 
     def settle(self, channel: str, group: str, member: str, good: bool) -> None:
-        """A member's task ended for good: what it got is committed, or (not `good`) the others'."""
+        """A member's task ended for good: what it got is committed, or (not `good`) goes to the others."""
         self._link.call({"op": "settle", "channel": channel, "group": group, "member": member, "good": good})
 
     def facts(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Connection:
         return found
 
     def tell_facts(self, done: Callable[[dict[str, Any]], None]) -> None:
-        """As `facts`, without waiting: `done` is called in the link's thread once the broker answers."""
+        """As `facts`, without waiting: calls `done` in the link's thread once the broker answers."""
         self._link.ask({"op": "facts"}, b"", lambda answer, block: done(answer["channels"]))
 
     def stop(self) -> None:

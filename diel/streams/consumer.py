@@ -18,7 +18,7 @@ from diel.streams.segment import mapped
 MOST = 4096
 """Items asked for at once at most."""
 SPAN = 0.02
-"""Seconds of work that are asked for at once: what one reader holds, another of its group cannot get."""
+"""Seconds of work to fetch at once: what one reader holds, another of its group cannot get."""
 
 
 class Consumer:
@@ -108,7 +108,7 @@ class Consumer:
         self._asking = self._link.ask(request, b"", self._arrived)
 
     def _take_back(self) -> None:
-        """Nobody waits here any more: what comes next is for others of the group."""
+        """Nobody waits here any more: others of the group get what comes next."""
         if self._asking is not None:
             self._link.ask({"op": "forget", "of": self._asking}, b"", self._forgotten)
 
@@ -138,7 +138,7 @@ class Consumer:
             self._changed.notify_all()
 
     def __iter__(self) -> Iterator[Any]:
-        """All items to the end. Raises StreamBroken where there is none, and StreamError as `get` does."""
+        """All items to the end. Raises StreamBroken if the stream has none, and StreamError as `get` does."""
         while True:
             try:
                 yield self.get()
@@ -146,14 +146,14 @@ class Consumer:
                 return
 
     def commit(self) -> None:
-        """What was got so far is done with: a new attempt of this member goes on behind it.
+        """Marks all items so far as done: a new attempt of this member continues after them.
 
         Raises StreamError where no broker answers.
         """
         self._link.call({"op": "commit", **self._who, "at": self._got})
 
     def close(self) -> None:
-        """Leaves; what was asked ahead and not got is for the next consumer of this attempt, or the group."""
+        """Leaves; the next consumer of this attempt, or the group, gets what was fetched and not used."""
         if self._closed:
             return
         with self._changed:

@@ -12,7 +12,7 @@ from diel.streams.protocol import Header
 
 
 class Deliveries:
-    """What one member was given, in order: delivery number → position in the channel.
+    """What one member got, in order: delivery number → position in the channel.
 
     Deliveries are counted from 0 over the member's whole life; those below `committed` are forgotten. Kept
     as ranges: 16 bytes for each stretch of neighbouring positions.
@@ -96,12 +96,12 @@ class Member:
 
 
 class Group:
-    """The members that share a channel's items; `cursor` is the position that nobody was given yet."""
+    """The members that share a channel's items; `cursor` is the first position that no member got yet."""
 
     def __init__(self, cursor: int = 0, holds: bool = True) -> None:
         self.cursor = cursor
         self.holds = holds
-        """Whether producers wait for this group; not for one that came without being asked for."""
+        """Whether producers wait for this group: not for one that joined by itself."""
         self.members: dict[str, Member] = {}
         self.unsettled: set[str] = set()
         self.good: set[str] = set()
@@ -158,12 +158,12 @@ class Group:
 
     @property
     def settled(self) -> bool:
-        """Whether nobody of it will ask any more."""
+        """Whether no member will ask any more."""
         return not self.unsettled and bool(self.members)
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody of it will ever need its items again: one that failed runs again on `resume`."""
+        """Whether no member will ever need its items again: one that failed runs again on `resume`."""
         return self.settled and self.good >= self.members.keys()
 
     @property
@@ -175,11 +175,11 @@ class Group:
         return sum(member.deliveries.committed for member in self.members.values())
 
     def available(self, end: int) -> int:
-        """Items that nobody of the group was given yet."""
+        """Items that no member got yet."""
         return self._reach(end) - self.cursor + sum(count for _, count in self.returned)
 
     def _reach(self, end: int) -> int:
-        """Up to where items are given."""
+        """The position up to which items are given."""
         return end if self.broken_at is None else max(self.cursor, min(end, self.broken_at))
 
     def next_stretch(self, end: int) -> tuple[int, int]:
@@ -199,14 +199,14 @@ class Group:
         member.at = member.deliveries.total
 
     def undo(self, name: str, position: int, count: int) -> None:
-        """A delivery that never left."""
+        """Takes back a delivery that never left."""
         member = self.members[name]
         member.deliveries.undo(count)
         member.at = member.deliveries.total
         self.returned.appendleft((position, count))
 
     def settle(self, name: str, good: bool) -> None:
-        """A member's task ended for good: what it got is committed, the rest, or all, is the others'."""
+        """A member's task ended for good: what it used is committed; others get the rest, or everything."""
         member = self.members[name]
         self.unsettled.discard(name)
         if good:
@@ -216,6 +216,6 @@ class Group:
         member.at = member.deliveries.committed
 
     def floor(self) -> int:
-        """The lowest position that somebody may still need."""
+        """The lowest position that a member may still need."""
         given = (member.deliveries.lowest(self.cursor) for member in self.members.values())
         return min([self.cursor, *(position for position, _ in self.returned), *given])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Buffer = bytes | memoryview
 ALIGNED = 64
-"""Bytes: where arrays begin, for vector instructions and cache lines."""
+"""Bytes: arrays begin at multiples of it, which suits vector instructions and cache lines."""
 _SIZE = struct.Struct("<cI")
 
 
@@ -47,7 +47,7 @@ def encode(item: Any) -> list[Buffer]:
 
 
 class _HoldsArray(Exception):
-    """An item is no JSON, for there is an array in it."""
+    """An item is not JSON: it holds an array."""
 
 
 def _json(value: Any) -> bytes:

@@ -52,7 +52,7 @@ class Link:
         self._socket: zmq.Socket[bytes] | None = None
         self._monitor: zmq.Socket[bytes] | None = None
         self.contact: Contact | None = None
-        """The broker that is asked."""
+        """The current broker."""
         self._poller = zmq.Poller()
         self._lock = threading.Lock()
         self._ids = 0
@@ -114,7 +114,7 @@ class Link:
             return answer, found
 
     def drop(self, number: int) -> None:
-        """Forgets a request: its answer is of no more interest."""
+        """Forgets a request: nobody wants its answer any more."""
         with self._lock:
             self._open.pop(number, None)
             self._asked = deque(one for one in self._asked if one[0] != number)
@@ -220,7 +220,7 @@ class Link:
                 found[2](answer, blocks[0] if blocks else b"")
 
     def _heed(self) -> None:
-        """What the socket says of its connection."""
+        """Takes in what the socket says about its connection."""
         while self._monitor is not None:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
@@ -232,7 +232,7 @@ class Link:
                 self._hang_up()
 
     def _look(self) -> None:
-        """Looks for the broker, and asks it all that is open."""
+        """Looks for the broker, and asks it everything that is unanswered."""
         now = time.monotonic()
         if now < self._look_at:
             return

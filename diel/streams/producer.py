@@ -56,7 +56,7 @@ class Producer:
         return self._next
 
     def resume(self) -> int:
-        """Goes on behind what is known, for a module that takes up its checkpoint there; returns `count`."""
+        """Continues after the known items, for a module that continues from a checkpoint; returns `count`."""
         with self._turn:
             self._next = max(self._next, self.count)
         return self.count
@@ -87,7 +87,7 @@ class Producer:
                 self._link.due(self._pump)
 
     def _whole(self, parts: list[Buffer]) -> bytes:
-        """An item of several parts as one, or what stands for it where it is large."""
+        """An item of several parts in one, or what stands for a large one."""
         size = sum(map(len, parts))
         if size < LARGE:
             return b"".join(parts)
@@ -118,7 +118,7 @@ class Producer:
         self._link.check()
 
     def _want(self) -> None:
-        """Asks for room, once all that was put is out."""
+        """Asks for room, once everything that was put is sent."""
         if not self._wanted:
             self._wanted, self._want_asked = True, False
             if self._pending:
@@ -197,11 +197,11 @@ class Producer:
                 self._changed.wait(left)
 
     def close(self) -> None:
-        """Flushes, and leaves, as who has put all: this producer's share of the buffer is the others'."""
+        """Flushes and leaves, having put everything: the others get this producer's share of the buffer."""
         self._leave(failed=False)
 
     def give_up(self) -> None:
-        """As `close`, for who could not put all: its task fails, unless another process of it puts more."""
+        """As `close`, before everything was put: the task fails, unless another process of it puts more."""
         self._leave(failed=True)
 
     def _leave(self, *, failed: bool) -> None:

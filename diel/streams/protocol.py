@@ -32,7 +32,7 @@ def pack(header: Header) -> bytes:
 
 
 def unpack(data: bytes) -> Header:
-    """The object at the beginning of a message. Raises ValueError where there is none."""
+    """The object at the beginning of a message. Raises ValueError for anything else."""
     header = json.loads(data)
     if not isinstance(header, dict):
         raise ValueError("a message begins with a JSON object")
@@ -88,7 +88,7 @@ class Request(NamedTuple):
 
 
 Serve = Callable[[Request], None]
-"""Serves a request, now or later; it is answered too where it cannot be granted."""
+"""Serves a request, now or later; a refused one is answered too."""
 Answer = Callable[[Request, Header, bytes], bool]
 """Answers a request with a header and a block; False where its peer is gone."""
 

@@ -38,7 +38,7 @@ from diel.streams.protocol import (
 )
 
 _PATIENCE = 10.0
-"""Seconds to wait for the broker before to be gone."""
+"""Seconds to wait for the end of the broker before this one."""
 _TICK = 500
 """Milliseconds between looks at the lease."""
 
@@ -158,7 +158,7 @@ class _Server:
             self._broker.handle(peer, asked, blocks[0] if blocks else b"")
 
     def _admit(self) -> None:
-        """Answers libzmq's question (ZAP, rfc.zeromq.org/spec/27) whether a peer may come in."""
+        """Answers libzmq's question (ZAP, rfc.zeromq.org/spec/27) whether a peer may connect."""
         version, request, *_, mechanism, key = self._gate.recv_multipart()
         good = mechanism == b"CURVE" and key == self._client
         why = b"the keys of this run are in its streams/broker.json"
@@ -186,7 +186,7 @@ def _last_epoch(root: Path) -> int:
 
 
 def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
-    """Listens on one free port of all addresses. Raises StreamError where there is none."""
+    """Listens on one free port of all addresses. Raises StreamError if there is none."""
     wrong: zmq.ZMQError | None = None
     for _ in range(20):
         try:
@@ -202,7 +202,7 @@ def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
 
 
 class _Watch:
-    """Whether a broker is of no more use: another took its place, or no controller's heart beats."""
+    """Whether a broker is useless: another took its place, or no controller's heart beats."""
 
     def __init__(self, root: Path, epoch: int, lease: Path, silence: float) -> None:
         self._root, self._epoch = root, epoch
@@ -227,7 +227,7 @@ class _Watch:
 
 
 def _stamp(path: Path) -> float:
-    """When a file was last written; 0 where there is none. Opened, for NFS answers from memory otherwise."""
+    """When a file was last written; 0 if it is missing. It is opened: NFS answers from memory otherwise."""
     try:
         with open(path, "rb") as file:
             return os.fstat(file.fileno()).st_mtime

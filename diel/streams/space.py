@@ -55,7 +55,7 @@ class Space:
             return self._found(*self._do("read", pattern, b"", timeout))
 
     def take(self, pattern: Pattern, timeout: float | None = None) -> tuple[Key, Any]:
-        """As `read`, but nobody else gets the tuple any more; who asked first is served first."""
+        """As `read`, but removes the tuple; requests are served in the order in which they came."""
         with self._one:
             return self._found(*self._do("take", pattern, b"", timeout))
 
@@ -83,6 +83,6 @@ class Space:
             self._segments.close()
 
     def commit(self) -> None:
-        """What was done so far is not done over by a new attempt: it goes on behind it."""
+        """A new attempt does not repeat what was done so far: it continues after it."""
         with self._one:
             self._link.call({"op": "space_commit", **self._who, "number": self._number})

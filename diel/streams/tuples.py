@@ -138,7 +138,7 @@ class Tuples:
         self._write({"do": "commit", "owner": name, "number": number})
 
     def give_back(self, name: str, number: int, found: Found) -> None:
-        """An operation took a tuple for somebody who is gone: it did not."""
+        """Undoes an operation that took a tuple for a peer that is gone."""
         header: Header = {"do": "give back", "owner": name, "number": number, "tuple": found.number}
         self._write({**header, "key": list(found.key), "place": list(found.place)})
 
@@ -185,14 +185,14 @@ def fits(pattern: Sequence[Any], key: Key) -> bool:
 
 
 class TupleDesk:
-    """Serves puts, reads and takes in the order of asking."""
+    """Serves puts, reads and takes in the order in which they came."""
 
     def __init__(self, folder: Path, answer: Answer, serve: Serve) -> None:
         self.tuples = Tuples(folder)
         self._answer = answer
         self._serve = serve
         self._seeking: list[Request] = []
-        """Who waits for a tuple, in the order of asking."""
+        """Requests that wait for a tuple, oldest first."""
 
     def enter(self, request: Request) -> Header:
         """A task's attempt, or a nameless owner, begins or goes on."""
@@ -223,7 +223,7 @@ class TupleDesk:
             self._serve_seeking(key)
 
     def _owner(self, header: Header) -> Owner:
-        """Whose operation it is. Raises Refused where nobody entered so, or a later attempt did."""
+        """Whose operation it is. Raises Refused for an unknown owner, or if a later attempt has begun."""
         owner = self.tuples.owners.get(header["owner"])
         if owner is None:
             raise Refused(f"{header['owner']} has not entered the tuple space")
@@ -231,7 +231,7 @@ class TupleDesk:
         return owner
 
     def _tell(self, request: Request) -> None:
-        """Answers; a tuple that was taken by somebody who is gone is there again."""
+        """Answers; a tuple that was taken by a peer that is gone is there again."""
         header = request.header
         name, number, what = header["owner"], header["number"], header["do"]
         found = self.tuples.owners[name].answer(number, (what, exact(header["key"])))
@@ -241,7 +241,7 @@ class TupleDesk:
             self.tuples.give_back(name, number, found)
 
     def _serve_seeking(self, key: list[Any]) -> None:
-        """A tuple came: whoever waits for one like it gets it, in the order of asking."""
+        """A tuple came: those that wait for one like it get it, in the order in which they asked."""
         for one in list(self._seeking):
             pattern = one.header["key"]
             if fits(pattern, tuple(key)) and self.tuples.find(pattern) is not None:
@@ -249,7 +249,7 @@ class TupleDesk:
                 self._serve(one)
 
     def commit(self, request: Request) -> Header:
-        """What an owner did so far is not done over by a new attempt."""
+        """A new attempt does not repeat what its owner did so far."""
         self._owner(request.header)
         self.tuples.commit(request.header["owner"], request.header["number"])
         return {}
