@@ -1,4 +1,4 @@
-"""How a block is asked for: Parsl's engine, what it is told of the workers, and the job that carries them.
+"""How a block is asked for: Parsl's engine, what it knows about the workers, and the job that carries them.
 
 The engine starts with the first bundle: a run that takes all from the cache needs none.
 """
@@ -169,7 +169,7 @@ class BlockAsking:
         return f"{job_prefix(self._paths)}-{block.name}"
 
     def hold(self, block: Block) -> None:
-        """Tells Parsl to give a block no more tasks."""
+        """Has Parsl give a block no more tasks."""
         if self.engine is not None:
             self.engine.hold(block.shape.label, block.number)
 

@@ -121,7 +121,7 @@ class Block:
 
     @property
     def told(self) -> str:
-        """How it ended, in a message's words."""
+        """How it ended, for messages."""
         reason = f" ({self.reason})" if self.reason and self.reason.lower() != self.state else ""
         return f"its block {self.name} (job {self.job or 'unknown'}) ended: {self.state}{reason}"
 

@@ -46,7 +46,7 @@ class Blocks:
         lost: Callable[[Block], None],
         busy: Callable[[], set[str]],
     ) -> None:
-        """`lost` is told of each block that ended; `busy` tells in which blocks tasks are known to run."""
+        """`lost` gets each block that ended; `busy` says in which blocks tasks are known to run."""
         self._ledger = ledger
         self._epoch = epoch
         self._busy = busy
@@ -172,7 +172,7 @@ class Blocks:
         return [b for b in self._blocks.values() if b.shape == shape and b.takes_tasks(now, drain)]
 
     def _grow(self, shape: Shape) -> None:
-        """Asks for one more block of a shape, where its pool allows it."""
+        """Asks for one more block of a shape, if its pool allows it."""
         label, pool = shape.label, self._asking.pool(shape)
         held = [block for block in self._blocks.values() if block.shape.pool == shape.pool and block.live]
         if len(held) >= pool.blocks or time.monotonic() < self._watching.not_before.get(label, 0.0):

@@ -51,7 +51,7 @@ class InFlight:
         return self.bundle == 0
 
     def is_told_by(self, record: Fail) -> bool:
-        """Whether a record of its worker's is of this attempt."""
+        """Whether a record of a worker is about this attempt."""
         return record["attempt"] == self.attempt and (self.adopted or record.get("bundle") == self.bundle)
 
 
@@ -181,6 +181,6 @@ class Dispatcher:
 
 
 def reset(stage: StageRun, index: int) -> None:
-    """A task that was handed out has to be handed out again."""
+    """Puts a task that was handed out back to waiting."""
     stage.history.under_way.pop(index, None)
     stage.history.set(index, TaskState.WAITING)

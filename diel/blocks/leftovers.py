@@ -87,7 +87,7 @@ class Leftovers:
     left: tuple[str, ...]
     """Ids of those that may still be there."""
     why: str = ""
-    """What the scheduler said last, where it does not answer."""
+    """What the scheduler said last, if it does not answer."""
 
 
 def end_jobs(

@@ -18,7 +18,7 @@ from diel.tasks.ledger import Ledger
 from diel.values import format_duration
 
 LONG = 5.0
-"""Seconds without a worker after which it is said what the run waits for."""
+"""Seconds without a worker after which `status` says what the run waits for."""
 
 
 class ThisMachine:
@@ -33,7 +33,7 @@ class ThisMachine:
         self._services: dict[int, int] = {}
         """The cores that services hold for as long as they are up, by bundle."""
         self._waits = False
-        """Whether it was said that workers take long to start."""
+        """Whether `status` says that workers take long to start."""
 
     def line(self, shape: Shape) -> str:
         return ""  # all share the same cores: a task with many of them gets its turn
@@ -84,7 +84,7 @@ class ThisMachine:
         return self._pipes
 
     def tend(self, outlook: Outlook) -> None:
-        """Says what became of workers, and what the run waits for. Raises DielError where none ever came."""
+        """Says what became of workers, and what the run waits for. Raises DielError if none ever came."""
         if self._pipes is None:
             return
         self._tell(self._pipes)

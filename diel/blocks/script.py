@@ -63,7 +63,7 @@ def block_job(
 ) -> Job:
     """The job that holds a block; its nodes run `STEM.node.sh` in `folder`.
 
-    Raises UsageError where nothing says how to start that on each of several nodes.
+    Raises UsageError if nothing says how to start that on each of several nodes.
     """
     pool = site.pools[shape.pool]
     nodes = shape.block_nodes(pool)
@@ -196,7 +196,7 @@ def is_answered(history: History) -> bool:
 
 
 def refuse_hopeless(scheduler: Scheduler, job: str) -> None:
-    """Waits for the scheduler's first word on a new job; ends the job where it says that it can never run.
+    """Waits for the scheduler's first word on a new job, and ends the job if that can never run.
 
     Raises SchedulerRefused then.
     """

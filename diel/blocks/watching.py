@@ -21,7 +21,7 @@ from diel.site import Site
 from diel.tasks.ledger import Ledger
 
 BARREN = 3
-"""Blocks in a row that end before any of their nodes was heard of: then something is wrong."""
+"""Blocks in a row that may end before any of their nodes was heard of: then something is wrong."""
 REFUSALS = 3
 REFUSED_WAIT = 5.0
 """Seconds before a refused block is asked for again; doubles."""
@@ -42,7 +42,7 @@ class Watching:
         site: Site,
         lost: Callable[[Block], None],
     ) -> None:
-        """`blocks` are the run's, by name: a refused one is taken out; `lost` is told of each that ended."""
+        """`blocks` are the run's, by name: a refused one is taken out; `lost` gets each that ended."""
         self._blocks = blocks
         self._agent = agent
         self._asking = asking
@@ -71,7 +71,7 @@ class Watching:
         self._ledger.append(block.record())
 
     def take_news(self) -> None:
-        """Takes in what is new. Raises DielError where the site gives no block that works."""
+        """Takes in what is new. Raises DielError if the site gives no block that works."""
         for news in self._agent.drain():
             match news:
                 case BlockQueued():
@@ -106,7 +106,7 @@ class Watching:
         self.write(block)
 
     def _note_refused(self, news: BlockRefused) -> None:
-        """Asks again later, without excluded nodes. Raises DielError where the pool has no block at all."""
+        """Asks again later, without excluded nodes. Raises DielError if the pool has no block at all."""
         block = self._blocks.pop(news.block)
         if is_at_start(self._ledger.history):
             raise NeverRuns(refusal(self._site, block.shape.pool, news.message))

@@ -14,7 +14,7 @@ class Finding:
     ok: bool
     found: str
     fix: str = ""
-    """What to do; empty where nothing is wrong."""
+    """What to do; empty if nothing is wrong."""
     required: bool = True
     """Whether no workflow runs without it."""
 

@@ -36,7 +36,7 @@ def existing(path: Path) -> Path:
 
 
 def check_runs(runs: Path) -> Finding:
-    """Runs can be written there, by the operations that a journal rests on."""
+    """Whether runs can be written there, by the operations that a journal needs."""
     folder = existing(runs)
     try:
         with tempfile.TemporaryDirectory(prefix=".diel-doctor-", dir=folder) as trial:
@@ -70,7 +70,7 @@ def file_system(folder: Path) -> str:
 
 
 def check_clock(runs: Path) -> Finding:
-    """The file system's clock and this machine's agree: heartbeats are file times."""
+    """Whether the file system's clock and this machine's agree: heartbeats are file times."""
     try:
         with tempfile.NamedTemporaryFile(prefix=".diel-doctor-", dir=existing(runs)) as file:
             skew = os.fstat(file.fileno()).st_mtime - time.time()

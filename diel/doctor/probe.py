@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def version_of(package: str) -> str | None:
-    """The version of an installed package; None where it is not installed."""
+    """The version of an installed package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -73,7 +73,7 @@ def version_of(package: str) -> str | None:
 
 
 def token_file(folder: str) -> str:
-    """The digest of the file that the doctor left; empty where it is not to be seen here."""
+    """The digest of the file that the doctor left; empty if it is not to be seen here."""
     try:
         with open(os.path.join(folder, "token"), "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
@@ -100,7 +100,7 @@ def local_disk(named: str) -> dict[str, object]:
 
 
 def send(host: str, port: int, secret: bytes, report: dict[str, object]) -> None:
-    """Tells the doctor over TCP; the secret itself stays here. Raises OSError where it is not reached."""
+    """Tells the doctor over TCP; the secret itself stays here. Raises OSError if it is not reached."""
     with socket.create_connection((host, port), timeout=PATIENCE) as link:
         file = link.makefile("rwb")
         challenge = file.readline(100).strip()

@@ -1,4 +1,4 @@
-"""The site's scheduler: whether it answers, which dialect it speaks, whether queues and nodes are as told."""
+"""The site's scheduler: whether it answers, what it is, whether its queues and nodes are as the site says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_NAMES = 20
 
 
 def check_scheduler(site: Site) -> Iterator[Finding]:
-    """Commands, dialect, queues, nodes; what does not answer is not asked more."""
+    """Commands, dialect, queues, nodes; a scheduler that does not answer is asked no more."""
     scheduler = scheduler_named(site.scheduler)
     yield (commands := check_commands(scheduler))
     if not commands.ok:
@@ -38,7 +38,7 @@ def check_scheduler(site: Site) -> Iterator[Finding]:
 
 
 def check_commands(scheduler: Scheduler) -> Finding:
-    """The commands that diel calls are there."""
+    """Whether the commands that diel calls are there."""
     found = {name: find_program(scheduler.program(name)) for name in scheduler.commands}
     lacking = [name for name, path in found.items() if path is None]
     if lacking:
@@ -51,7 +51,7 @@ def check_commands(scheduler: Scheduler) -> Finding:
 
 
 def check_dialect(site: Site, scheduler: Scheduler) -> Finding:
-    """The scheduler that answers is the one that the site file says."""
+    """Whether the scheduler that answers is the one in the site file."""
     others = find_dialects()
     own = others.pop(site.scheduler, None)
     first = next(iter(others), "")
@@ -80,7 +80,7 @@ def _told(name: str, dialect: Dialect) -> str:
 
 
 def check_queues(site: Site, queues: Sequence[Queue]) -> Finding:
-    """The queues that pools name are there."""
+    """Whether the queues that pools name are there."""
     known = [queue.name for queue in queues]
     listed = ", ".join(known[:MOST_NAMES]) + (" …" if len(known) > MOST_NAMES else "")
     wanted = {name: pool.queue for name, pool in site.pools.items() if pool.queue is not None}

@@ -250,5 +250,5 @@ def inside_here(outer: Scheduler) -> Inside | None:
         return None
     nodes = tuple(dict.fromkeys(outer.allocation()))
     if not nodes:
-        raise SchedulerBusy("this process is in no allocation whose nodes can be told")
+        raise SchedulerBusy("this process is in no allocation whose nodes are known")
     return Inside(outer, nodes, outer.job_id() or f"p{os.getpid()}", float(end))

@@ -174,5 +174,5 @@ def parse_nodes(text: str) -> list[NodeKind]:
 
 
 def _host(node: Mapping[str, Any]) -> str:
-    """The host of a vnode; a name of its own where that is not told."""
+    """The host of a vnode; a name of its own if PBS does not say."""
     return str(node.get("resources_available", {}).get("host") or node.get("Mom") or id(node))

@@ -301,7 +301,7 @@ class Scheduler(ABC):
         """The nodes of the job that this process runs in; some may come repeatedly. Raises SchedulerBusy."""
         answer = ask(["sh", "-c", self.hosts], os.environ, self.timeout)
         if answer.code != 0:
-            raise SchedulerBusy(f"cannot tell the nodes of this allocation: {answer.words}")
+            raise SchedulerBusy(f"cannot find out the nodes of this allocation: {answer.words}")
         return answer.out.split()
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:

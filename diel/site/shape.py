@@ -19,15 +19,15 @@ class Shape:
 
     pool: str
     nodes: int
-    """Whole nodes that a task spans under MPI; 0 where tasks share a node."""
+    """Whole nodes that a task spans under MPI; 0 if tasks share a node."""
     cores: int
     """Cores of one task, on its node; 1 where it has whole nodes."""
     gpus: int = 0
     """GPUs of one task, on each of its nodes."""
     memory: int = 0
-    """Bytes of one task on each of its nodes; 0 where it does not say."""
+    """Bytes of one task on each of its nodes; 0 if it does not say."""
     walltime: float = 0.0
-    """Whole seconds that a task may run; 0 where it does not say."""
+    """Whole seconds that a task may run; 0 if it does not say."""
 
     @property
     def label(self) -> str:
@@ -137,7 +137,7 @@ def nodes_of(wanted: Resources) -> int:
 
 
 def nodes_that_fit(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> int | None:
-    """Nodes over which the ranks of a task that names none would fit; None where no number of them does."""
+    """Nodes over which the ranks of a task that names none would fit; None if no number of them does."""
     if wanted.ranks is None or wanted.nodes is not None or wanted.ranks_per_node is not None:
         return None
     each = cores_of(pool) // wanted.cores_per_rank
