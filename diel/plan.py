@@ -71,10 +71,6 @@ class AxisPlan:
     context: tuple[str, ...]
     """The axes for each combination of which it runs once."""
 
-    @property
-    def may_end_early(self) -> bool:
-        return self.axis.may_end_early
-
     def __str__(self) -> str:
         """`up to 16 trials, 4 at a time, for each material`."""
         each = f", for each {' × '.join(self.context)}" if self.context else ""
@@ -86,7 +82,7 @@ class AxisPlan:
             "most": self.most,
             "parallel": self.axis.at_once(self.most),
             "each": list(self.context),
-            "may_end_early": self.may_end_early,
+            "may_end_early": self.axis.may_end_early,
         }
 
 
@@ -161,7 +157,7 @@ class Plan:
     @property
     def may_end_early(self) -> bool:
         """Whether there may be fewer tasks than are counted: a search or loop may end early."""
-        return any(axis.may_end_early for axis in self.adaptive.values())
+        return any(adaptive.axis.may_end_early for adaptive in self.adaptive.values())
 
     @property
     def core_hours(self) -> float | None:

@@ -57,6 +57,17 @@ class RunState(StrEnum):
         return self in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 
 
+EXIT_CODES = {
+    RunState.PENDING: 4,
+    RunState.RUNNING: 4,
+    RunState.SUCCEEDED: 0,
+    RunState.FAILED: 1,
+    RunState.CANCELLED: 3,
+    RunState.INTERRUPTED: 130,
+}
+"""What a command that waits for a run, or asks how it stands, exits with."""
+
+
 class FailureClass(StrEnum):
     """Why an attempt did not end with a committed result."""
 

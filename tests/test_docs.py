@@ -30,11 +30,11 @@ import click
 import pytest
 import yaml
 
-from diel.cli.commands.status import EXIT_CODES
 from diel.cli.main import COMMANDS, cli
 from diel.expressions import FUNCTIONS
 from diel.load import examine
 from diel.schema import schema
+from diel.states import EXIT_CODES
 
 RUN_PAGES = ("README.md", "docs/tutorial.md", "docs/searches.md", "docs/modules.md")
 NOT_RUN = re.compile(

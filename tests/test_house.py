@@ -323,7 +323,6 @@ AS_A_WHOLE = {
     "spec/test_spec.py",
     "staging/test_running_staged.py",
     "streams/test_killed.py",
-    "terminal/test_waiting.py",
 }
 """Tests of a room as a whole, or of what several of its files do together."""
 

@@ -52,7 +52,6 @@ def _controllers(plan: Plan, paths: RunPaths) -> Iterator[Script]:
 
 
 def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
-    """The job and the node script of each shape's block."""
     scheduler = scheduler_named(plan.site.scheduler)
     if choose_home(plan.site) == "inside":
         scheduler = Inside(scheduler, (), "", 0.0)

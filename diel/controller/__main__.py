@@ -32,9 +32,8 @@ from diel.paths import RunPaths
 from diel.project.submission import Submission, make_submission, refuse_unwanted, withdraw
 from diel.scheduler import SchedulerBusy, scheduler_named
 from diel.scheduler.inside import END, KEPT
-from diel.states import RunState
+from diel.states import EXIT_CODES, RunState
 
-EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
 AHEAD = 30.0
 """Seconds before it lets go of its run at which a controller asks for its successor."""
 

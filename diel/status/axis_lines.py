@@ -68,7 +68,6 @@ def _axis(axis: AxisStatus, rows: int) -> Iterator[str]:
 
 
 def _latest(axis: AxisStatus, rows: int) -> list[CourseStatus]:
-    """The courses under way first, then those that began last."""
     under_way = [course for course in axis.courses if course.state == "running"][:rows]
     others = [course for course in axis.courses if course.state != "running"]
     shown = under_way + others[len(others) - min(len(others), rows - len(under_way)) :]

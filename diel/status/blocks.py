@@ -66,7 +66,6 @@ def block_lines(
 
 
 def _counts(blocks: Sequence[BlockNow]) -> str:
-    """`3 running, 1 pending`."""
     return ", ".join(f"{number:,} {state}" for state, number in Counter(map(_state, blocks)).items())
 
 
@@ -89,26 +88,22 @@ def _rank(block: BlockFacts) -> int:
 
 def _table(blocks: Sequence[BlockNow], now: float, width: int) -> list[str]:
     """A row a block, the scheduler's words last. Cells are left out where the terminal is narrow."""
-    header = ("block", "job", "shape", "nodes", "time", "tasks", "state")
-    rows = [[paint(cell, dim=True) for cell in header], *(_row(block, now) for block in blocks)]
+    header = ("block", "job", "shape", "nodes", "time", "tasks")
+    rows = [[paint(cell, dim=True) for cell in header]]
+    for block in blocks:
+        nodes = shorten(printable(block["nodes"]), 24)
+        running = f"{block['running']:,}" if block["running"] else ""
+        rows.append([block["block"], block["job"] or "…", block["shape"], nodes, _time(block, now), running])
     for drop in ((), ("nodes",), ("nodes", "shape"), ("nodes", "shape", "job", "tasks")):
         kept = [place for place, cell in enumerate(header) if cell not in drop]
-        cut = [[row[place] for place in kept] for row in rows]
-        room = width - sum(max(width_of(row[place]) for row in cut) + 2 for place in range(len(kept) - 1))
+        room = width - sum(max(width_of(row[place]) for row in rows) + 2 for place in kept)
         if room >= LEAST:
             break
-    words = [cut[0][-1], *(_state_words(block, max(room, 1)) for block in blocks)]
-    return columns([[*row[:-1], word] for row, word in zip(cut, words, strict=True)])
-
-
-def _row(block: BlockNow, now: float) -> list[str]:
-    running = f"{block['running']:,}" if block["running"] else ""
-    nodes = shorten(printable(block["nodes"]), 24)
-    return [block["block"], block["job"] or "…", block["shape"], nodes, _time(block, now), running, ""]
+    words = [paint("state", dim=True), *(_state_words(block, max(room, 1)) for block in blocks)]
+    return columns([[*(row[place] for place in kept), word] for row, word in zip(rows, words, strict=True)])
 
 
 def _time(block: BlockFacts, now: float) -> str:
-    """How long it waits, or how old it is and how much of it is left."""
     began = block["began"]
     if began is None:
         return f"waits {format_duration(max(0.0, now - block['asked']))}"
@@ -160,7 +155,6 @@ def _badly_ended(status: Status, bad: Sequence[BlockNow], width: int, most: int)
 
 
 def _trouble(status: Status, width: int) -> list[str]:
-    """A scheduler that does not answer, and what else went wrong, as long as it matters."""
     lines = []
     if status.silent and not status.state.ended:
         since = "" if status.silent_since is None else f" since {_clock(status.silent_since)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,20 +53,15 @@ def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
     return tuple(ServiceStatus(name, tuple(_replicas(paths, name, driven))) for name in names)
 
 
-def _replicas(paths: RunPaths, name: str, driven: bool) -> list[ReplicaStatus]:
-    found: dict[int, ReplicaStatus] = {}
-    for entry in os.listdir(paths.services / name):
-        number, dot, rest = entry.partition(".")
-        if not number.isdecimal() or (dot, rest) != (".", "json"):
-            continue
-        endpoint = read_endpoint(paths.service(name, int(number)))
+def _replicas(paths: RunPaths, name: str, driven: bool) -> Iterator[ReplicaStatus]:
+    files = (paths.services / name).glob("*.json")
+    for number in sorted(int(file.stem) for file in files if file.stem.isdecimal()):
+        endpoint = read_endpoint(paths.service(name, number))
         if endpoint is not None:
             left = not driven and not endpoint.is_over
             state = "gone" if left else endpoint.state
             url = endpoint.url if endpoint.is_ready and not left else ""
-            task = f"{name}/{number}"
-            found[int(number)] = ReplicaStatus(task, state, url, endpoint.restarts, endpoint.message)
-    return [found[number] for number in sorted(found)]
+            yield ReplicaStatus(f"{name}/{number}", state, url, endpoint.restarts, endpoint.message)
 
 
 # --- in words -------------------------------------------------------------------------------------

@@ -57,7 +57,6 @@ class Bars:
         self._live.update(Group(*parts), refresh=True)
 
     def _axes(self, history: History, meter: Meter, *, last: bool) -> list[str]:
-        """Searches and loops, on at most half of the terminal."""
         axes = meter.axes(history, last=last)
         room = self._console.height // 2
         for rows in (ROWS, 3, 1):
@@ -96,7 +95,6 @@ def _cells(row: Row, *, last: bool) -> list[RenderableType]:
 
 
 def _notes(row: Row, *, last: bool) -> Text:
-    """What there is to say of a stage behind its bar."""
     parts = (
         (row.running and not last, f"{row.running} running", "blue"),
         (row.failed, f"{row.failed:,} failed", "red"),

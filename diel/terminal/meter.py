@@ -156,7 +156,9 @@ class Meter:
             if open_ is None:
                 sure = "≥"
             elif open_:
-                sure = sure or (self._may_end_early(name) and "≤") or ("" if stage.timed else "~")
+                run = self._controller.stages.get(name)
+                early = run is not None and any(axis.may_end_early for axis in run.adaptive)
+                sure = sure or ("≤" if early else "" if stage.timed else "~")
                 left += open_ * (stage.seconds / stage.timed if stage.timed else usual) * plan.cores
         return ((time.monotonic() - self._began) * left / done, sure) if done > 0 else None
 
@@ -164,11 +166,6 @@ class Meter:
         """`2m05s left`, `~ 2m05s left` where that is a guess, nothing where nobody knows."""
         left = self.time_left(history)
         return "" if left is None else f"{left[1]} {format_duration(left[0])} left".lstrip()
-
-    def _may_end_early(self, name: str) -> bool:
-        """Whether a stage runs over a loop or search of which not all points need come."""
-        run = self._controller.stages.get(name)
-        return run is not None and any(axis.may_end_early for axis in run.adaptive)
 
     def _open_tasks(self, name: str) -> int | None:
         """How many tasks have not ended; None where nobody knows."""
@@ -255,7 +252,6 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
 
 
 def _next_steps(controller: Controller, state: RunState) -> list[str]:
-    """Commands that lead on, aligned with what they do."""
     failures = controller.history.failures
     run, where = controller.paths.run_id, here(controller.paths)
     steps: list[tuple[str, str]] = []
@@ -310,7 +306,6 @@ def _outputs(controller: Controller, record: Made) -> dict[str, object]:
 
 
 def _value_lines(rows: list[dict[str, object]]) -> list[str]:
-    """One task as a line a value, several as a table."""
     if len(rows) == 1:
         return columns([[f"  {label}", printable(_short(value))] for label, value in rows[0].items()])
     labels = list(dict.fromkeys(label for row in rows for label in row))

@@ -24,7 +24,7 @@ from diel.errors import DielError
 from diel.executors.light import own
 from diel.journal.history import History
 from diel.paths import here
-from diel.states import RunState
+from diel.states import EXIT_CODES, RunState
 from diel.status import AxisStatus, task_of
 from diel.status.axis_lines import axis_lines, end_text
 from diel.status.blocks import WIDE
@@ -33,7 +33,6 @@ from diel.status.tasks import failure_lines
 from diel.terminal.meter import Meter, Row, blocks_text, start_line, summary
 from diel.values import format_duration
 
-EXIT_CODES = {RunState.SUCCEEDED: 0, RunState.FAILED: 1, RunState.CANCELLED: 3, RunState.INTERRUPTED: 130}
 PAUSE = 0.12
 """Seconds between two looks at the controller, at least."""
 SHARE = 20
@@ -245,7 +244,6 @@ class Plain(Quiet):
             self.say([f"        {line}" for line in axis_lines(axes, WIDE, 1)])
 
     def _tell_ends(self, axes: Sequence[AxisStatus], now: float) -> None:
-        """How searches and loops ended; of an axis that runs many times, the first ones alone."""
         for axis in axes:
             for place, course in enumerate(axis.courses[:MAX_COURSES]):
                 if course.state in ("over", "failed") and (axis.label, place) not in self._over:

@@ -70,7 +70,6 @@ def _check(reader: Reader, targets: Sequence[str]) -> list[str]:
 
 
 def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) -> None:
-    """Asks the controller, and waits until it has done so."""
     what = ", ".join(targets) or paths.run_id
     try:
         ask_cancel(paths, targets)
@@ -106,7 +105,6 @@ def _tell(paths: RunPaths, reader: Reader, status: Status, targets: list[str]) -
 
 
 def _has_ended(reader: Reader, target: str) -> bool:
-    """Whether all tasks of a target have ended."""
     name, _, index = target.partition("/")
     stage = reader.history.stage(name)
     if index:

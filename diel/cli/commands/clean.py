@@ -152,7 +152,6 @@ def _left(chosen: Iterable[Run], known: Sequence[Run], *, force: bool) -> list[R
 
 
 def _protection(run: Run, chosen: Sequence[Run], known: Sequence[Run], *, force: bool) -> str:
-    """Why a run must stay; nothing where it may go."""
     status = run.status
     if driver(run.paths) is not None if status is None else status.alive or status.awaited:
         return f"is running (`diel cancel {run.name}` stops it)"
@@ -174,7 +173,6 @@ def _protection(run: Run, chosen: Sequence[Run], known: Sequence[Run], *, force:
 
 
 def _choose(known: Sequence[Run], *, failed: bool, older_than: float | None, keep: int | None) -> list[Run]:
-    """The runs that all the options agree on, oldest first."""
     newer: Counter[str] = Counter()
     chosen = []
     for run in reversed(known):

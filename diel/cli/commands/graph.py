@@ -58,19 +58,13 @@ def _draw(drawing: Drawing, form: str, output: Path | None) -> str:
         return DRAWERS[form](drawing)
     if output is not None:
         return draw_text(drawing)
-    return draw_text(drawing, _painted, ascii_only=not _can_show("│─●✓"))
+    encoding = sys.stdout.encoding or "ascii"
+    ascii_only = "│─●✓".encode(encoding, "ignore").decode(encoding) != "│─●✓"
+    return draw_text(drawing, _painted, ascii_only=ascii_only)
 
 
 def _painted(text: str, state: str) -> str:
     return click.style(text, fg=COLOURS[state]) if state in COLOURS else text
-
-
-def _can_show(text: str) -> bool:
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _of_file(path: Path, runs: Path) -> Drawing:
@@ -102,7 +96,6 @@ def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -
 
 
 def _of_run(run: Recorded) -> Drawing:
-    """The drawing of a run, with how each stage stands."""
     nodes = {}
     for name, stage in run.workflow.stages.items():
         history = run.history.stage(name)

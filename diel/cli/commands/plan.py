@@ -86,7 +86,6 @@ def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
 
 
 def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
-    """The scripts, each under its file's name."""
     from diel.cli.scripts import scripts_of  # as above
 
     scripts = scripts_of(plan, runs)
@@ -133,7 +132,6 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _blocks(plan: Plan) -> list[dict[str, Any]]:
-    """The blocks that a run may ask for, by shape; none without a scheduler."""
     if not plan.site.scheduled:
         return []
     found = []
@@ -171,7 +169,7 @@ def _block_lines(plan: Plan) -> Iterator[str]:
 
 def _row(plan: Plan, stage: StagePlan) -> tuple[object, ...]:
     counts = plan.checked.counts
-    early = {label for label, axis in plan.adaptive.items() if axis.may_end_early}
+    early = {label for label, adaptive in plan.adaptive.items() if adaptive.axis.may_end_early}
     axes = " × ".join(f"{axis} ({_count(counts[axis], bound=axis in early)})" for axis in stage.axes)
     tasks = _count(stage.tasks, bound=bool(early & set(stage.axes)))
     longest = "no limit" if stage.seconds is None else format_duration(stage.seconds)

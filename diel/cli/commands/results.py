@@ -6,7 +6,6 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -58,9 +57,16 @@ def command(
         write_csv(table, file)
         click.echo(file.getvalue().encode("utf-8", "surrogateescape"), nl=False)
     elif as_json:
-        click.echo(json.dumps(_document(run, table)))
+        rows = [{name: json_value(cell) for name, cell in row.items()} for row in table.mappings()]
+        missing = dict(table.missing)
+        document = {"run": paths.run_id, "columns": table.columns, "rows": rows, "missing": missing}
+        click.echo(json.dumps(document))
+    elif not table.rows and not wanted:
+        click.echo(f"{paths.run_id} ({run.state}) has no results yet; `diel status` shows how it stands")
     else:
-        _print(run, table, bool(wanted))
+        click.echo("\n".join(render(table)))
+        if not wanted:
+            click.echo(f"\nsee one with `diel results {paths.run_id} {table.rows[0][0]}`")
     for text in table.missing.values():
         click.echo(text, err=True)
     return 0
@@ -76,22 +82,3 @@ def _empty(run: Recorded, wanted: Sequence[str]) -> Table | None:
     searched = (f"hp.{name}" for stage in stages for name in run.searched(stage))
     columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if "." in word)]))
     return Table(columns, [], missing) if missing else None
-
-
-def _document(run: Recorded, table: Table) -> dict[str, Any]:
-    return {
-        "run": run.paths.run_id,
-        "columns": list(table.columns),
-        "rows": [{name: json_value(cell) for name, cell in row.items()} for row in table.mappings()],
-        "missing": dict(table.missing),
-    }
-
-
-def _print(run: Recorded, table: Table, asked: bool) -> None:
-    if not table.rows and not asked:
-        click.echo(f"{run.paths.run_id} ({run.state}) has no results yet; `diel status` shows how it stands")
-        return
-    click.echo("\n".join(render(table)))
-    if not asked:
-        example = table.rows[0][0]
-        click.echo(f"\nsee one with `diel results {run.paths.run_id} {example}`")

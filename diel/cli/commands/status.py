@@ -18,7 +18,7 @@ from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import UsageError, counted
 from diel.journal.segment import Reader, read_run
 from diel.paths import here
-from diel.states import RunState, TaskState
+from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of
 from diel.status.blocks import WIDE, never_lines
 from diel.status.columns import columns, paint, paint_state, printable, width_of
@@ -36,14 +36,6 @@ from diel.status.tasks import (
 )
 from diel.values import format_duration
 
-EXIT_CODES = {
-    RunState.PENDING: 4,
-    RunState.RUNNING: 4,
-    RunState.SUCCEEDED: 0,
-    RunState.FAILED: 1,
-    RunState.CANCELLED: 3,
-    RunState.INTERRUPTED: 130,
-}
 SHOWN_FAILURES = 5
 MOST_RANGES = 12
 """Ranges of tasks in one state that are shown."""
@@ -285,10 +277,8 @@ def _next_step(status: Status, where: str) -> list[str]:
 def _stage_view(
     status: Status, reader: Reader, name: str, wanted: str | None, as_json: bool, show_all: bool
 ) -> str:
-    """Which tasks of a stage are in which state."""
-    running = status.state in LIVE
     stage = find_stage(reader, name)
-    tasks = tasks_by_state(stage, under_way=running)
+    tasks = tasks_by_state(stage, under_way=status.state in LIVE)
     omitted = [] if wanted is not None else never_came(stage)
     if wanted is not None:
         tasks = {state: pairs for state, pairs in tasks.items() if state.label == wanted}
@@ -306,14 +296,10 @@ def _stage_view(
     if not tasks and not omitted:
         return f"{status.run} {name}: no tasks" + (f" {wanted}" if wanted else "")
     limit = sys.maxsize if show_all or wanted else MOST_RANGES
-    rows = [
-        [
-            paint_state(state.label),
-            f"{sum(last - first + 1 for first, last in pairs):,}",
-            tasks_text(pairs, limit),
-        ]
-        for state, pairs in tasks.items()
-    ]
+    rows = []
+    for state, pairs in tasks.items():
+        count = sum(last - first + 1 for first, last in pairs)
+        rows.append([paint_state(state.label), f"{count:,}", tasks_text(pairs, limit)])
     if omitted:
         rows.append([paint("omitted", dim=True), f"{stage.never:,}", tasks_text(omitted, limit)])
     head = f"{paint(status.run, bold=True)} {name}: {counted(stage.expected, 'task')}"

@@ -327,7 +327,6 @@ def _end(name: str, role: str) -> End:
 
 
 def _member(end: End, rank: int | None) -> str:
-    """Who this process is: the task, or one of its MPI ranks."""
     return _ranked(str(end["member"]), rank, int(end.get("ranks", 1)) > 1)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,11 @@ def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int
         return 0 if came else 1
     run, where = paths.run_id, here(paths)
     if not came:
-        text = f"{run}: its controller did not take it\n{_tail(paths.controller_log)}\n"
+        said = ""
+        with suppress(OSError):
+            said = paths.controller_log.read_text(encoding="utf-8", errors="replace")
+        last = "\n".join(f"    {line}" for line in said.splitlines()[-TAIL:])
+        text = f"{run}: its controller did not take it\n{last}\n"
         text += f"{paths.controller_log} has all that it said; `diel resume {run}{where}` tries anew"
         click.echo(text, err=True)
         return 1
@@ -126,11 +130,3 @@ def _document(paths: RunPaths, plan: Plan, made: Submission) -> dict[str, Any]:
         "pid": made.pid,
         "log": str(paths.controller_log),
     }
-
-
-def _tail(log: Path) -> str:
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(f"    {line}" for line in lines[-TAIL:])

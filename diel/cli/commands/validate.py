@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -37,12 +36,10 @@ def command(
         found = {"valid": False, "file": str(file), "problems": [asdict(problem) for problem in problems]}
         click.echo(json.dumps(found))
         return error.exit_code
-    click.echo(json.dumps(_document(file, plan)) if as_json else f"{file}: good: {_size(plan)}")
-    return 0
-
-
-def _document(file: Path, plan: Plan) -> dict[str, Any]:
-    return {
+    if not as_json:
+        click.echo(f"{file}: good: {counted(len(plan.stages), 'stage')}, {tasks_text(plan)}")
+        return 0
+    document = {
         "valid": True,
         "file": str(file),
         "problems": [],
@@ -51,6 +48,8 @@ def _document(file: Path, plan: Plan) -> dict[str, Any]:
         "tasks": plan.tasks,
         "tasks_known": _known_tasks(plan),
     }
+    click.echo(json.dumps(document))
+    return 0
 
 
 def _problem(file: Path, error: UsageError) -> Problem:
@@ -59,12 +58,7 @@ def _problem(file: Path, error: UsageError) -> Problem:
     return Problem(str(file), 1, 1, "", message, hint)
 
 
-def _size(plan: Plan) -> str:
-    return f"{counted(len(plan.stages), 'stage')}, {tasks_text(plan)}"
-
-
 def _known_tasks(plan: Plan) -> int:
-    """The tasks that can be counted before the run."""
     return sum(stage.tasks or 0 for stage in plan.stages.values())
 
 

@@ -69,12 +69,10 @@ def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Pat
 
 
 def _held(runs: Path) -> dict[str, Any]:
-    """The values that the project has now."""
     return {name: held.value for name, held in read_current(runs)[0].items()}
 
 
 def _lines(made: Change, before: dict[str, Any]) -> list[str]:
-    """The values that were set, and those before them."""
     was = {
         name: f"was {shown(before[name])}" if name in before else "the project had none"
         for name in made.values

@@ -150,7 +150,8 @@ def diff(first: str, second: str, runs: Path, as_json: bool) -> int:
     elif not differences:
         click.echo(f"{a} and {b} have the same hyperparameters")
     else:
-        click.echo("\n".join(render(_table(a, b, differences), width=60)))
+        rows = [(f"hp.{name}", *_cells(both["a"]), *_cells(both["b"])) for name, both in differences.items()]
+        click.echo("\n".join(render(Table(("name", a, "from", b, "from"), rows, {}), width=60)))
     return 0
 
 
@@ -176,14 +177,6 @@ def _differences(first: Mapping[str, Value], second: Mapping[str, Value]) -> dic
         if a is None or b is None or a.value != b.value or type(a.value) is not type(b.value):
             found[name] = {"a": None if a is None else asdict(a), "b": None if b is None else asdict(b)}
     return found
-
-
-def _table(first: str, second: str, differences: Mapping[str, dict[str, Any]]) -> Table:
-    rows = [
-        (f"hp.{name}", *(cell for side in (both["a"], both["b"]) for cell in _cells(side)))
-        for name, both in differences.items()
-    ]
-    return Table(("name", first, "from", second, "from"), rows, {})
 
 
 def _cells(side: Mapping[str, Any] | None) -> tuple[str, str]:

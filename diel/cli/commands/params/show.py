@@ -147,7 +147,6 @@ def _search(axis: AxisStatus, course: CourseStatus) -> dict[str, Any]:
 
 
 def _search_lines(search: Mapping[str, Any]) -> Iterator[str]:
-    """A line, and one for each good trial."""
     at = f" at {pairs(search['at'])}" if search["at"] else ""
     what = "Pareto front" if len(search["objectives"]) > 1 else "best"
     none = "" if search["best"] else ", none good"
