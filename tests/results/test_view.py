@@ -28,9 +28,9 @@ def test_its_links_and_recipes_give_what_a_task_reads(tmp_path: Path) -> None:
     view = RunView(Recorded(run.paths))
     (link,) = view.into("fit")
     assert (link.up.name, list(link.members(()))) == ("sim", [0, 1])
-    assert view.recipe("fit").resolve(0).command == ("fit", "[0.5]"), "as far as there are results"
+    assert view.recipe("fit").resolve(0).command == ("fit", "0.5"), "as far as there are results"
     run.done("sim", 0, e=1.5)
-    assert RunView(Recorded(run.paths)).recipe("fit").resolve(0).command == ("fit", "[1.5, 0.5]")
+    assert RunView(Recorded(run.paths)).recipe("fit").resolve(0).command == ("fit", "1.5", "0.5")
 
 
 def test_an_axis_that_is_not_known_yet_is_named_with_its_maker(tmp_path: Path) -> None:
