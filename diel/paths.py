@@ -65,7 +65,7 @@ class RunPaths:
     journal = _Below("journal")
     requests = _Below("requests")
     fences = _Below("fences")
-    """What workers may not do any more: a file a block that was given up, or of which workers were."""
+    """What workers may not do any more: one file for each block that was given up, or lost workers."""
     axes = _Below("axes")
     services = _Below("services")
     service_token = _Below("services", "token")
@@ -113,7 +113,7 @@ class RunPaths:
         return self.axes / f"{name}.jsonl"
 
     def service(self, stage: str, index: int) -> Path:
-        """Where a replica of a service is, and how it stands."""
+        """Where a replica of a service is, and its state."""
         return self.services / stage / f"{index}.json"
 
     def service_stop(self, stage: str, index: int, attempt: int) -> Path:

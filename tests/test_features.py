@@ -15,7 +15,7 @@ FEATURES = {
     "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 42),
     "service": (r"services?", {"service", "services"}, 245),
     "stream": (r"(?<![a-z])(?<!SOCK_)(?<!octet-)streams?(?!RequestHandler)", {"stream", "streams"}, 148),
-    "staging": (r"staging|staged", {"staging"}, 68),
+    "staging": (r"staging|staged", {"staging"}, 65),
     "publishing": (r"publish", {"publishing"}, 52),
     "gang": (r"gangs?", {"gang", "gangs"}, 27),
 }

@@ -17,7 +17,7 @@ from diel.paths import RunPaths
 from diel.terms import SIMULATED
 
 if TYPE_CHECKING:
-    from diel.journal.records import Done, Told
+    from diel.journal.records import Answered, Done
     from diel.services.client import Service
     from diel.spec import Surrogate
 
@@ -44,7 +44,7 @@ class Consulted:
     def tell(self, record: Done) -> None:
         """Adds to a task's record what its surrogate said, and whether its result was simulated."""
         used = self.values is not None
-        told: Told = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
+        told: Answered = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
         if self.message:
             told["message"] = self.message
         record["surrogate"] = told

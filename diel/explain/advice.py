@@ -19,28 +19,21 @@ def again_step(run: Recorded, task: str) -> str:
 
 def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str:
     """One sentence or two: where to look, what to change, how to go on."""
-    stage = task.partition("/")[0]
-    name = run.paths.run_id
+    stage, name = task.partition("/")[0], run.paths.run_id
+    spec = run.workflow.stages[stage]
     again = f"then `diel resume {name}`; or change the workflow and `diel run` it: what is done is kept"
     match next((known for known in FailureClass if known == kind), FailureClass.APP):
         case FailureClass.TIMEOUT:
-            limit = run.workflow.stages[stage].timeout
-            now = f" (now {format_duration(limit)})" if limit is not None else ""
-            return f"raise `timeout` of '{stage}'{now} or give a task less to do, {again}"
+            return f"raise `timeout` of '{stage}'{_now(spec.timeout)} or give a task less to do, {again}"
         case FailureClass.OOM:
-            memory = run.workflow.stages[stage].resources.memory
+            memory = spec.resources.memory
             now = f" (now {format_size(memory)})" if memory is not None else ""
-            return (
-                f"raise `resources.memory` of '{stage}'{now}, or let retries ask for more: "
-                f"`on: {{oom: {{memory: x2, retries: 2}}}}`; {again}"
-            )
+            more = "let retries ask for more: `on: {oom: {memory: x2, retries: 2}}`"
+            return f"raise `resources.memory` of '{stage}'{now}, or {more}; {again}"
         case FailureClass.WALLTIME:
-            walltime = run.workflow.stages[stage].resources.walltime
-            now = f" (now {format_duration(walltime)})" if walltime is not None else ""
-            return (
-                f"raise `resources.walltime` of '{stage}'{now}, or let it save and continue with "
-                f"`checkpoint: true`; {again}"
-            )
+            now = _now(spec.resources.walltime)
+            save = "let it save and continue with `checkpoint: true`"
+            return f"raise `resources.walltime` of '{stage}'{now}, or {save}; {again}"
         case FailureClass.PREEMPTED:
             return f"other jobs took its place again and again: choose another queue, {again}"
         case FailureClass.LAUNCH:
@@ -48,8 +41,8 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
             return f"it could not be started: {there}, {again}"
         case FailureClass.NODE if exit_code is not None:
             return (
-                "see to what the message names: a full disk wants room, and what kills programs wants to be "
-                f"found; if it was want of memory, give '{stage}' more `resources.memory`, {again}"
+                "see to what the message names: a full disk, or whatever kills programs there; if memory was "
+                f"short, give '{stage}' more `resources.memory`, {again}"
             )
         case FailureClass.NODE:
             return (
@@ -62,3 +55,7 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
             return f"`diel logs {name} {task}` shows all that it printed; correct it, {again}"
         case never:
             assert_never(never)
+
+
+def _now(seconds: float | None) -> str:
+    return "" if seconds is None else f" (now {format_duration(seconds)})"

@@ -26,7 +26,7 @@ VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
 
 
 def explain_axis(axis: AxisStatus) -> Explanation:
-    """How a search or loop stands, as `status --json` has it, and in words."""
+    """The state of a search or loop, as `status --json` has it, and in words."""
     under_way = [course for course in axis.courses if course.state in ("running", "waiting")]
     others = [course for course in axis.courses if course not in under_way]
     chosen = [*under_way, *reversed(others)][:SHOWN]
@@ -187,7 +187,7 @@ def _pick(axis: Adaptive, coordinates: Mapping[str, int]) -> Pick:
 
 
 def choice_awaited(link: ChoosingLink, index: int) -> str:
-    """What an edge that picks still waits for, to stand behind `waits for`."""
+    """What an edge that picks still waits for, to follow the words `waits for`."""
     assert link.down.domain is not None
     here = link.down.domain.coordinates(index)
     up = link.up.name

@@ -34,6 +34,11 @@ ENDS = {
     "preempted": "the scheduler took its nodes away for other jobs",
     "gone": "the scheduler no longer knows it, and nothing says how it ended",
 }
+NEXT = {
+    "timeout": "give tasks a `resources.walltime`: none is then begun in a block that cannot finish it",
+    "oom": "give tasks that need much memory a `resources.memory`: fewer then share a node",
+    **dict.fromkeys(("node_failed", "preempted", "cancelled"), "nothing: what ran in it runs again"),
+}
 
 
 def says(block: BlockFacts) -> str:
@@ -127,8 +132,8 @@ def wait_for_block(run: Recorded, stage: str, index: int | None = None) -> Block
         text = f"waits for a free worker in block {named}{_more(held, ' and', 3)}"
     elif pending:
         block = vain or pending[0]
-        stands = "can never run" if vain is not None else "is pending"
-        text = f"waits for a block: {block['block']} ({_job(block)}) {stands}{says(block)}"
+        state = "can never run" if vain is not None else "is pending"
+        text = f"waits for a block: {block['block']} ({_job(block)}) {state}{says(block)}"
         text += _more(pending, ", and", 1)
     else:
         text = f"waits for a block of shape {shape.label}{_why_none(site, shape, live)}"
@@ -238,8 +243,8 @@ def _find(run: Recorded, word: str) -> BlockNow:
     if not blocks:
         raise UsageError(f"{run.paths.run_id} has no blocks: it asked no scheduler for any")
     named = ", ".join(f"{block['block']} (job {block['job']})" for block in blocks[-5:])
-    last = "" if len(blocks) <= 5 else "the last "
-    raise UsageError(f"{run.paths.run_id} has no block '{word}'; {last}blocks: {named}")
+    some = "blocks" if len(blocks) <= 5 else "the last blocks"
+    raise UsageError(f"{run.paths.run_id} has no block '{word}'; {some}: {named}")
 
 
 @dataclass
@@ -280,7 +285,7 @@ def _attempts(run: Recorded, block: BlockNow) -> list[_Begun]:
 
 
 def _unended(run: Recorded, stage: str, index: int, number: int) -> Literal["running", "lost"]:
-    """How an attempt stands whose end its worker did not write."""
+    """The state of an attempt whose end its worker did not write."""
     under_way = run.history.stage(stage).under_way.get(index) or run.history.left.get((stage, index))
     runs = under_way is not None and under_way.number == number and under_way.state == TaskState.RUNNING
     return "running" if runs else "lost"
@@ -306,14 +311,7 @@ def _next(run: Recorded, block: BlockNow) -> str:
         return _never_step(run, block).partition("; ")[0]
     if block["ended"] is None or block["ending"]:
         return ""
-    match block["state"]:
-        case "timeout":
-            return "give tasks a `resources.walltime`: none is then begun in a block that cannot finish it"
-        case "oom":
-            return "give tasks that need much memory a `resources.memory`: fewer then share a node"
-        case "failed" | "gone":
-            log = run.paths.blocks / f"{block['block']}.err"
-            return f"see {log}, and `diel doctor --site {run.run_file.site} --job`"
-        case "node_failed" | "preempted" | "cancelled":
-            return "nothing: what ran in it runs again"
-    return ""
+    if block["state"] in ("failed", "gone"):
+        log = run.paths.blocks / f"{block['block']}.err"
+        return f"see {log}, and `diel doctor --site {run.run_file.site} --job`"
+    return NEXT.get(block["state"], "")

@@ -43,7 +43,7 @@ class Difference:
     part: str
     """module, command, params, files, env, values or inputs."""
     name: str
-    """What within the part, as `hp.hidden`; empty where it cannot be told."""
+    """What within the part, as `hp.hidden`; empty where that is not known."""
     text: str
     """The change in words."""
     old: Any = None

@@ -27,29 +27,26 @@ def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
     place = {axis: coordinates[axis] for axis in gang.axes}
     found: list[str] = []
     for name in gang.stages:
-        other = view.stages[name]
+        other, in_waves = view.stages[name], name in gang.in_waves
         if other.domain is None:
             found.append(f"waits for '{name}', which runs at the same time, and whose axes are not known yet")
             continue
-        if name in gang.in_waves and any(
-            other.history.state(i) in (TaskState.QUEUED, TaskState.RUNNING)
-            for i in islice(other.domain.matching(place), LOOKED_AT)
-        ):
+        states = {i: other.history.state(i) for i in islice(other.domain.matching(place), LOOKED_AT)}
+        if in_waves and {TaskState.QUEUED, TaskState.RUNNING} & set(states.values()):
             continue  # with one of its tasks there, the others may come later
-        for i in islice(other.domain.matching(place), LOOKED_AT):
-            idle = other.history.state(i) in (TaskState.WAITING, TaskState.READY)
-            waits = waits_of_task(view, name, i) if idle and (name, i) != (stage, index) else []
-            if waits:
-                found.append(f"waits for {name}/{i}, which runs at the same time and waits for {waits[0]}")
-            if waits and name in gang.in_waves:
-                break
+        idle = [i for i, state in states.items() if state in (TaskState.WAITING, TaskState.READY)]
+        known = ((i, waits_of_task(view, name, i)) for i in idle if (name, i) != (stage, index))
+        held = (
+            f"{name}/{i}, which runs at the same time and waits for {waits[0]}" for i, waits in known if waits
+        )
+        found += [f"waits for {text}" for text in islice(held, 1 if in_waves else SHOWN)]
     return found[:SHOWN]
 
 
 def room_awaited(view: RunView, stage: str) -> str:
-    """What is said of a task that is ready; empty where its stage is in no gang."""
+    """What a task waits for that is ready, where there is no block to wait for."""
     gang = gang_of(view, stage)
     if gang is None:
-        return ""
+        return "waits for a free worker"
     others = ", ".join(f"'{name}'" for name in gang.stages if name != stage)
     return f"runs at the same time as {others}, and waits until there is room for all of them"

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from diel.journal.records import Failed
 
 MANY = 1000
-"""Tasks that were left out of which the reason is looked at."""
+"""How many tasks that were left out are asked for the reason."""
 
 
 def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
-    """Why a run, or one stage of it, stands as it does."""
+    """What happened in a run, or in one stage of it, and why."""
     view, history = RunView(run), run.history
     stages = {name: history.stage(name) for name in ([stage] if stage is not None else run.graph.order)}
     counts = {name: {"total": known.expected, **known.counts()} for name, known in stages.items()}
@@ -62,9 +62,9 @@ def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
     totals: Counter[str] = Counter()
     for known in stages.values():
         totals.update(known.counts())
-    stands = [controller, ", ".join(f"{number:,} {state}" for state, number in totals.items() if number)]
+    state = [controller, ", ".join(f"{number:,} {state}" for state, number in totals.items() if number)]
     lines = [
-        f"{run.paths.run_id} {run.state}: {'; '.join(filter(None, stands)) or 'no tasks yet'}",
+        f"{run.paths.run_id} {run.state}: {'; '.join(filter(None, state)) or 'no tasks yet'}",
         *_together(axes),
         *_apart([*failures, *skipped]),
         *_listed("running", running),
@@ -201,7 +201,7 @@ def _waiting(view: RunView, stage: str) -> Explanation | None:
     elif run.state == RunState.FAILED:
         text = "was not tried before the run ended"
     else:
-        text = block.text if block is not None else room_awaited(view, stage) or "waits for a free worker"
+        text = block.text if block is not None else room_awaited(view, stage)
     step = "" if axes or waits or block is None else block.next
     document = {
         "stage": stage,

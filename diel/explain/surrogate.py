@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
     """What a task's surrogate said, where it has one."""
-    told = None if record is None else record.get("surrogate")
+    answer = None if record is None else record.get("surrogate")
     surrogate = run.workflow.stages[stage].surrogate
-    if told is None or surrogate is None:
+    if answer is None or surrogate is None:
         return []
-    if told.get("message"):
-        return [f"it was simulated, since '{surrogate.service}' gave no answer: {told['message']}"]
-    doubt = "" if told["uncertainty"] is None else f" with an uncertainty of {told['uncertainty']:.3g}"
-    did = "answered" if told["used"] else "was too unsure, so that it was simulated: it answered"
+    if answer.get("message"):
+        return [f"it was simulated, since '{surrogate.service}' gave no answer: {answer['message']}"]
+    doubt = "" if answer["uncertainty"] is None else f" with an uncertainty of {answer['uncertainty']:.3g}"
+    did = "answered" if answer["used"] else "was too unsure, so that it was simulated: it answered"
     return [f"'{surrogate.service}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]

@@ -1,4 +1,4 @@
-"""One task: where it stands and why, what it gets, how its attempts went, why it ran again."""
+"""One task: its state and the reason, what it gets, how its attempts went, why it ran again."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 UNCAUSED: Cause = {}
 UNSAID: Said = {"class": "app", "message": ""}
-"""What stands for the end of an attempt of which the journal has no word."""
+"""Used where the journal does not say how an attempt ended."""
 COMMAND_LINES = 40
 """Lines of a command that are shown."""
 
 
 @dataclass(frozen=True)
 class Story:
-    """Why a task stands where it does."""
+    """Why a task is in its state."""
 
     why: Sequence[str]
     next: str = ""
@@ -244,7 +244,7 @@ def _waiting(view: RunView, stage: str, index: int, attempts: list[Tried]) -> St
             why = f"it was {lost.state.label} when the controller went away{_goes_on(run, stage, index)}"
         return Story([why], f"`diel resume {run.paths.run_id}` goes on")
     block = wait_for_block(run, stage, index)
-    wait = block or BlockWait(room_awaited(view, stage) or "waits for a free worker")
+    wait = block or BlockWait(room_awaited(view, stage))
     if attempts and attempts[-1].state == "failed":
         last = attempts[-1]
         again = f"attempt {last.attempt} failed ({last.message}); it will be tried again"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from diel.journal import records
 
 Context = tuple[int, ...]
-"""Coordinates on the axes for each combination of which a search or loop runs once."""
+"""Coordinates on some axes: a search or loop runs once for each combination."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Trial:
     """The tasks that failed or were cancelled, as [stage, index]."""
     ended: float | None = None
     reported: dict[int, float] = field(default_factory=dict)
-    """What was told of it while it ran, by step."""
+    """What it reported while it ran, by step."""
     core_seconds: float = 0.0
     """What the tasks took that were stopped when it was pruned."""
 
@@ -91,7 +91,7 @@ class Course:
     rounds: list[Round] = field(default_factory=list)
     """By number."""
     told: list[list[int]] = field(default_factory=list)
-    """What a searcher was asked and told, in that order: [number] for a new trial, [number, -1] for its
+    """What the searcher was asked and told, in that order: [number] for a new trial, [number, -1] for its
     end, [number, step] for a report."""
     points: int | None = None
     """How many points there are in the end; None while more may come."""
@@ -123,7 +123,7 @@ class Course:
             self.told.append([record["number"]])
 
     def report(self, record: records.Reported) -> None:
-        """A pruner was told how a trial does."""
+        """A trial reported how it does."""
         trial, step = self.known(record["number"]), record["step"]
         if step not in trial.reported and trial.state is TrialState.RUNNING:
             trial.reported[step] = record["value"]
@@ -162,14 +162,14 @@ class Course:
 
 @dataclass(slots=True)
 class AxisFacts:
-    """What the workflow says of an axis, so that to read how it stands takes no workflow."""
+    """What the workflow says of an axis, kept so that status needs no workflow."""
 
     kind: str
     """`search` or `loop`."""
     size: int
     """The most points that there may be."""
     context: list[str]
-    """The axes for each combination of which it runs once."""
+    """It runs once for each combination of these axes."""
     judges: list[str]
     """The stages by which its points are judged; none for a loop that runs all of its rounds."""
     stages: list[str]

@@ -31,7 +31,7 @@ def _flaw_in(document: Mapping[str, Any], kind: Any) -> str:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value, as JSON has it, is of a type. What stands beside a type is its words or its bounds."""
+    """Whether a value, as JSON has it, is of a type. Beside a type are its words or its bounds."""
     inner, origin = get_args(hint), get_origin(hint)
     if is_typeddict(hint):
         return isinstance(value, dict) and not _flaw_in(value, hint)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from diel.form import Contradiction
 from diel.journal.axis_history import AxisHistory, Trial
 from diel.journal.stage_history import Attempt, StageHistory, spread
+from diel.journal.staging import count_staging
 from diel.journal.surrogate import counting, knowing
 from diel.paths import epoch_of
 from diel.states import RunState, TaskState
@@ -76,9 +77,9 @@ class History:
             case "release":
                 self._release(record, worker)
             case "staging":
-                self._staging(record, worker)
+                count_staging(self.staging, self.staging_told, record, worker)
             case "service":
-                pass  # its own file tells how it stands
+                pass  # its own file says how it is
             case _:
                 self._apply_to_stage(record, worker)
 
@@ -234,7 +235,7 @@ class History:
     def _advance(self, name: str, index: int, attempt: Attempt, worker: str = "") -> None:
         """Takes a later attempt, or a later step of the same one; a verdict stays.
 
-        What a worker began and did not commit counts as an attempt, no more, once its controller is gone.
+        Once its controller is gone, what a worker began and did not commit counts only as an attempt.
         """
         stage = self.stage(name)
         before = stage.attempts.get(index, 0)
@@ -299,7 +300,7 @@ class History:
         self.failures.pop((record["stage"], index), None)
 
     def _forget_attempt(self, name: str, index: int, attempt: int) -> None:
-        """An attempt ended, and its result counts no more."""
+        """An attempt ended, and its result does not count."""
         self._forget_left(name, index, attempt)
         stage = self.stage(name)
         known = stage.under_way.get(index)
@@ -333,20 +334,6 @@ class History:
             stage.tolerated[index] = record["cause"]
             if task in self.failures:
                 self.failures[task] = {**self.failures[task], "tolerated": record["cause"]}
-
-    def _staging(self, record: records.StagingRecord, worker: str) -> None:
-        if self.staging_told.get(worker, 0.0) >= record["time"]:
-            return  # folded in before: a worker's report brings it again
-        self.staging_told[worker] = record["time"]
-        node = self.staging.setdefault(
-            record["node"], {"copied": 0, "bytes": 0, "folder": "", "warnings": 0, "warning": ""}
-        )
-        node["copied"] += record["copied"]
-        node["bytes"] += record["bytes"]
-        node["folder"] = record["folder"] or node["folder"]
-        if record["warning"]:
-            node["warnings"] += 1
-            node["warning"] = record["warning"]
 
     def axis(self, label: str) -> AxisHistory:
         return self.axes.setdefault(label, AxisHistory())

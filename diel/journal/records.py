@@ -67,7 +67,7 @@ class SchedulerRecord(_Stamped):
 
 
 class BlockFacts(TypedDict):
-    """How one allocation stands."""
+    """The state of one allocation."""
 
     block: str
     job: str
@@ -93,11 +93,11 @@ class BlockFacts(TypedDict):
 
 class BlockRecord(BlockFacts, _Stamped):
     event: Literal["block"]
-    """How one allocation stands. By `diel cancel` too, of those that it ended."""
+    """The state of one allocation. By `diel cancel` too, for those that it ended."""
 
 
 class BlockNow(BlockFacts):
-    """The same as status tells it, with how many tasks are known to run there."""
+    """The same for status, with how many tasks are known to run there."""
 
     running: int
 
@@ -206,7 +206,7 @@ class Fenced(_Stamped):
 
 class Gone(_Stamped):
     event: Literal["gone"]
-    """Results that lost their files: up to which attempt they count no more. By `diel resume`."""
+    """Results that lost their files: no result up to these attempts counts. By `diel resume`."""
     stage: str
     tasks: Numbered
 
@@ -234,7 +234,7 @@ class AxisRecord(_Stamped):
 class CourseKey(_Stamped):
     axis: str
     context: list[int]
-    """Coordinates on the axes for each combination of which it runs once."""
+    """Coordinates on some axes: it runs once for each combination."""
 
 
 class Begin(CourseKey):
@@ -254,7 +254,7 @@ class TrialRecord(CourseKey):
 
 class Reported(CourseKey):
     event: Literal["reported"]
-    """What a pruner was told of a trial."""
+    """What a trial reported to its pruner."""
     number: Count
     step: Count
     value: float
@@ -348,8 +348,8 @@ class Start(_Attempt):
     bundle: NotRequired[Count]
 
 
-class Told(TypedDict):
-    """What a task was told that asked before it ran."""
+class Answered(TypedDict):
+    """The answer to a task that asked before it ran."""
 
     asked: float
     """Seconds that the question took."""
@@ -371,7 +371,7 @@ class _Result(_Task, Made):
     seconds: float
     key: str
     parts: NotRequired[tuple[str, str]]
-    surrogate: NotRequired[Told]
+    surrogate: NotRequired[Answered]
     origin: NotRequired[list[int]]
     """Index and attempt in the earlier run."""
 
@@ -409,7 +409,7 @@ class Release(_Stamped):
 
 class ServiceRecord(_Attempt):
     event: Literal["service"]
-    """How a replica of a service stands."""
+    """The state of a service's replica."""
     state: str
     url: str
     restarts: Count

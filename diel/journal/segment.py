@@ -87,7 +87,7 @@ def worker_segment_name(epoch: int, host: str, process: int) -> str:
 def segments(journal: Path) -> list[str]:
     """The names of a journal's segments: controllers by epoch, then workers.
 
-    Raises UsageError for one that is no file: its records could not be told from none.
+    Raises UsageError for one that is no file: its records would silently be missing.
     """
     try:
         with os.scandir(journal) as entries:
@@ -276,7 +276,7 @@ def _stage(packed: dict[str, Any]) -> StageHistory:
         packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
     under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
     dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
-    surrogate = unpacked(packed["surrogate"]) if packed.get("surrogate") else None
+    surrogate = unpacked(packed.get("surrogate"))
     return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped, "surrogate": surrogate})
 
 

@@ -69,9 +69,9 @@ class StageHistory:
     committed: dict[int, int] = field(default_factory=dict)
     """The attempt that a task's result is of, where that is not the first."""
     gone: dict[int, int] = field(default_factory=dict)
-    """The tasks whose result lost its files or is outdated: up to which attempt; 0: from the cache."""
+    """By task, the last attempt whose result lost its files or is outdated; 0 for one from the cache."""
     fenced: dict[int, int] = field(default_factory=dict)
-    """The tasks of which attempts were given up for lost: up to which one no result counts."""
+    """By task, the last attempt that was given up for lost: no result up to it counts."""
     resources: dict[int, dict[str, Any]] = field(default_factory=dict)
     """What the latest attempt of a task asked for beyond its stage, for those that have no result."""
     tolerated: dict[int, str] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class StageHistory:
             self.set(index, TaskState.WAITING)
 
     def lose(self, index: int, attempt: int) -> None:
-        """What was made up to an attempt counts no more: the task has to run again, as a later one."""
+        """Nothing made up to an attempt counts any more: the task has to run again, as a later one."""
         self.gone[index] = max(attempt, self.gone.get(index, 0))
         self.attempts[index] = max(attempt, self.attempts.get(index, 0))
         if self.state(index).good and self.result_attempt(index) <= attempt:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diel.journal.records import Result, StageRecord, Told
+    from diel.journal.records import Result, StageRecord
 
 
 @dataclass(slots=True)
@@ -32,19 +32,6 @@ class SurrogateHistory:
     message: str = ""
     """Why the last of them had none."""
 
-    def count(self, told: Told, seconds: float) -> None:
-        """Takes in what a result says of its question; `seconds` is the run time of its task."""
-        if told["used"]:
-            self.answered += 1
-            self.answered_seconds += seconds
-        else:
-            self.simulated += 1
-            self.simulated_seconds += max(0.0, seconds - told["asked"])
-            self.vain_seconds += told["asked"]
-        if told.get("message"):
-            self.unanswered += 1
-            self.message = told["message"]
-
 
 def knowing(known: SurrogateHistory | None, record: StageRecord) -> SurrogateHistory:
     """With what the controller says of the workflow."""
@@ -56,12 +43,23 @@ def knowing(known: SurrogateHistory | None, record: StageRecord) -> SurrogateHis
 
 def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory:
     """With a task's result that is not counted yet."""
-    found = known or SurrogateHistory()
-    found.count(record["surrogate"], record.get("seconds", 0.0))
+    found, answer, seconds = known or SurrogateHistory(), record["surrogate"], record.get("seconds", 0.0)
+    if answer["used"]:
+        found.answered += 1
+        found.answered_seconds += seconds
+    else:
+        found.simulated += 1
+        found.simulated_seconds += max(0.0, seconds - answer["asked"])
+        found.vain_seconds += answer["asked"]
+    if answer.get("message"):
+        found.unanswered += 1
+        found.message = answer["message"]
     return found
 
 
-def unpacked(packed: dict[str, Any]) -> SurrogateHistory:
+def unpacked(packed: dict[str, Any] | None) -> SurrogateHistory | None:
     """From the fields that a snapshot keeps."""
+    if packed is None:
+        return None
     lists = {name: tuple(packed[name]) for name in ("training", "simulations")}
     return SurrogateHistory(**{**packed, **lists})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Made
 
 DROPPED = "deleted after its use"
-"""What stands for an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
+"""Shown in place of an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
 
 
 def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -> Table:

@@ -79,7 +79,7 @@ class RunView:
 
     @cached_property
     def axes(self) -> tuple[AxisStatus, ...]:
-        """How the searches and loops stand."""
+        """The state of the searches and loops."""
         driven = self.run.state is RunState.RUNNING
         return axes_of(self.run.paths, self.run.history, time.time(), driven=driven)
 

@@ -79,5 +79,5 @@ def tell_cached(record: records.Cached, found: records.Result, stage: Stage) -> 
     """Adds what was told of an earlier result; one of a run without a surrogate was simulated unasked."""
     if stage.surrogate is not None:
         record["values"] = {SIMULATED: True, **record.get("values", {})}
-        unasked: records.Told = {"asked": 0.0, "used": False}
+        unasked: records.Answered = {"asked": 0.0, "used": False}
         record["surrogate"] = found.get("surrogate", unasked)
