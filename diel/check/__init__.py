@@ -1,4 +1,4 @@
-"""Everything that can be known to be wrong before anything runs, told at once."""
+"""Everything that can be known to be wrong before anything runs, said at once."""
 
 from diel.check.workflow import Checked, check
 

@@ -125,7 +125,7 @@ def _hint(runner: str, written: str) -> str:
 
 
 def _retold(whole: str, words: Sequence[Word], place: int, runner: str) -> str:
-    """A simple command of a text, rewritten; empty where that cannot be told."""
+    """A simple command of a text, rewritten; empty where that cannot be done."""
     start = words[begin(words)].start
     if runner == "eval":
         return " ".join(word.text for word in words[place:]) if len(words) == place + 1 else ""
@@ -138,7 +138,7 @@ def _retold(whole: str, words: Sequence[Word], place: int, runner: str) -> str:
 
 
 def _with_arguments(words: Sequence[Word], place: int) -> str | None:
-    """A program with "$1" in the place of each value; None where that cannot be told."""
+    """A program with "$1" in the place of each value; None where that cannot be done."""
     code, given = words[place].text, words[place + 1 :]
     if any(VALUE in word.text for word in (*words[:place], *given)):
         return None

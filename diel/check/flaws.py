@@ -41,7 +41,7 @@ class Check:
         return dict.fromkeys(self.workflow.stages)
 
     def lacks_module(self, stage: str) -> bool:
-        """Whether a stage's module was not found, which is told where it is looked for."""
+        """Whether a stage's module was not found, which has its own message."""
         return self.workflow.stages[stage].module is not None and stage not in self.modules
 
     def searched(self, stage: str) -> set[str]:

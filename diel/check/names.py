@@ -136,7 +136,7 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
         known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
         near = did_you_mean(first, known)
         if names.open_axes and not near:
-            return None  # the axis may give it: told when the axis is known
+            return None  # the axis may give it, which is checked once it is known
         return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
     if first == "params" and place == "params":
         return "a parameter cannot read other parameters", "repeat the expression, or use a hyperparameter"

@@ -41,13 +41,13 @@ class Metrics:
 
 def _reported(line: bytes, metric: str) -> tuple[int | None, float] | None:
     try:
-        told = json.loads(line)
-        value = told[metric]
+        record = json.loads(line)
+        value = record[metric]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(as_float(value)):
         return None
-    return next((told[name] for name in _STEPS if _is_step(told.get(name))), None), float(value)
+    return next((record[name] for name in _STEPS if _is_step(record.get(name))), None), float(value)
 
 
 def _is_step(value: object) -> bool:

@@ -54,7 +54,7 @@ class OptunaSearcher(Searcher):
             name: given.listed if search.sampler == "grid" or given.type in ("choice", "bool") else None
             for name, given in space.parameters.items()
         }
-        """The values of those hyperparameters of which the place in a list is drawn."""
+        """The values of hyperparameters that are drawn by their place in a list."""
         self._grid = grid_points(space, seed) if search.sampler == "grid" else None
         self._study = self._new_study(seed)
         self._running: dict[int, optuna.Trial] = {}

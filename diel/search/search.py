@@ -1,4 +1,4 @@
-"""A search while its run goes on: new trials, what is told of them, and when it is over."""
+"""A search while its run goes on: new trials, what became of them, and when it is over."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Searching(Decider):
         self._failed: dict[Context, int] = {}
         """How many trials have failed."""
         self._stopping: dict[Context, dict[int, Path]] = {}
-        """Pruned trials of which something may still run, and what asks workers to stop that."""
+        """Pruned trials that may still have running tasks, and what asks workers to stop these."""
         self._metrics: dict[tuple[Context, int], dict[Path, Metrics]] = {}
         """The files of each running trial."""
         self._core_seconds: dict[Context, float] = {}

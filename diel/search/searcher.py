@@ -80,7 +80,7 @@ class Searcher(ABC):
             self.report(trial.number, step, trial.reported[step])
 
     def rebuild(self, course: Course) -> None:
-        """Goes through a course of which it would have proposed other trials; raises DielError by default."""
+        """Replays a course for which it would have proposed other trials; raises DielError by default."""
         raise DielError(
             f"{self.search.sampler} proposes other trials than those that this run has written, as another "
             "version of it may: go on with the version that began the run, or run the workflow anew"

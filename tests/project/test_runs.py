@@ -13,7 +13,6 @@ import pytest
 from diel.controller.start import keep_site, read_kept_site
 from diel.errors import UsageError
 from diel.paths import RunPaths, runs_dir
-from diel.project.run_file import RunFile, read_run_file
 from diel.project.runs import all_runs, create_run, find_run
 from tests.throwaway import Project
 
@@ -143,39 +142,6 @@ def test_a_run_that_is_not_there_is_told_with_the_nearest_one(tmp_path: Path) ->
         find_run(tmp_path, "malt-1")
     with pytest.raises(UsageError, match="`diel list` shows the runs"):
         find_run(tmp_path, "zzz")
-
-
-def test_a_directory_that_holds_no_run_is_refused(tmp_path: Path) -> None:
-    paths = begun(tmp_path, "a-1", 0)
-    for text in ("", "[]", '{"run": "a-1"}', "\0"):
-        paths.run_file.write_text(text)
-        with pytest.raises(UsageError, match="holds no run that this diel can read"):
-            read_run_file(paths)
-    paths.run_file.unlink()
-    with pytest.raises(UsageError, match="holds no run"):
-        read_run_file(paths)
-
-
-def test_what_was_asked_for_comes_back_as_it_was(tmp_path: Path) -> None:
-    asked = RunFile(
-        run="a-1",
-        workflow="a",
-        source="/flows/a.yaml",
-        cwd="/flows",
-        site="local",
-        hyperparameters={"rate": 1e-3, "layers": [1, 2], "name": "é"},
-        origins={"rate": "default"},
-        settings=("rate=1e-3",),
-        created=1.5,
-        host="h",
-        user="u",
-        diel="0",
-        python="3",
-    )
-    paths = begun(tmp_path, "a-1", 0)
-    paths.run_file.write_text(asked.model_dump_json())
-    assert read_run_file(paths) == asked
-    assert asked.folder == Path("/flows")
 
 
 def test_the_runs_lie_where_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
