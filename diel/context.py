@@ -15,7 +15,7 @@ from diel.errors import ModuleError
 if TYPE_CHECKING:
     from diel.services.client import Service
     from diel.staging.item import Local, Shard
-    from diel.streams.space import Space
+    from diel.streams.client import Space
 
 T = TypeVar("T")
 

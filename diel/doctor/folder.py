@@ -13,7 +13,7 @@ from pathlib import Path
 from diel.doctor.finding import Finding
 from diel.errors import counted
 from diel.site import FileSystem, Site
-from diel.streams.segment import kind_of_file_system
+from diel.streams.item import kind_of_file_system
 from diel.values import format_duration, format_size
 
 LEAST_SPACE = 1 << 30

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from diel.errors import StreamBroken, StreamEnd, StreamError
-from diel.streams.item import decode
+from diel.streams.item import decode, mapped
 from diel.streams.link import TURN, Link
 from diel.streams.protocol import Header, cut
-from diel.streams.segment import mapped
 
 MOST = 4096
 """Items asked for at once at most."""

@@ -7,10 +7,9 @@ import time
 from typing import Any
 
 from diel.errors import StreamError, counted
-from diel.streams.item import Buffer, encode
+from diel.streams.item import LARGE, Buffer, SegmentWriter, encode
 from diel.streams.link import TURN, Link
 from diel.streams.protocol import Header
-from diel.streams.segment import LARGE, SegmentWriter
 
 LINGER = 0.001
 """Seconds for which items gather while others are under way; the first never waits."""

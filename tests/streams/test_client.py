@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from typing import Any
 
+import numpy
 import pytest
 
 from diel.errors import StreamEnd, StreamError
+from diel.paths import RunPaths
 from diel.streams.client import Connection, connect
+from diel.streams.item import LARGE
 from tests.streams.served import Served
 
 
@@ -59,3 +63,59 @@ def test_an_end_that_cannot_be_closed_does_not_keep_the_others_open(
         connection.leave("use/0", 1)
     with pytest.raises(StreamError, match="was closed"):
         consumer.get(timeout=10)
+
+
+def test_the_tuple_space_waits_for_what_fits(connection: Connection) -> None:
+    space = connection.space()
+    found: list[Any] = []
+
+    def wait() -> None:
+        found.append(connection.space().take(("halo", 3, ...), timeout=30))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    with pytest.raises(TimeoutError, match="no tuple fits"):
+        space.read(("halo", None, None), timeout=0.05)
+    space.put(("halo", 3, "left"), numpy.arange(4.0))
+    waiting.join(30)
+    ((key, value),) = found
+    assert key == ("halo", 3, "left")
+    assert value.tolist() == [0, 1, 2, 3]
+
+
+def test_large_values_of_the_tuple_space_come_as_they_were(connection: Connection) -> None:
+    space = connection.space()
+    space.put(("large",), numpy.arange(LARGE))
+    assert numpy.array_equal(space.read(("large",))[1], numpy.arange(LARGE))
+
+
+@pytest.mark.parametrize("key", ["text", (), ("a", None), ("a", [1])])
+def test_a_key_that_is_none_is_refused(connection: Connection, key: Any) -> None:
+    with pytest.raises(StreamError, match="is no key"):
+        connection.space().put(key, 1)
+
+
+def test_numbers_of_numpy_are_numbers_in_a_key(connection: Connection) -> None:
+    space = connection.space()
+    key: Any = ("numpy", numpy.int64(3), numpy.float64(0.5))
+    space.put(key, 1)
+    assert space.take(("numpy", 3, 0.5), timeout=10)[1] == 1
+
+
+@pytest.mark.parametrize("key", [("k", object()), ("k", "\ud800")], ids=["object", "half"])
+def test_what_is_no_key_is_refused(connection: Connection, key: Any) -> None:
+    with pytest.raises(StreamError, match="is no key of the tuple space"):
+        connection.space().put(key, 1)
+
+
+def test_what_a_task_put_into_the_space_takes_no_more_room_when_it_has_ended(
+    connection: Connection, shared: Served
+) -> None:
+    """Files are given room ahead: nothing of it, and no open file, is left."""
+    folder = RunPaths(shared.run).streams / "space"
+    before, open_before = set(folder.glob("*.bin")), len(os.listdir("/proc/self/fd"))
+    connection.space("task/7", 1).put(("room",), bytes(LARGE))
+    connection.leave("task/7", 1)
+    (made,) = set(folder.glob("*.bin")) - before
+    assert made.stat().st_size == LARGE + 4096  # one page more, for the letter in front
+    assert len(os.listdir("/proc/self/fd")) == open_before

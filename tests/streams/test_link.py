@@ -11,8 +11,8 @@ import pytest
 
 from diel.errors import StreamLost
 from diel.streams.client import Connection
+from diel.streams.item import LARGE
 from diel.streams.link import Link
-from diel.streams.segment import LARGE
 from tests.streams.served import Served
 
 

@@ -25,10 +25,9 @@ from diel.cli.piped import Piping, Program, program_of
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from diel.streams.client import Connection
+    from diel.streams.client import Connection, Space
     from diel.streams.consumer import Consumer
     from diel.streams.producer import Producer
-    from diel.streams.space import Space
 
 End = Mapping[str, Any]
 Find = Callable[[Any, float | None], tuple[tuple[Any, ...], Any]]
