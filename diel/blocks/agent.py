@@ -96,11 +96,11 @@ class Agent:
                 self.news.put(BlockQueued(block, job))
                 self._next = 0.0
 
-        self._order(order, block)
+        self.do(order, block)
 
     def end(self, jobs: list[str]) -> None:
         """Ends jobs."""
-        self._order(lambda: self._scheduler.cancel(jobs))
+        self.do(lambda: self._scheduler.cancel(jobs))
         self.look_now()
 
     def unask(self) -> set[str]:
@@ -111,9 +111,11 @@ class Agent:
             self._orders = [one for one in self._orders if one in under_way or not one[0]]
         return asks
 
-    def do(self, order: Callable[[], None]) -> None:
+    def do(self, order: Callable[[], None], block: str = "") -> None:
         """Does something in the agent's thread, repeatedly until the scheduler answers."""
-        self._order(order)
+        with self._lock:
+            self._orders.append((block, order))
+        self._wake.set()
 
     def look_now(self) -> None:
         """Asks without waiting for the next poll, but no more than once a second."""
@@ -135,11 +137,6 @@ class Agent:
         with contextlib.suppress(Empty):
             while True:
                 yield self.news.get_nowait()
-
-    def _order(self, order: Callable[[], None], block: str = "") -> None:
-        with self._lock:
-            self._orders.append((block, order))
-        self._wake.set()
 
     def _run(self) -> None:
         while not self._stopped:

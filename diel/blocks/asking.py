@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from diel.attempt.addresses import addresses
-from diel.attempt.block import MARGIN
+from diel.attempt.block import MARGIN, start_slack
 from diel.attempt.bundle import Bundle
 from diel.blocks.block import Block
-from diel.blocks.script import block_job, drain_after, node_script
+from diel.blocks.script import block_job, node_script
 from diel.errors import DielError
 from diel.executors.light import load
 from diel.executors.workers import Load, Workers
@@ -64,7 +64,8 @@ class BlockAsking:
 
     def drain(self, shape: Shape, needed: float = 0.0) -> float:
         """Seconds after which a block gets no more tasks; those without a walltime need so many."""
-        return drain_after(shape, self.walltime(shape), max(self._site.grace, needed))
+        walltime, wanted = self.walltime(shape), shape.walltime or max(self._site.grace, needed)
+        return max(start_slack(walltime), walltime - wanted - MARGIN)
 
     def is_worth_it(self, shape: Shape, needed: float) -> bool:
         """Whether a block asked for now would last for a task: an allocation may be close to its end.

@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from diel.attempt.block import MARGIN, start_slack
 from diel.errors import UsageError
 from diel.journal.history import History
 from diel.paths import RunPaths
@@ -44,12 +43,6 @@ def exports(**more: str) -> list[str]:
     """Shell lines that set variables as this process has them, and more."""
     kept = {name: os.environ[name] for name in CARRIED if os.environ.get(name)}
     return [f"export {name}={shlex.quote(value)}" for name, value in {**kept, **more}.items()]
-
-
-def drain_after(shape: Shape, walltime: float, grace: float) -> float:
-    """Age of a block, in seconds, from which on it could not finish a task of this shape."""
-    wanted = shape.walltime or grace
-    return max(start_slack(walltime), walltime - wanted - MARGIN)
 
 
 def block_job(

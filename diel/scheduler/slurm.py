@@ -93,8 +93,9 @@ class Slurm(BatchScheduler):
         return (
             ("--job-name={}", job.name),
             ("--chdir={}", quoted(job.folder)),
-            ("--output={}", _pattern(job.stdout)),
-            ("--error={}", _pattern(job.stderr)),
+            # Slurm would read a `%j` in them as the job's id.
+            ("--output={}", quoted(job.stdout).replace("%", "%%")),
+            ("--error={}", quoted(job.stderr).replace("%", "%%")),
             ("--partition={}", job.queue),
             ("--account={}", job.account),
             ("--nodes={}", job.nodes),
@@ -170,11 +171,6 @@ class Slurm(BatchScheduler):
             **dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), names),
             **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), count),
         }
-
-
-def _pattern(path: Path) -> str:
-    """A file's whole path: Slurm would read `%j` in it as the job's id."""
-    return quoted(path).replace("%", "%%")
 
 
 def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
