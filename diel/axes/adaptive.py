@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -108,10 +109,8 @@ class Adaptive(ABC):
     def facts(self, workflow: Workflow) -> AxisFacts:
         """What is written down of it for those who read a run without its workflow."""
         stages = [name for name, stage in workflow.stages.items() if self.label in stage.over]
-        return self._facts(self.size, list(self.judge.context), list(self.judge.stages), stages)
-
-    @abstractmethod
-    def _facts(self, size: int, context: list[str], judges: list[str], stages: list[str]) -> AxisFacts: ...
+        context, judges, until = list(self.judge.context), list(self.judge.stages), self.axis.condition or ""
+        return AxisFacts(self.axis.word, self.size, context, judges, stages, until=until)
 
 
 class Searched(Adaptive):
@@ -143,20 +142,14 @@ class Searched(Adaptive):
         place = coordinates[self.label]
         return {} if course is None or place >= len(course.trials) else course.trials[place].hp
 
-    def _facts(self, size: int, context: list[str], judges: list[str], stages: list[str]) -> AxisFacts:
-        search = self.axis
-        return AxisFacts(
-            search.word,
-            size,
-            context,
-            judges,
-            stages,
-            until=search.until or "",
-            sampler=search.sampler,
-            parallel=search.parallel,
-            pruner=search.pruner,
-            objectives=[[reference, small] for reference, small in search.objectives],
-            watched=search.watched,
+    def facts(self, workflow: Workflow) -> AxisFacts:
+        return replace(
+            super().facts(workflow),
+            sampler=self.axis.sampler,
+            parallel=self.axis.parallel,
+            pruner=self.axis.pruner,
+            objectives=[[reference, small] for reference, small in self.axis.objectives],
+            watched=self.axis.watched,
         )
 
 
@@ -177,9 +170,6 @@ class Looped(Adaptive):
         course = self.course(coordinates)
         rounds = self.size if course is None or course.points is None else course.points
         return (rounds - 1,)
-
-    def _facts(self, size: int, context: list[str], judges: list[str], stages: list[str]) -> AxisFacts:
-        return AxisFacts(self.axis.word, size, context, judges, stages, until=self.axis.until or "")
 
 
 _KINDS: dict[str, type[Adaptive]] = {"search": Searched, "loop": Looped}

@@ -7,7 +7,7 @@ coordinates that they were made at, and together the axes form one factor of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -117,16 +117,12 @@ class Domain:
         if not fixed:
             return range(self.size)
         numbers = [factor.matching(fixed) for factor in self.factors]
-        return _indices(numbers, self._strides)
+        rows, strides = product(*numbers), self._strides
+        return (sum(number * stride for number, stride in zip(row, strides, strict=True)) for row in rows)
 
     def count(self, fixed: Mapping[str, int]) -> int:
         """How many tasks agree with some coordinates."""
         return prod(len(factor.matching(fixed)) for factor in self.factors)
-
-
-def _indices(numbers: list[Sequence[int]], strides: tuple[int, ...]) -> Iterator[int]:
-    for row in product(*numbers):
-        yield sum(number * stride for number, stride in zip(row, strides, strict=True))
 
 
 def make_domain(over: Sequence[str], counts: Mapping[str, int], origins: Mapping[str, Origins]) -> Domain:

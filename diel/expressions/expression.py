@@ -180,7 +180,6 @@ _ADVICE = (
 
 
 def _advice(text: str) -> str:
-    """What to write instead, for the usual mistakes."""
     for mark, hint in _ADVICE:
         if re.search(mark, text):
             return hint
@@ -211,7 +210,6 @@ _REFUSED: dict[type[ast.AST], str] = {
 
 
 def _check(tree: ast.expr, text: str, offset: int) -> None:
-    """Refuses what is not on the list of allowed constructs."""
     waiting: list[tuple[ast.AST, int, int]] = [(tree, 0, 0)]
     while waiting:
         node, depth, column = waiting.pop()
@@ -227,14 +225,12 @@ def _check(tree: ast.expr, text: str, offset: int) -> None:
 
 
 def _operands(node: ast.AST) -> list[ast.AST]:
-    """What a node is computed from."""
     called = node.func if isinstance(node, ast.Call) else None
     children = ast.iter_child_nodes(node)
     return [one for one in children if one is not called and not isinstance(one, ast.expr_context)]
 
 
 def _objection(node: ast.AST) -> str:
-    """Why a node is not allowed; empty where it is."""
     if isinstance(node, ast.Call):
         return _call_objection(node)
     if isinstance(node, ast.Name | ast.Attribute):
@@ -262,7 +258,6 @@ def _call_objection(node: ast.Call) -> str:
 
 
 def _chain_of(node: ast.AST) -> Chain | None:
-    """The dotted name that a node is."""
     names: list[str] = []
     while isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node, ast.Attribute):
@@ -380,7 +375,6 @@ def _missing(chain: Chain, scope: Any) -> tuple[str, str]:
 
 
 def _names(value: Any) -> list[str]:
-    """The keys of a mapping; none where it cannot list them."""
     if not hasattr(type(value), "__iter__") or isinstance(value, str | list | tuple):
         return []
     return [key for key in value if isinstance(key, str)]

@@ -188,8 +188,7 @@ class Word:
     """Whether the shell itself puts something in: a variable, or what another command prints."""
 
 
-@dataclass
-class Command:
+class Command(NamedTuple):
     """A simple command. `reads` is what it may find at its input: commands in front of a pipe, those of
     a <(...), and the word of a here-string, as the command `<<<`.
     """

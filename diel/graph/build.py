@@ -55,7 +55,6 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
 
 
 def _whole_flaws(graph: StageGraph) -> Iterator[Flaw]:
-    """What only the whole graph shows, once it has no cycles."""
     workflow = graph.workflow
     if workflow.adaptive:
         yield from check_waits(graph)
@@ -106,7 +105,6 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
 
 
 def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Flaw]:
-    """What `at` picks is there."""
     upstream, downstream = workflow.stages[use.upstream].over, workflow.stages[use.downstream].over
     for label, point in use.picked.items():
         key = (*use.key, "at", label)
@@ -153,7 +151,6 @@ def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
 
 
 def _cycle_flaws(graph: StageGraph) -> list[Flaw]:
-    """Names the stages that wait for each other."""
     try:
         _ = graph.order
     except CycleError:

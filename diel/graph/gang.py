@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,7 +32,8 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
     """The gangs of a workflow; a stage is in one at most."""
     workflow = graph.workflow
     partners: dict[str, set[str]] = {name: {name} for name in workflow.stages}
-    for one, other in _pairs(workflow, graph.edges):
+    streams = ((edge.upstream, edge.downstream) for edge in graph.edges if edge.stream)
+    for one, other in (*_beside(workflow), *streams):
         if partners[one] is not partners[other]:
             fewer, more = sorted((partners[one], partners[other]), key=len)
             more |= fewer
@@ -48,11 +49,6 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
             axes = tuple(axis for axis in first if all(axis in over for over in others))
             found.append(Gang(stages, axes, frozenset(stages) - held))
     return tuple(found)
-
-
-def _pairs(workflow: Workflow, edges: Iterable[Edge]) -> Iterator[tuple[str, str]]:
-    yield from _beside(workflow)
-    yield from ((edge.upstream, edge.downstream) for edge in edges if edge.stream)
 
 
 def _beside(workflow: Workflow) -> Iterator[tuple[str, str]]:

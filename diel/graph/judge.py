@@ -81,7 +81,6 @@ def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> I
 
 
 def _offset(axis: Axis, written: str) -> int | None:
-    """Where a name stands in an `until`."""
     return None if axis.condition is None else place_of_name(axis.condition, written)
 
 

@@ -38,7 +38,6 @@ def check_publishers(graph: StageGraph) -> Iterator[Flaw]:
 
 
 def _searches(workflow: Workflow, name: str, hyperparameter: str) -> list[str]:
-    """The searches that set a hyperparameter for a stage."""
     return [
         label
         for label in workflow.stages[name].over

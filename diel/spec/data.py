@@ -76,6 +76,10 @@ class Input(Expected):
 
 _EXPRESSION = r"(?s)\$\{\{.*?\}\}"
 FORMS = ("path", "glob", "value", "stream")
+NO_FORM = Flaw(
+    "expected `path`, `glob`, `value` or `stream`, found none of them",
+    "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT",
+)
 
 
 def path_flaw(path: str) -> str:
@@ -147,8 +151,7 @@ class Output(Contract):
             hint = "make two outputs of it" if "stream" in given else "drop one of them"
             yield Flaw(_several(*given[:2]), hint)
         elif not self.model_fields_set:
-            hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
-            yield Flaw("expected `path`, `glob`, `value` or `stream`, found none of them", hint)
+            yield NO_FORM
         elif outside:
             where = "path" if self.path is not None else "glob"
             hint = "write a path relative to the task's directory"
@@ -157,7 +160,6 @@ class Output(Contract):
             yield from self._promise_flaws()
 
     def _promise_flaws(self) -> Iterator[Flaw]:
-        """What is said of an output that it cannot have."""
         what = {"value": "a value", "stream": "a stream"}.get(self.form or "")
         for name in ("digest", "keep"):
             if what is not None and name in self.model_fields_set:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any, NamedTuple, assert_never
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -25,7 +24,6 @@ NODE_BACKOFF = 0.2
 
 
 def _factor(value: Any) -> Any:
-    """The number of `x2` or `x1.5`."""
     match = re.fullmatch(_FACTOR, value.strip()) if isinstance(value, str) else None
     if match is None:
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -105,8 +103,7 @@ def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> I
         yield Flaw("a policy for time-outs, but the stage has no `timeout`", hint, ("on", "timeout"))
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """What happens after failures of one class, all defaults filled in."""
 
     retries: int

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from diel.spec.data import Input, Output
+from diel.spec.data import NO_FORM, Input, Output
 from diel.spec.model import (
     Duration,
     Flaw,
@@ -103,7 +103,6 @@ def _count_to_retries(value: Any) -> Any:
 
 
 def _words(command: Any) -> Any:
-    """Checks a command: a text for the shell, or a list of words."""
     if isinstance(command, dict):
         raise refuse("expected a list of words, or a text for the shell; found a mapping")
     if isinstance(command, str):
@@ -321,9 +320,7 @@ def _form_flaws(name: str, output: Output, *, returned: bool) -> Iterator[Flaw]:
             hint = f"drop `{form}` and leave the contract; what the function returns is checked by it"
         yield Flaw("a Python module returns its outputs", hint, ("outputs", name, str(form)))
     elif not returned and form is None:
-        hint = "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT"
-        message = "expected `path`, `glob`, `value` or `stream`, found none of them"
-        yield Flaw(message, hint, ("outputs", name))
+        yield NO_FORM._replace(key=("outputs", name))
 
 
 def _shared_paths(outputs: dict[str, Output]) -> Iterator[Flaw]:

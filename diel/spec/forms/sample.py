@@ -85,7 +85,6 @@ class Sample(Model, Axis):
         return Points.of_rows(self.gives, rows)
 
     def _ranges(self, known: Known) -> Iterator[SampleRange]:
-        """The range of each parameter: its own, or that of the hyperparameter that it names."""
         if isinstance(self.parameters, Mapping):
             yield from self.parameters.values()
         else:

@@ -60,7 +60,6 @@ Sampler = Annotated[str, AfterValidator(_sampler), _Listed()]
 
 
 def _failures(value: Any) -> Any:
-    """A number of trials, or a share of them."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_POINTS:
         return value
     if isinstance(value, float) and 0 < value <= 1:

@@ -115,7 +115,6 @@ def _exponents(value: tuple[float, float, int]) -> tuple[float, float, int]:
 
 
 def _python_range(value: Any) -> Any:
-    """Checks a count, or the bounds of Python's range."""
     bounds = list(value) if isinstance(value, list | tuple) else [value]
     if isinstance(value, dict | str) or not 1 <= len(bounds) <= 3:
         raise refuse(f"expected 4, [0, 4] or [0, 10, 2], found {_entries(value)}")
