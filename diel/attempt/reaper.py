@@ -190,7 +190,7 @@ class OomKills:
         self._marked = self._read()
 
     def mark(self) -> None:
-        """What happened until now counts no more."""
+        """Counts from now on."""
         self._marked = self._read()
 
     def grew(self) -> bool:
@@ -225,7 +225,7 @@ class RecentOomKills:
         self._since = time.monotonic()
 
     def look(self) -> None:
-        """To be called often; costs nothing most of the time."""
+        """Call it often: it costs nothing most of the time."""
         if time.monotonic() - self._since > MOMENTS:
             self._older, self._newer = self._newer, OomKills()
             self._since = time.monotonic()

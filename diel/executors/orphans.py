@@ -1,4 +1,4 @@
-"""Tells what became of tasks whose worker died while no controller listened.
+"""Records what became of tasks whose worker died while no controller listened.
 
 That a worker died is Parsl's news for its own controller. The next one, which adopts what runs on in old
 blocks, hears nothing of it, and would wait for such a task until its block ends: it may be hours. So the
@@ -36,7 +36,7 @@ class Orphans:
         self._others: set[str] = set()
         """Segments of other nodes' workers."""
         self._told: set[str] = set()
-        """Segments of workers whose end is told."""
+        """Segments of workers whose end is recorded."""
         self._segment: SegmentWriter | None = None
 
     def is_idle(self) -> bool:
@@ -80,7 +80,7 @@ class Orphans:
                     self._others.add(name)
 
     def _lives(self, name: str) -> bool:
-        """Whether a worker of this node lives, as far as it can be told."""
+        """Whether a worker of this node lives, as far as anybody can know."""
         worker = self._worker(name)
         return worker is None or lives(worker["pid"], worker.get("birth", "")) is not False
 

@@ -61,8 +61,9 @@ POOL = DEFAULT_LAUNCH_CMD.replace(
 
 
 def _hush() -> contextlib.ExitStack:
-    """Keeps Parsl from telling its own story in somebody's log, and from asking for a name that the user of a
-    container may not have. What that takes is taken back at the end.
+    """Keeps Parsl out of other people's logs, and gives it a user's name where a container has none.
+
+    Both are undone at the end.
     """
     log, ends = logging.getLogger("parsl"), contextlib.ExitStack()
     ends.callback(log.setLevel, log.level)

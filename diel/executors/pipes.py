@@ -142,7 +142,7 @@ class WorkerServer:
         return pipe
 
     def reason(self) -> str:
-        """The last line that it or its workers said before they had a place for it."""
+        """The last line that it or its workers printed before they had files for that."""
         with contextlib.suppress(OSError, ValueError):
             size = os.fstat(self._said.fileno()).st_size
             said = os.pread(self._said.fileno(), 8 * REASON, max(0, size - 8 * REASON))
@@ -151,7 +151,7 @@ class WorkerServer:
         return ""
 
     def stop(self, patience: float = PATIENCE) -> None:
-        """Ends it with all its workers, within some seconds. May be asked again."""
+        """Ends it with all its workers, within some seconds; may be called again."""
         with contextlib.suppress(OSError):
             self._requests.send(b"end")
         try:
@@ -162,7 +162,7 @@ class WorkerServer:
         self._requests.close()
 
     def close(self) -> None:
-        """Forgets what it said."""
+        """Closes the file that it printed to."""
         self._said.close()
 
 
@@ -178,7 +178,7 @@ class Pipe:
 
     @property
     def begun(self) -> bool:
-        """Whether the worker ever could run something."""
+        """Whether the worker ever had a bundle that it could run."""
         return self._process != 0
 
     @property
@@ -204,7 +204,7 @@ class Pipe:
         self._told.close()
 
     def end(self) -> str:
-        """Makes sure that nothing is left of the worker; returns how it ended."""
+        """Makes sure that the worker has ended; returns how."""
         self._end.close()
         if self._process and not self.is_gone:  # its own end may be closed, by a module that closes all
             with contextlib.suppress(ProcessLookupError):

@@ -130,7 +130,7 @@ class Worker:
         return BundleReport(self.segment.name, self.segment.size, (*told, *records))
 
     def _is_given_up(self) -> bool:
-        """Whether the controller took this worker for lost: another one does its work."""
+        """Whether the controller gave this worker up for lost: another one does its work."""
         if self.block is None:
             return False
         given_up = fenced(self.paths, self.block.name)

@@ -1,4 +1,4 @@
-"""Keeping one replica of a service up: started, asked whether it is well, restarted, stopped.
+"""Keeps one replica of a service up: starts it, asks whether it is well, restarts it, stops it.
 
 The worker that has its task starts it as a process of its own, in a process group of its own, and looks
 after it until the controller wants it stopped.
