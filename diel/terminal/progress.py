@@ -66,7 +66,7 @@ def drive(controller: Controller, *, quiet: bool) -> int:
 
 def _drive(controller: Controller, *, quiet: bool) -> int:
     began = time.monotonic()
-    watch = Watch(controller, _display(controller, quiet=quiet))
+    watch = Foreground(controller, _display(controller, quiet=quiet))
     with _interruptible(watch, controller):
         try:
             state = controller.drive(watch)
@@ -99,7 +99,7 @@ def _display(controller: Controller, *, quiet: bool) -> Display:
     return Plain(controller)
 
 
-class Watch:
+class Foreground:
     """What the controller calls, many times a second: it says what failed, and now and then how far it is.
 
     It is also where an interrupt takes effect: between two steps of the controller, never within one.
@@ -172,7 +172,7 @@ class Watch:
 
 
 @contextmanager
-def _interruptible(watch: Watch, controller: Controller) -> Iterator[None]:
+def _interruptible(watch: Foreground, controller: Controller) -> Iterator[None]:
     """Makes signals note that the user wants an end; the second one leaves at once.
 
     A signal that is ignored (nohup, a background job of a script) stays so.

@@ -18,7 +18,7 @@ from diel.site import Site
 from diel.terminal import bars, progress
 from diel.terminal.bars import Bars
 from diel.terminal.meter import Meter
-from diel.terminal.progress import FIRST_NEWS, Plain, Watch
+from diel.terminal.progress import FIRST_NEWS, Foreground, Plain
 from tests.record import as_record
 
 WAITING = "waiting for a block: job 123 pending (Priority)"
@@ -69,7 +69,7 @@ def test_a_line_below_the_bars_tells_of_blocks_while_the_run_goes_on(
 def test_trouble_is_said_once_when_it_comes(controller: Controller, capsys: Capture) -> None:
     history = controller.history
     history.trouble = "a block was refused:\nInvalid account"
-    watch = Watch(controller, progress.Quiet())
+    watch = Foreground(controller, progress.Quiet())
     watch.last_look(history)
     watch.last_look(history)
     assert capsys.readouterr().out == "trouble: a block was refused: Invalid account\n"

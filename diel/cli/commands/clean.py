@@ -33,7 +33,7 @@ REMOVED = ".removed-"
 
 
 @dataclass(frozen=True)
-class Run:
+class Listed:
     """A run that may be removed."""
 
     paths: RunPaths
@@ -114,32 +114,30 @@ def command(
     click.echo(f"removed {counted(len(chosen) + len(leftovers), 'run')}, freed {format_size(freed)}")
 
 
-def _run(paths: RunPaths) -> Run:
+def _run(paths: RunPaths) -> Listed:
     try:
-        return Run(paths, read_status(paths))
+        return Listed(paths, read_status(paths))
     except UsageError:
-        return Run(paths, None)
+        return Listed(paths, None)
 
 
 # --- choosing -------------------------------------------------------------------------------------
 
 
-def _named(where: Path, names: Sequence[str]) -> list[Run]:
+def _named(where: Path, names: Sequence[str]) -> list[Listed]:
     half_made = {path.name for path in stillborn(where)}  # they go with any others
-    found = {
-        paths.root: paths for paths in (find_run(where, name) for name in names if name not in half_made)
-    }
-    return [_run(paths) for paths in found.values()]
+    found = [find_run(where, name) for name in names if name not in half_made]
+    return [_run(paths) for paths in {paths.root: paths for paths in found}.values()]
 
 
-def _refuse(chosen: Sequence[Run], known: Sequence[Run], done: str, *, force: bool) -> None:
+def _refuse(chosen: Sequence[Listed], known: Sequence[Listed], done: str, *, force: bool) -> None:
     """Raises UsageError where a named run must not be touched: nothing is `done` then."""
     for run in chosen:
         if why := _protection(run, chosen if done == "removed" else (), known, force=force):
             raise UsageError(f"{run.name} {why}; nothing was {done}")
 
 
-def _left(chosen: Iterable[Run], known: Sequence[Run], *, force: bool) -> list[Run]:
+def _left(chosen: Iterable[Listed], known: Sequence[Listed], *, force: bool) -> list[Listed]:
     """The chosen runs that may be removed; says which ones may not, and why."""
     left, kept = list(chosen), True
     while kept:  # keeping one run may protect another
@@ -151,7 +149,7 @@ def _left(chosen: Iterable[Run], known: Sequence[Run], *, force: bool) -> list[R
     return left
 
 
-def _protection(run: Run, chosen: Sequence[Run], known: Sequence[Run], *, force: bool) -> str:
+def _protection(run: Listed, chosen: Sequence[Listed], known: Sequence[Listed], *, force: bool) -> str:
     status = run.status
     if driver(run.paths) is not None if status is None else status.alive or status.awaited:
         return f"is running (`diel cancel {run.name}` stops it)"
@@ -172,7 +170,9 @@ def _protection(run: Run, chosen: Sequence[Run], known: Sequence[Run], *, force:
     return f"has results that {', '.join(users)} uses (--force removes it all the same)" if users else ""
 
 
-def _choose(known: Sequence[Run], *, failed: bool, older_than: float | None, keep: int | None) -> list[Run]:
+def _choose(
+    known: Sequence[Listed], *, failed: bool, older_than: float | None, keep: int | None
+) -> list[Listed]:
     newer: Counter[str] = Counter()
     chosen = []
     for run in reversed(known):
@@ -210,7 +210,7 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
 # --- removing -------------------------------------------------------------------------------------
 
 
-def _offer(chosen: Sequence[Run], leftovers: Sequence[Path], *, yes: bool) -> int:
+def _offer(chosen: Sequence[Listed], leftovers: Sequence[Path], *, yes: bool) -> int:
     """Says what would be freed, and asks; returns its bytes. Raises UsageError where nobody can answer."""
     found = []
     for run in chosen:
@@ -238,7 +238,7 @@ def _ask(question: str, done: str, *, yes: bool) -> None:
         raise UsageError(f"nothing was {done}; --yes does it without asking") from None
 
 
-def _remove(chosen: Sequence[Run], leftovers: Sequence[Path]) -> None:
+def _remove(chosen: Sequence[Listed], leftovers: Sequence[Path]) -> None:
     """Renames a run first, so that none is ever seen half removed. Raises DielError."""
     for run in chosen:
         refuse_driven(run.paths)  # the answer may have taken its time

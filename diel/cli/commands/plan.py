@@ -108,7 +108,8 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from render(Table(columns, rows, {}), width=WIDTH)
     yield ""
     if plan.site.scheduled:
-        yield from _block_lines(plan)
+        header = ("shape", "pool", "stages", "tasks a block", "block", "walltime", "most blocks")
+        yield from render(Table(header, list(_block_rows(plan)), {}), width=WIDTH)
         yield ""
     rest = "" if plan.tasks is not None else ": the run will show the rest"
     for label, adaptive in plan.adaptive.items():
@@ -153,15 +154,12 @@ def _blocks(plan: Plan) -> list[dict[str, Any]]:
     return found
 
 
-def _block_lines(plan: Plan) -> Iterator[str]:
-    columns = ("shape", "pool", "stages", "tasks a block", "block", "walltime", "most blocks")
-    rows = []
+def _block_rows(plan: Plan) -> Iterator[tuple[object, ...]]:
     for block in _blocks(plan):
         size = f"{counted(block['nodes'], 'node')} × {counted(block['cores'], 'core')}"
         size += f", {counted(block['gpus'], 'GPU')}" if block["gpus"] else ""
         stages, walltime = ", ".join(block["stages"]), format_duration(block["walltime_s"])
-        rows.append((block["shape"], block["pool"], stages, block["tasks"], size, walltime, block["most"]))
-    yield from render(Table(columns, rows, {}), width=WIDTH)
+        yield block["shape"], block["pool"], stages, block["tasks"], size, walltime, block["most"]
 
 
 # --- stages ---------------------------------------------------------------------------------------
