@@ -67,7 +67,6 @@ def list_of(is_that: Callable[[Any], bool]) -> Callable[[Any], bool]:
 TEXT: Check = ("a text", is_text)
 COUNT: Check = ("a whole number", is_count)
 NUMBER: Check = ("a number", is_number)
-MAP: Check = ("an object", lambda value: isinstance(value, dict))
 LIST: Check = ("a list", lambda value: isinstance(value, list))
 COUNTS: Check = ("a list of whole numbers", list_of(is_count))
 TEXTS: Check = ("a list of texts", list_of(is_text))
