@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.attempt.bundle import Job
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
-from diel.axes.domain import make_domain, with_replicas
+from diel.axes.domain import make_domain
 from diel.errors import DielError, UsageError
 from diel.gangs.service import Serving
 from diel.graph import hyperparameter_reads
@@ -16,8 +16,6 @@ from diel.plan import Plan
 from diel.project.run_file import RunFile
 from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import Searching
-from diel.services import REPLICA
-from diel.spec.forms.axis import Points
 from diel.states import FailureClass
 from diel.tasks.axes import Axes
 from diel.tasks.keeping import Keeping
@@ -25,6 +23,7 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.publishing import Publishing
 from diel.tasks.recipe import Recipe, family_parts, job_of
+from diel.tasks.service import add_replicas
 from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
@@ -79,16 +78,13 @@ class Stages:
         served = uses(lambda stage: stage.service is not None)
         self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
         """What is up while others ask it."""
-        if self.serving is not None:
-            self.watch_ends(self.serving.note_end)
         published = uses(lambda stage: stage.publishes)
         self._publishing = Publishing(plan.workflow, run_file, ledger) if published else None
-        if self._publishing is not None:
-            self.watch_ends(self._publishing.note_end)
         loose = uses(lambda stage: not all(output.keep for output in stage.outputs.values()))
         self._keeping = Keeping(self.runs, self._links, ledger) if loose else None
-        if self._keeping is not None:
-            self.watch_ends(self._keeping.note_end)
+        for one in (self.serving, self._publishing, self._keeping):
+            if one is not None:
+                self.watch_ends(one.note_end)
         given, tell = run_file.hyperparameters, (self._wake, self.note_end, self._is_used)
         deciding = Deciding(self.runs, ledger, plan.workflow, given, *tell)
         self.deciders: dict[str, Decider] = {
@@ -239,9 +235,7 @@ class Stages:
         stage.points = points
         stage.domain = make_domain(stage.spec.over, counts, self._axes.origins)
         if stage.spec.service is not None:
-            replicas = stage.spec.service.replicas
-            stage.domain = with_replicas(stage.domain, replicas)
-            stage.points = {**points, REPLICA: Points.counted(REPLICA, replicas)}
+            add_replicas(stage, stage.spec.service.replicas)
         recipe = self.recipes[stage.name]
         record: records.StageRecord = {
             "event": "stage",

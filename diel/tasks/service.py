@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from diel.axes.domain import Group
+from diel.axes.domain import Group, with_replicas
+from diel.services import REPLICA
+from diel.spec.forms.axis import Points
 from diel.states import TaskState
 from diel.tasks.link import Link, Verdict
+from diel.tasks.stage_run import StageRun
 
 
 @dataclass
@@ -108,3 +111,10 @@ class AskedServices:
     def keys(self, index: int) -> dict[str, str]:
         """What enters the key of a task: what a service answers depends on what it reads."""
         return {f"service {link.up.name}": link.key(link.group_of_downstream(index)) for link in self._links}
+
+
+def add_replicas(stage: StageRun, count: int) -> None:
+    """Has the tasks of a service that is open run over its replicas as well."""
+    assert stage.domain is not None
+    stage.domain = with_replicas(stage.domain, count)
+    stage.points = {**stage.points, REPLICA: Points.counted(REPLICA, count)}

@@ -79,9 +79,9 @@ class Sources:
         return self.made.get((chain[0], chain[1] if len(chain) > 1 else None))
 
     def registry(self, index: int, scope: Mapping[str, Any]) -> dict[str, Any]:
-        """The hyperparameters of a task: the run's, then what stages before it publish, then its trial's.
+        """The hyperparameters of a task: the run's, then those of stages before it, then its trial's.
 
-        Raises MissingInput where a published value is missing or does not fit.
+        Raises MissingInput where one of these is missing or does not fit.
         """
         given: Mapping[str, Any] = self._hyperparameters
         if self._published:
