@@ -46,20 +46,6 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float))
 
 
-def rows(*columns: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether a value is a list of lists, each with these columns."""
-
-    def are_rows(value: Any) -> bool:
-        return isinstance(value, list) and all(
-            isinstance(row, list)
-            and len(row) == len(columns)
-            and all(is_that(cell) for is_that, cell in zip(columns, row, strict=True))
-            for row in value
-        )
-
-    return are_rows
-
-
 def list_of(is_that: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(is_that, value))
 
