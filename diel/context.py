@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from diel.errors import ModuleError
 
 if TYPE_CHECKING:
-    from diel.services.client import Service
+    from diel.services.client import ServiceClient
     from diel.staging.item import Local, Shard
-    from diel.streams.client import Space
+    from diel.streams.client import TupleSpace
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ class Context:
         return end_of(self.run_dir, self.streams or {}, name, self.member, self.attempt)
 
     @property
-    def space(self) -> Space:
+    def space(self) -> TupleSpace:
         """The run's tuple space: `put(key, value)`, `read(pattern)`, `take(pattern)`.
 
         Raises ModuleError where the stage runs beside no other: nobody would answer.
@@ -132,7 +132,7 @@ class Context:
             raise ModuleError("the tuple space is for stages that run beside others: add `beside: [STAGE]`")
         return connect(self.run_dir).space(self.member, self.attempt)
 
-    def service(self, name: str) -> Service:
+    def service(self, name: str) -> ServiceClient:
         """A client of a service that the stage names in `services`; its connections stay open in this worker.
 
         Raises ModuleError for a service that the stage does not name.

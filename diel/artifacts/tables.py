@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _JSON_LINES = (".jsonl", ".ndjson")
 
 
-class Misfit(Exception):
+class Breach(Exception):
     """What a file is against its contract; the output's name is put in front."""
 
 
@@ -29,8 +29,8 @@ def check_table(name: str, path: str, contract: Contract) -> None:
     file = os.path.basename(path)
     try:
         rows = (_json_rows if path.lower().endswith(_JSON_LINES) else _csv_rows)(path, contract)
-    except Misfit as misfit:
-        raise ModuleError(f"output '{name}': {file}{misfit}") from None
+    except Breach as breach:
+        raise ModuleError(f"output '{name}': {file}{breach}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise ModuleError(f"output '{name}': {file} cannot be read as a table: {error}") from error
     if contract.rows is not None and not fits_count(contract.rows, rows):
@@ -45,7 +45,7 @@ def _csv_rows(path: str, contract: Contract) -> int:
         reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",")
         header = next((row for row in reader if row), None)
         if header is None:
-            raise Misfit(" is empty; expected a header with the columns' names")
+            raise Breach(" is empty; expected a header with the columns' names")
         checks, width = _checks([cell.strip() for cell in header], contract), len(header)
         for row in reader:
             if not row:
@@ -55,10 +55,10 @@ def _csv_rows(path: str, contract: Contract) -> int:
                 for place, read, _ in checks:
                     read(row[place])
             except (ValueError, IndexError):
-                raise Misfit(f", row {rows} (line {reader.line_num}): {_wrong(row, checks)}") from None
+                raise Breach(f", row {rows} (line {reader.line_num}): {_wrong(row, checks)}") from None
             if len(row) > width:
                 wrong = f"it has {len(row)} cells, and the header {width}"
-                raise Misfit(f", row {rows} (line {reader.line_num}): {wrong}")
+                raise Breach(f", row {rows} (line {reader.line_num}): {wrong}")
     return rows
 
 
@@ -71,7 +71,7 @@ def _checks(header: list[str], contract: Contract) -> list[Check]:
     for column in columns:
         if header.count(column) != 1:
             has = f"{header.count(column)} columns" if column in header else "no column"
-            raise Misfit(f" has {has} '{column}'; it has: {listed(header)}")
+            raise Breach(f" has {has} '{column}'; it has: {listed(header)}")
     readers: dict[str, Callable[[str], Any]] = {"int": partial(_number, kind=int), "bool": _truth, "str": str}
     readers["float"] = _finite if contract.finite else _number
     checks: list[Check] = [
@@ -135,11 +135,11 @@ def _json_rows(path: str, contract: Contract) -> int:
         rows += 1
         for column, kind in (contract.columns or {}).items():
             if column not in row:
-                raise Misfit(f", line {number}: no '{column}'; it has: {listed(row)}")
+                raise Breach(f", line {number}: no '{column}'; it has: {listed(row)}")
             if not is_of(row[column], kind):
-                raise Misfit(f", line {number}: {column} is {shown(row[column])}; expected {kind}")
+                raise Breach(f", line {number}: {column} is {shown(row[column])}; expected {kind}")
         if contract.finite and (odd := not_finite(row)) is not None:
-            raise Misfit(f", line {number}: {odd}; expected a finite number")
+            raise Breach(f", line {number}: {odd}; expected a finite number")
     return rows
 
 
@@ -151,7 +151,7 @@ def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise Misfit(f", line {number}: no JSON: {error}") from None
+                raise Breach(f", line {number}: no JSON: {error}") from None
             if not isinstance(row, dict):
-                raise Misfit(f", line {number}: {type(row).__name__}; expected a JSON object")
+                raise Breach(f", line {number}: {type(row).__name__}; expected a JSON object")
             yield number, row

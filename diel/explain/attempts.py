@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from diel.errors import counted
-from diel.explain.block import Place, ended_block, place_of, says
+from diel.explain.block import Location, ended_block, place_of, says
 from diel.explain.text import clock, tail
 from diel.results import Recorded
 from diel.states import FailureClass, RunState
@@ -39,7 +39,7 @@ class Tried:
     stderr_tail: str = ""
     memory: int | None = None
     walltime: float | None = None
-    place: Place = field(default_factory=Place)
+    place: Location = field(default_factory=Location)
     block_end: BlockFacts | None = None
     """The block under it, where its end may be to blame."""
     staging: list[StagingRecord] = field(default_factory=list)

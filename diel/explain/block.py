@@ -48,7 +48,7 @@ def says(block: BlockFacts) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """The block, job and node of a worker; None on one machine."""
 
     block: str | None = None
@@ -62,13 +62,13 @@ class Place:
         return f"node {self.node}, block {self.block}" + (f" (job {self.job})" if self.job else "")
 
 
-def place_of(run: Recorded, worker: str) -> Place:
+def place_of(run: Recorded, worker: str) -> Location:
     """Where a worker is, by its segment's name without the suffix."""
     known = run.history.workers.get(f"{worker}.jsonl")
     if known is None:
-        return Place()
+        return Location()
     block = run.history.blocks.get(known["block"])
-    return Place(known["block"], None if block is None else block["job"], known["node"])
+    return Location(known["block"], None if block is None else block["job"], known["node"])
 
 
 def ended_block(run: Recorded, name: str | None) -> BlockFacts | None:

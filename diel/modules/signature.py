@@ -103,7 +103,7 @@ def read_signature(path: Path, function: str, decorated: bool = True) -> Signatu
     )
 
 
-def _function(source: Source, name: str) -> ast.FunctionDef:
+def _function(source: PythonFile, name: str) -> ast.FunctionDef:
     found = source.functions.get(name)
     if found is None:
         raise _no_function(source, name)
@@ -118,7 +118,7 @@ def _function(source: Source, name: str) -> ast.FunctionDef:
     return found
 
 
-def _no_function(source: Source, name: str) -> SignatureError:
+def _no_function(source: PythonFile, name: str) -> SignatureError:
     for node in top_level(source.tree.body):
         what, advice = "", "write a function with def"
         if isinstance(node, ast.AsyncFunctionDef) and node.name == name:
@@ -139,7 +139,7 @@ def _no_function(source: Source, name: str) -> SignatureError:
     return SignatureError(message, hint=did_you_mean(name, source.functions) or known)
 
 
-def _kind(source: Source, mark: ast.expr) -> Kind:
+def _kind(source: PythonFile, mark: ast.expr) -> Kind:
     kinds = get_args(Kind)
     example = 'write @diel.module(kind="simulation"), or one of ' + ", ".join(kinds)
     for argument in mark.keywords if isinstance(mark, ast.Call) else ():
@@ -178,7 +178,7 @@ def _default(node: ast.expr) -> Any:
         return f"<{ast.unparse(node)}>"
 
 
-def _returns(source: Source, node: ast.expr | None) -> dict[str, ast.expr] | None:
+def _returns(source: PythonFile, node: ast.expr | None) -> dict[str, ast.expr] | None:
     node = None if node is None else source.names.unquoted(node)
     if isinstance(node, ast.Constant) and node.value is None:
         return {}
@@ -224,7 +224,7 @@ class SignatureError(UsageError):
 
 
 @dataclass(frozen=True)
-class Source:
+class PythonFile:
     """A parsed Python file."""
 
     path: Path
@@ -252,7 +252,7 @@ class Source:
         return None
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> PythonFile:
     """A Python file, parsed once for each of its versions. Raises SignatureError."""
     if flaw := flaw_of(path):
         raise SignatureError(f"the file {flaw}")
@@ -264,11 +264,11 @@ def read_source(path: Path) -> Source:
 
 
 @lru_cache(maxsize=64)
-def _read_source(path: Path, modified: int, size: int) -> Source:
+def _read_source(path: Path, modified: int, size: int) -> PythonFile:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what Python thinks of the file's style is not our matter
-            return Source(path, ast.parse(path.read_bytes()))
+            return PythonFile(path, ast.parse(path.read_bytes()))
     except SyntaxError as error:
         raise SignatureError(f"not valid Python: {error.msg}", error.lineno or 1) from None
     except (ValueError, RecursionError, MemoryError) as error:

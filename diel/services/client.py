@@ -56,7 +56,7 @@ class ServiceError(DielError):
         super().__init__(message)
 
 
-class Service:
+class ServiceClient:
     """One service, as `context.service("serve")` gives it. Threads may share it."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Service:
         for replica in self._replicas:
             replica.close()
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> ServiceClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -185,11 +185,11 @@ class Service:
         return (self._replicas[(first + place) % count] for place in range(count))
 
 
-def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -> Service:
+def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -> ServiceClient:
     """A client of a run's service, by the task indices of its replicas. Raises OSError without a token."""
     paths = RunPaths(run_dir)
     files = [paths.service(name, replica) for replica in replicas]
-    return Service(name, files, read_token(paths), first)
+    return ServiceClient(name, files, read_token(paths), first)
 
 
 def in_url(path: str) -> str:

@@ -13,10 +13,10 @@ from pathlib import Path
 from diel.errors import MISTAKE
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.paths import RunPaths
-from diel.streams.channel import Channel, Source
+from diel.streams.channel import Channel, ProducerState
 from diel.streams.channels import Channels
 from diel.streams.group import Group, Member
-from diel.streams.protocol import FORMS, Header, Refused, Request, flaw_of, refuse_older
+from diel.streams.protocol import FORMS, Header, PeerRequest, Refused, flaw_of, refuse_older
 from diel.streams.tuples import TupleDesk
 
 Send = Callable[[bytes, Header, bytes], bool]
@@ -33,13 +33,13 @@ class Broker:
         self._send = send
         self._channels = Channels(root)
         self._desk = TupleDesk(root / "space", self._answer, self._serve)
-        self._unopened: list[Request] = []
-        self._getting: dict[str, dict[tuple[str, str], Request]] = {}
+        self._unopened: list[PeerRequest] = []
+        self._getting: dict[str, dict[tuple[str, str], PeerRequest]] = {}
         """By channel: requests that wait for an item, by group and member, oldest first."""
-        self._wanting: dict[str, dict[str, Request]] = {}
+        self._wanting: dict[str, dict[str, PeerRequest]] = {}
         """By channel: producers that wait for room."""
         self.stopped = False
-        self._requests: dict[str, Callable[[Request], Header | None]] = {
+        self._requests: dict[str, Callable[[PeerRequest], Header | None]] = {
             "open": self._open,
             "facts": self._facts,
             "stop": self._stop,
@@ -48,7 +48,7 @@ class Broker:
             "tuple": self._desk.do,
             "space_commit": self._desk.commit,
         }
-        self._of_a_channel: dict[str, Callable[[Channel, Request], Header | None]] = {
+        self._of_a_channel: dict[str, Callable[[Channel, PeerRequest], Header | None]] = {
             "close": self._close,
             "break": self._break,
             "settle": self._settle,
@@ -66,9 +66,9 @@ class Broker:
 
     def handle(self, peer: bytes, header: Header, block: bytes) -> None:
         """Answers a request, now or later."""
-        self._serve(Request(peer, header, block))
+        self._serve(PeerRequest(peer, header, block))
 
-    def _serve(self, request: Request) -> None:
+    def _serve(self, request: PeerRequest) -> None:
         op = str(request.header.get("op"))
         try:
             answer = self._granted(op, request)
@@ -81,7 +81,7 @@ class Broker:
         if answer is not None:
             self._answer(request, answer)
 
-    def _granted(self, op: str, request: Request) -> Header | None:
+    def _granted(self, op: str, request: PeerRequest) -> Header | None:
         """The answer; None where it comes later, or went out already."""
         if op not in FORMS:
             raise Refused(f"no request '{op}'; expected one of {', '.join(FORMS)}")
@@ -101,12 +101,12 @@ class Broker:
         log = RunPaths(self._root.parent).broker_log
         return f"{MISTAKE}: {type(error).__name__}: {error}\n    report it, with the end of {log}"
 
-    def _answer(self, request: Request, answer: Header, block: bytes = b"") -> bool:
+    def _answer(self, request: PeerRequest, answer: Header, block: bytes = b"") -> bool:
         return self._send(request.peer, {"id": request.header.get("id"), **answer}, block)
 
     # --- the controller ----------------------------------------------------------------------------
 
-    def _open(self, request: Request) -> Header:
+    def _open(self, request: PeerRequest) -> Header:
         header = request.header
         wanted: Header = {
             "do": "open",
@@ -122,14 +122,14 @@ class Broker:
             self._serve(one)
         return {}
 
-    def _close(self, channel: Channel, request: Request) -> Header:
+    def _close(self, channel: Channel, request: PeerRequest) -> Header:
         if not channel.closed:
             self._channels.write({"do": "close", "c": channel.name})
             self._serve_waiting(channel)
             channel.sweep()
         return {}
 
-    def _break(self, channel: Channel, request: Request) -> Header:
+    def _break(self, channel: Channel, request: PeerRequest) -> Header:
         """A producer failed for good: the named groups get what is there now, and no end."""
         groups = [name for name in request.header["groups"] if channel.group(name).broken_at is None]
         if groups or not channel.broken:
@@ -140,7 +140,7 @@ class Broker:
     def _break_for(self, channel: Channel, groups: list[str], why: str, at: int) -> None:
         self._channels.write({"do": "break", "c": channel.name, "groups": groups, "why": why, "at": at})
 
-    def _settle(self, channel: Channel, request: Request) -> Header:
+    def _settle(self, channel: Channel, request: PeerRequest) -> Header:
         header = request.header
         group, member = channel.groups.get(header["group"]), header["member"]
         if group is None or member not in group.unsettled:
@@ -151,19 +151,19 @@ class Broker:
         self._serve_waiting(channel)
         return {}
 
-    def _facts(self, request: Request) -> Header:
+    def _facts(self, request: PeerRequest) -> Header:
         facts = {channel.name: channel.facts() for channel in self._channels}
         return {"channels": facts, "space": self._desk.tuples.facts()}
 
-    def _stop(self, request: Request) -> Header:
+    def _stop(self, request: PeerRequest) -> Header:
         self.stopped = True
         return {}
 
-    def _flaw(self, channel: Channel, request: Request) -> Header:
+    def _flaw(self, channel: Channel, request: PeerRequest) -> Header:
         """Whether an attempt of a task read and put everything; each MPI rank is a member."""
         header = request.header
         task, group = str(header["member"]), header.get("group")
-        there: Mapping[str, Source | Member]
+        there: Mapping[str, ProducerState | Member]
         there = channel.sources if group is None else channel.group(group).members
         for name in (name for name in there if name == task or name.startswith(f"{task}.")):
             refuse_older(there[name].attempt, {**header, "member": name})
@@ -175,7 +175,7 @@ class Broker:
                 return {"class": kind, "flaw": flaw}
         return {"class": "", "flaw": ""}
 
-    def _forget(self, request: Request) -> Header:
+    def _forget(self, request: PeerRequest) -> Header:
         """Takes back a request that still waits. The answer says whether it did."""
         forgotten = self._desk.forget(request)
         for waiting in self._getting.values():
@@ -189,22 +189,22 @@ class Broker:
 
     # --- producers ---------------------------------------------------------------------------------
 
-    def _source(self, channel: Channel, request: Request) -> Source:
+    def _source(self, channel: Channel, request: PeerRequest) -> ProducerState:
         """The producer of a request. Raises Refused if a later attempt has begun."""
         name, attempt = request.header["member"], request.header["attempt"]
-        source = channel.sources.setdefault(name, Source())
+        source = channel.sources.setdefault(name, ProducerState())
         refuse_older(source.attempt, request.header)
         if attempt > source.attempt:
             self._channels.write({"do": "attempt", "c": channel.name, "p": name, "a": attempt, "at": 0})
         channel.here.add(name)
         return source
 
-    def _produce(self, channel: Channel, request: Request) -> Header:
+    def _produce(self, channel: Channel, request: PeerRequest) -> Header:
         source = self._source(channel, request)
         limit = channel.limit(request.header["member"])
         return {"count": source.count, "at": source.at, "limit": limit, "folder": channel.folder}
 
-    def _put(self, channel: Channel, request: Request) -> Header:
+    def _put(self, channel: Channel, request: PeerRequest) -> Header:
         header = request.header
         source, name = self._source(channel, request), header["member"]
         if channel.closed and header["first"] + len(header["sizes"]) > source.count:
@@ -213,7 +213,7 @@ class Broker:
             self._serve_waiting(channel)
         return {"count": source.count, "limit": channel.limit(name)}
 
-    def _want(self, channel: Channel, request: Request) -> None:
+    def _want(self, channel: Channel, request: PeerRequest) -> None:
         self._source(channel, request)
         self._wanting.setdefault(channel.name, {})[request.header["member"]] = request
         self._grant(channel)
@@ -228,14 +228,14 @@ class Broker:
             self._answer(one, {"limit": above})
         wanting.clear()
 
-    def _place(self, channel: Channel, request: Request) -> Header:
+    def _place(self, channel: Channel, request: PeerRequest) -> Header:
         """Where an attempt stands that continues in another process: after what it put, known or not."""
         self._source(channel, request)
         who = {"c": channel.name, "p": request.header["member"], "a": request.header["attempt"]}
         self._channels.write({"do": "place", **who, "at": int(request.header["at"])})
         return {}
 
-    def _part(self, channel: Channel, request: Request) -> Header:
+    def _part(self, channel: Channel, request: PeerRequest) -> Header:
         """A producer leaves: it has put everything, and the others get its share of the room."""
         name, attempt = request.header["member"], request.header["attempt"]
         source = channel.sources.get(name)
@@ -248,7 +248,7 @@ class Broker:
 
     # --- consumers ---------------------------------------------------------------------------------
 
-    def _member(self, channel: Channel, request: Request) -> tuple[Group, Member]:
+    def _member(self, channel: Channel, request: PeerRequest) -> tuple[Group, Member]:
         """The consumer of a request. Raises Refused if it is unknown, or a later attempt has begun."""
         group, name = channel.group(request.header["group"]), request.header["member"]
         member = group.members.get(name)
@@ -257,7 +257,7 @@ class Broker:
         refuse_older(member.attempt, request.header)
         return group, member
 
-    def _consume(self, channel: Channel, request: Request) -> Header:
+    def _consume(self, channel: Channel, request: PeerRequest) -> Header:
         header = request.header
         where, replay = _seat(request), header.get("replay", True)
         known = channel.groups.get(header["group"])
@@ -281,7 +281,7 @@ class Broker:
         ahead = max(1, channel.buffer // 4)
         return {"committed": member.deliveries.committed, "at": member.at, "ahead": ahead}
 
-    def _get(self, channel: Channel, request: Request) -> None:
+    def _get(self, channel: Channel, request: PeerRequest) -> None:
         header = request.header
         deliveries = self._member(channel, request)[1].deliveries
         if not deliveries.committed <= header["from"] <= deliveries.total:
@@ -296,7 +296,7 @@ class Broker:
             waiting[place] = request
         self._grant(channel)
 
-    def _deliver(self, channel: Channel, request: Request) -> bool:
+    def _deliver(self, channel: Channel, request: PeerRequest) -> bool:
         """Answers a `get` if there is something to answer: items again, new items, or the end."""
         header, where = request.header, _seat(request)
         group, member = self._member(channel, request)
@@ -318,7 +318,7 @@ class Broker:
             self._channels.write({"do": "undo", **where, **stretch})
         return True
 
-    def _tell_end(self, channel: Channel, request: Request) -> bool:
+    def _tell_end(self, channel: Channel, request: PeerRequest) -> bool:
         """Answers a `get` that finds no item: with the end if it has come, or with what broke the stream."""
         group, member = self._member(channel, request)
         if group.broken_at is not None or (channel.broken and not group.holds):
@@ -336,7 +336,7 @@ class Broker:
             self._serve(one)
         self._grant(channel)
 
-    def _seat(self, channel: Channel, request: Request) -> Header:
+    def _seat(self, channel: Channel, request: PeerRequest) -> Header:
         """The next consumer of this attempt gets what this one fetched ahead and did not use."""
         member, at = self._member(channel, request)[1], int(request.header["at"])
         member.reading = False
@@ -344,7 +344,7 @@ class Broker:
             self._channels.write({"do": "seat", **_seat(request), "at": at})
         return {}
 
-    def _commit(self, channel: Channel, request: Request) -> Header:
+    def _commit(self, channel: Channel, request: PeerRequest) -> Header:
         deliveries, at = self._member(channel, request)[1].deliveries, int(request.header["at"])
         if at > deliveries.total:
             raise Refused(f"{request.header['member']} commits items of {channel.name} that it did not get")
@@ -358,7 +358,7 @@ class Broker:
         self._desk.tuples.log.close()
 
 
-def _seat(request: Request) -> Header:
+def _seat(request: PeerRequest) -> Header:
     """A consumer, as the log names it."""
     header = request.header
     return {"c": header["channel"], "g": header["group"], "m": header["member"]}

@@ -25,7 +25,7 @@ Flaw = tuple[str, str]
 WHOLE: Flaw = ("", "")
 
 
-class Source:
+class ProducerState:
     """A producer, over all its attempts."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Channel:
         self.broken = ""
         """Why it lacks items; empty where it does not."""
         self.groups: dict[str, Group] = {}
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, ProducerState] = {}
         self.here: set[str] = set()
         """Producers that share the room."""
         self.base = 0
@@ -121,7 +121,7 @@ class Channel:
 
     def _note_counts(self, header: Header) -> None:
         for name, count in header["counts"].items():
-            source = self.sources.setdefault(name, Source())
+            source = self.sources.setdefault(name, ProducerState())
             source.count = max(source.count, count)
 
     def snapshot(self, block: bytearray) -> Header:
@@ -152,7 +152,7 @@ class Channel:
             self.bytes += sum(header["sizes"]) + header.get("held", 0)
         for name in header.get("files", ()):
             self._hold(file, name)
-        source = self.sources.setdefault(header["p"], Source())
+        source = self.sources.setdefault(header["p"], ProducerState())
         source.count = max(source.count, header["first"] + len(header["sizes"]))
 
     def _hold(self, file: int, name: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from diel.streams.channel import Channel, Source
+from diel.streams.channel import Channel, ProducerState
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
 from diel.streams.protocol import Header
@@ -110,7 +110,7 @@ class Channels:
                     group = channel.groups[name]
                     group.broken_at = header["at"] if group.broken_at is None else group.broken_at
             case "attempt" | "place":
-                source = channel.sources.setdefault(header["p"], Source())
+                source = channel.sources.setdefault(header["p"], ProducerState())
                 source.attempt, source.at = header["a"], header["at"]
             case "join":
                 group = channel.groups.setdefault(header["g"], Group(header["cursor"], header["holds"]))

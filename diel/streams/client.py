@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from diel.errors import ModuleError, StreamError
 from diel.paths import RunPaths
 from diel.streams.consumer import MOST, Consumer
-from diel.streams.item import LARGE, SegmentWriter, as_python, decode, encode, mapped
-from diel.streams.link import Link
+from diel.streams.item import LARGE, ItemWriter, as_python, decode, encode, mapped
 from diel.streams.producer import Producer
 from diel.streams.protocol import SILENCE, Header, read_contact
+from diel.streams.wire import Wire
 
 Whose = TypeVar("Whose", bound=tuple[Any, ...])
 End = TypeVar("End")
@@ -33,21 +33,21 @@ Key = tuple[Scalar, ...]
 Pattern = Sequence[Scalar | EllipsisType | None]
 
 
-class Space:
+class TupleSpace:
     """Puts, reads and takes tuples: a key of texts, numbers and booleans, and a value as streams carry it.
 
     With a member, what it does is kept until `commit`: a new attempt that does the same gets the same
-    answers, so that nothing is put or taken twice. One operation at a time; threads that wait take a `Space`
-    each.
+    answers, so that nothing is put or taken twice. One operation at a time; threads that wait take a
+    `TupleSpace` each.
     """
 
-    def __init__(self, link: Link, member: str | None, attempt: int) -> None:
-        self._link = link
+    def __init__(self, wire: Wire, member: str | None, attempt: int) -> None:
+        self._wire = wire
         self._keep = member is not None
         self._who: Header = {"owner": member or f"~{secrets.token_hex(8)}", "attempt": attempt}
         self._one = threading.Lock()
-        self._number: int = link.call({"op": "space", **self._who})["at"]
-        self._segments = SegmentWriter(link.root, "space")
+        self._number: int = wire.call({"op": "space", **self._who})["at"]
+        self._segments = ItemWriter(wire.root, "space")
 
     def put(self, key: Sequence[Scalar], value: Any) -> None:
         """Adds a tuple; others of the same key stay. Returns once it is on the disk.
@@ -74,7 +74,7 @@ class Space:
             return self._found(*self._do("take", pattern, b"", timeout))
 
     def _found(self, answer: Header, value: bytes) -> tuple[Key, Any]:
-        data = mapped(self._link.root, value) if value[:1] == b"r" else value
+        data = mapped(self._wire.root, value) if value[:1] == b"r" else value
         return tuple(answer["key"]), decode(data)
 
     def _do(self, what: str, key: Pattern, value: bytes, timeout: float | None) -> tuple[Header, bytes]:
@@ -83,7 +83,7 @@ class Space:
         plain = [None if part is ... else as_python(part) for part in key]
         request = {"op": "tuple", "do": what, **self._who, "key": plain, "keep": self._keep}
         try:
-            answer = self._link.call_within({**request, "number": self._number}, value, timeout)
+            answer = self._wire.call_within({**request, "number": self._number}, value, timeout)
         except (TypeError, ValueError) as error:  # before anything was sent
             raise StreamError(f"{key!r} is no key of the tuple space: {error}") from error
         if answer is None:
@@ -99,17 +99,17 @@ class Space:
     def commit(self) -> None:
         """A new attempt does not repeat what was done so far: it continues after it."""
         with self._one:
-            self._link.call({"op": "space_commit", **self._who, "number": self._number})
+            self._wire.call({"op": "space_commit", **self._who, "number": self._number})
 
 
 class Connection:
     """All that one process does with a run's broker; several threads may use it."""
 
     def __init__(self, run_dir: Path, patience: float = PATIENCE) -> None:
-        self._link = Link(RunPaths(run_dir).streams, patience)
+        self._wire = Wire(RunPaths(run_dir).streams, patience)
         self._lock = threading.Lock()
         self._producers: dict[tuple[str, str, int], Producer] = {}
-        self._spaces: dict[tuple[str, int], Space] = {}
+        self._spaces: dict[tuple[str, int], TupleSpace] = {}
         self._consumers: dict[tuple[str, str, str, int], Consumer] = {}
 
     def producer(self, channel: str, member: str, attempt: int, *, go_on: bool = False) -> Producer:
@@ -117,7 +117,7 @@ class Connection:
 
         With `go_on`, an attempt that consists of several processes puts where the one before stopped.
         """
-        make = partial(Producer, self._link, channel, member, attempt, go_on)
+        make = partial(Producer, self._wire, channel, member, attempt, go_on)
         return self._one(self._producers, (channel, member, attempt), make)
 
     def consumer(
@@ -137,7 +137,7 @@ class Connection:
         nothing yet begins with what is put from now on. `most` bounds how many items are asked for ahead. One
         that `leaves` is closed by its process: where it is not, its task has no result.
         """
-        make = partial(Consumer, self._link, channel, group, member, attempt, replay, most, leaves)
+        make = partial(Consumer, self._wire, channel, group, member, attempt, replay, most, leaves)
         return self._one(self._consumers, (channel, group, member, attempt), make)
 
     def _one(self, ends: dict[Whose, End], key: Whose, make: Callable[[], End]) -> End:
@@ -174,17 +174,17 @@ class Connection:
         """
         request: Header = {"op": "flaw", "channel": end["channel"], "member": member, "attempt": attempt}
         request |= {"group": end["group"]} if end["role"] == "get" else {"goes_on": goes_on}
-        answer = self._link.call(request)
+        answer = self._wire.call(request)
         return answer["class"], answer["flaw"]
 
-    def space(self, member: str | None = None, attempt: int = 1) -> Space:
-        """The tuple space; with a member the same `Space` each time.
+    def space(self, member: str | None = None, attempt: int = 1) -> TupleSpace:
+        """The tuple space; with a member the same `TupleSpace` each time.
 
         Then a new attempt gets the same answers to the same operations, until they are committed.
         """
         if member is None:
-            return Space(self._link, None, attempt)
-        return self._one(self._spaces, (member, attempt), partial(Space, self._link, member, attempt))
+            return TupleSpace(self._wire, None, attempt)
+        return self._one(self._spaces, (member, attempt), partial(TupleSpace, self._wire, member, attempt))
 
     def open(
         self, channel: str, *, buffer: int = 1000, replay: bool = True, groups: Mapping[str, Sequence[str]]
@@ -196,19 +196,19 @@ class Connection:
         """
         readers = {group: list(members) for group, members in groups.items()}
         how = {"buffer": buffer, "replay": replay, "groups": readers}
-        self._link.call({"op": "open", "channel": channel, **how})
+        self._wire.call({"op": "open", "channel": channel, **how})
 
     def close(self, channel: str) -> None:
         """No producer will put any more: readers get the end after the last item."""
-        self._link.call({"op": "close", "channel": channel})
+        self._wire.call({"op": "close", "channel": channel})
 
     def break_off(self, channel: str, groups: Iterable[str], why: str) -> None:
         """A producer failed for good: these groups get what is there by now, and StreamBroken for an end."""
-        self._link.call({"op": "break", "channel": channel, "groups": list(groups), "why": why})
+        self._wire.call({"op": "break", "channel": channel, "groups": list(groups), "why": why})
 
     def settle(self, channel: str, group: str, member: str, good: bool) -> None:
         """A member's task ended for good: what it got is committed, or (not `good`) goes to the others."""
-        self._link.call({"op": "settle", "channel": channel, "group": group, "member": member, "good": good})
+        self._wire.call({"op": "settle", "channel": channel, "group": group, "member": member, "good": good})
 
     def facts(self) -> dict[str, Any]:
         """How each channel stands.
@@ -216,12 +216,12 @@ class Connection:
         `{channel: {"items", "bytes", "closed", "broken", "buffer", "producers": {member: items},
         "groups": {group: {"delivered", "committed", "waiting", "settled"}}}}`.
         """
-        found: dict[str, Any] = self._link.call({"op": "facts"})["channels"]
+        found: dict[str, Any] = self._wire.call({"op": "facts"})["channels"]
         return found
 
     def tell_facts(self, done: Callable[[dict[str, Any]], None]) -> None:
-        """As `facts`, without waiting: calls `done` in the link's thread once the broker answers."""
-        self._link.ask({"op": "facts"}, b"", lambda answer, block: done(answer["channels"]))
+        """As `facts`, without waiting: calls `done` in the wire's thread once the broker answers."""
+        self._wire.ask({"op": "facts"}, b"", lambda answer, block: done(answer["channels"]))
 
     def stop(self) -> None:
         """Ends the broker; what is on the disk stays. One that is gone before it answers has ended too.
@@ -229,18 +229,18 @@ class Connection:
         Raises StreamError where there is none.
         """
         ended = threading.Event()
-        number = self._link.ask({"op": "stop"}, b"", lambda header, block: ended.set())
-        known = self._link.contact
+        number = self._wire.ask({"op": "stop"}, b"", lambda header, block: ended.set())
+        known = self._wire.contact
         while not ended.wait(0.1):
-            self._link.check()
-            known = known or self._link.contact
-            if known is not None and read_contact(self._link.root) != known:
+            self._wire.check()
+            known = known or self._wire.contact
+            if known is not None and read_contact(self._wire.root) != known:
                 break
-        self._link.drop(number)
+        self._wire.drop(number)
 
     def disconnect(self) -> None:
         """Lets go of the broker. Producers that were not closed lose what was not sent."""
-        self._link.close()
+        self._wire.close()
         for space in self._spaces.values():
             space.close()
         with _lock:

@@ -11,8 +11,8 @@ from typing import Any
 
 from diel.errors import StreamBroken, StreamEnd, StreamError
 from diel.streams.item import decode, mapped
-from diel.streams.link import TURN, Link
 from diel.streams.protocol import Header, cut
+from diel.streams.wire import TURN, Wire
 
 MOST = 4096
 """Items asked for at once at most."""
@@ -30,7 +30,7 @@ class Consumer:
 
     def __init__(
         self,
-        link: Link,
+        wire: Wire,
         channel: str,
         group: str,
         member: str,
@@ -39,9 +39,9 @@ class Consumer:
         most: int = MOST,
         leaves: bool = False,
     ) -> None:
-        self._link = link
+        self._wire = wire
         self._who: Header = {"channel": channel, "group": group, "member": member, "attempt": attempt}
-        answer = link.call({"op": "consume", **self._who, "replay": replay, "leaves": leaves})
+        answer = wire.call({"op": "consume", **self._who, "replay": replay, "leaves": leaves})
         self._most = min(most, answer["ahead"])
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -76,7 +76,7 @@ class Consumer:
             if self._share > 1 and 2 * len(self._items) <= self._share and not over:
                 self._ask()
         if data[:1] == b"r":
-            return decode(mapped(self._link.root, data))
+            return decode(mapped(self._wire.root, data))
         return decode(data)
 
     def _wait(self, timeout: float | None) -> None:
@@ -90,7 +90,7 @@ class Consumer:
                 raise StreamEnd(f"{self._who['channel']}: closed, and all its items were read")
             if self._asking is None:
                 self._ask()
-            self._link.check()
+            self._wire.check()
             left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
             if left <= 0:
                 self._take_back()
@@ -104,17 +104,17 @@ class Consumer:
             spent = max(time.monotonic() - self._since, 1e-6)
             self._share = max(1, min(self._most, int(SPAN * self._used / spent)))
         request = {"op": "get", **self._who, "from": self._asked_from, "most": self._share}
-        self._asking = self._link.ask(request, b"", self._arrived)
+        self._asking = self._wire.ask(request, b"", self._arrived)
 
     def _take_back(self) -> None:
         """Nobody waits here any more: others of the group get what comes next."""
         if self._asking is not None:
-            self._link.ask({"op": "forget", "of": self._asking}, b"", self._forgotten)
+            self._wire.ask({"op": "forget", "of": self._asking}, b"", self._forgotten)
 
     def _forgotten(self, answer: Header, block: bytes) -> None:
         with self._changed:
             if answer.get("forgotten") and self._asking is not None:
-                self._link.drop(self._asking)
+                self._wire.drop(self._asking)
                 self._asking = None
                 self._changed.notify_all()
 
@@ -149,7 +149,7 @@ class Consumer:
 
         Raises StreamError where no broker answers.
         """
-        self._link.call({"op": "commit", **self._who, "at": self._got})
+        self._wire.call({"op": "commit", **self._who, "at": self._got})
 
     def close(self) -> None:
         """Leaves; the next consumer of this attempt, or the group, gets what was fetched and not used."""
@@ -161,7 +161,7 @@ class Consumer:
             asking = self._asking
             self._changed.notify_all()
         if asking is not None:
-            self._link.call({"op": "forget", "of": asking})
-            self._link.drop(asking)
+            self._wire.call({"op": "forget", "of": asking})
+            self._wire.drop(asking)
         with contextlib.suppress(StreamError):  # another attempt took over, and got it again
-            self._link.call({"op": "seat", **self._who, "at": self._got})
+            self._wire.call({"op": "seat", **self._who, "at": self._got})

@@ -208,7 +208,7 @@ def write_npy(path: Path, array: Any) -> None:
     numpy.save(path, array, allow_pickle=False)
 
 
-class SegmentWriter:
+class ItemWriter:
     """The files of one producer in `folder`, which lies below `root`, the run's `streams` directory."""
 
     def __init__(self, root: Path, folder: str) -> None:

@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 from diel.errors import StreamError, counted
-from diel.streams.item import LARGE, Buffer, SegmentWriter, encode
-from diel.streams.link import TURN, Link
+from diel.streams.item import LARGE, Buffer, ItemWriter, encode
 from diel.streams.protocol import Header
+from diel.streams.wire import TURN, Wire
 
 LINGER = 0.001
 """Seconds for which items gather while others are under way; the first never waits."""
@@ -27,8 +27,8 @@ class Producer:
     nothing.
     """
 
-    def __init__(self, link: Link, channel: str, member: str, attempt: int, go_on: bool) -> None:
-        self._link = link
+    def __init__(self, wire: Wire, channel: str, member: str, attempt: int, go_on: bool) -> None:
+        self._wire = wire
         self._who: Header = {"channel": channel, "member": member, "attempt": attempt}
         self._turn = threading.Lock()
         self._lock = threading.Lock()
@@ -41,8 +41,8 @@ class Producer:
         self._under_way = 0
         self._due = self._wanted = self._want_asked = self._closed = False
         self._error: StreamError | None = None
-        answer = link.call({"op": "produce", **self._who})
-        self._segments = SegmentWriter(link.root, answer["folder"])
+        answer = wire.call({"op": "produce", **self._who})
+        self._segments = ItemWriter(wire.root, answer["folder"])
         self.count: int = answer["count"]
         """Items of this member that earlier attempts put."""
         self._known = self._sent = self.count
@@ -83,7 +83,7 @@ class Producer:
                 wake = not self._due
                 self._due = True
             if wake:
-                self._link.due(self._pump)
+                self._wire.due(self._pump)
 
     def _whole(self, parts: list[Buffer]) -> bytes:
         """An item of several parts in one, or what stands for a large one."""
@@ -114,7 +114,7 @@ class Producer:
             raise StreamError(f"{self._who['channel']}: this producer was closed")
         if self._error:
             raise self._error
-        self._link.check()
+        self._wire.check()
 
     def _want(self) -> None:
         """Asks for room, once everything that was put is sent."""
@@ -122,13 +122,13 @@ class Producer:
             self._wanted, self._want_asked = True, False
             if self._pending:
                 self._due = True
-                self._link.due(self._pump)
+                self._wire.due(self._pump)
             else:
                 self._ask_for_room()
 
     def _ask_for_room(self) -> None:
         self._want_asked = True
-        self._link.ask({"op": "want", **self._who, "above": self._next}, b"", self._granted)
+        self._wire.ask({"op": "want", **self._who, "above": self._next}, b"", self._granted)
 
     def _granted(self, answer: Header, block: bytes) -> None:
         with self._changed:
@@ -168,7 +168,7 @@ class Producer:
         self._sent += len(batch)
         self._sent_at = now
         self._under_way += 1
-        self._link.ask(header, block, self._acknowledged)
+        self._wire.ask(header, block, self._acknowledged)
 
     def _acknowledged(self, answer: Header, block: bytes) -> None:
         with self._changed:
@@ -177,7 +177,7 @@ class Producer:
             self._take(answer)
             if self._pending:
                 self._due = True
-                self._link.due(self._pump)
+                self._wire.due(self._pump)
 
     def flush(self, timeout: float | None = None) -> None:
         """Waits until all that was put is on the disk. Raises TimeoutError and StreamError."""
@@ -186,7 +186,7 @@ class Producer:
             while self._known < max(self._next, self.count):
                 if self._error:
                     raise self._error
-                self._link.check()
+                self._wire.check()
                 left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
                 if left <= 0:
                     missing = self._next - self._known
@@ -209,7 +209,7 @@ class Producer:
         try:
             self.flush()
             self._closed = True
-            self._link.call({"op": "place", **self._who, "at": self._next})
-            self._link.call({"op": "part", **self._who, "failed": failed})
+            self._wire.call({"op": "place", **self._who, "at": self._next})
+            self._wire.call({"op": "part", **self._who, "failed": failed})
         finally:
             self._segments.close()

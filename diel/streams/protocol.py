@@ -75,21 +75,21 @@ def read_contact(root: Path) -> Contact | None:
         return None
 
 
-class Request(NamedTuple):
+class PeerRequest(NamedTuple):
     """What a peer asks of the broker, which may answer later."""
 
     peer: bytes
     header: Header
     block: bytes = b""
 
-    def is_meant(self, forget: Request) -> bool:
+    def is_meant(self, forget: PeerRequest) -> bool:
         """Whether a request to forget another one means this one."""
         return self.peer == forget.peer and self.header.get("id") == forget.header["of"]
 
 
-Serve = Callable[[Request], None]
+Serve = Callable[[PeerRequest], None]
 """Serves a request, now or later; a refused one is answered too."""
-Answer = Callable[[Request, Header, bytes], bool]
+Answer = Callable[[PeerRequest, Header, bytes], bool]
 """Answers a request with a header and a block; False where its peer is gone."""
 
 _WHO = {"channel": TEXT, "member": TEXT, "attempt": COUNT}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.streams.log import Place, RecordLog
-from diel.streams.protocol import Answer, Header, Refused, Request, Serve, refuse_older
+from diel.streams.protocol import Answer, Header, PeerRequest, Refused, Serve, refuse_older
 
 Key = tuple[Any, ...]
 Asked = tuple[str, str]
@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 class Owner:
-    """Who puts, reads and takes: a task over its attempts, or one nameless `Space`.
+    """Who puts, reads and takes: a task over its attempts, or one nameless `TupleSpace`.
 
     The operations of a task are kept with their answers until it commits them: a new attempt that does the
     same gets the same answers, and what it puts or takes again is not put or taken twice.
@@ -191,10 +191,10 @@ class TupleDesk:
         self.tuples = Tuples(folder)
         self._answer = answer
         self._serve = serve
-        self._seeking: list[Request] = []
+        self._seeking: list[PeerRequest] = []
         """Requests that wait for a tuple, oldest first."""
 
-    def enter(self, request: Request) -> Header:
+    def enter(self, request: PeerRequest) -> Header:
         """A task's attempt, or a nameless owner, begins or goes on."""
         name, attempt = request.header["owner"], request.header["attempt"]
         before = self.tuples.owners.get(name, Owner()).attempt
@@ -203,7 +203,7 @@ class TupleDesk:
             self._seeking = [one for one in self._seeking if one.header["owner"] != name]
         return {"at": self.tuples.begin(name, attempt).at}
 
-    def do(self, request: Request) -> None:
+    def do(self, request: PeerRequest) -> None:
         """One operation. Raises Refused for what is none, and where it is committed."""
         header = request.header
         what, key, name, number = header["do"], header["key"], header["owner"], int(header["number"])
@@ -230,7 +230,7 @@ class TupleDesk:
         refuse_older(owner.attempt, header)
         return owner
 
-    def _tell(self, request: Request) -> None:
+    def _tell(self, request: PeerRequest) -> None:
         """Answers; a tuple that was taken by a peer that is gone is there again."""
         header = request.header
         name, number, what = header["owner"], header["number"], header["do"]
@@ -248,13 +248,13 @@ class TupleDesk:
                 self._seeking.remove(one)
                 self._serve(one)
 
-    def commit(self, request: Request) -> Header:
+    def commit(self, request: PeerRequest) -> Header:
         """A new attempt does not repeat what its owner did so far."""
         self._owner(request.header)
         self.tuples.commit(request.header["owner"], request.header["number"])
         return {}
 
-    def forget(self, request: Request) -> bool:
+    def forget(self, request: PeerRequest) -> bool:
         """Takes a request back that still waits; whether there was one."""
         left = [one for one in self._seeking if not one.is_meant(request)]
         forgotten = len(left) < len(self._seeking)
@@ -262,7 +262,7 @@ class TupleDesk:
         return forgotten
 
 
-def _place(request: Request) -> tuple[str, int]:
+def _place(request: PeerRequest) -> tuple[str, int]:
     return request.header["owner"], request.header["number"]
 
 

@@ -431,9 +431,9 @@ def begin(bundle: Bundle) -> Worker:
 
 
 def run_bundle(packed: bytes) -> bytes:
-    """The one function that Parsl sees: runs a packed bundle in this process's worker.
+    """The one function that Parsl sees, in blocks: runs a packed bundle in this process's worker.
 
-    Bundle and report travel as bytes, for Parsl would pickle them in Python, at a quarter of a short
+    Bundle and report travel as bytes, because Parsl would pickle them in Python, at a quarter of a short
     task's cost.
     """
     bundle: Bundle = pickle.loads(packed)  # from the controller

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 
 from diel import tabular
-from diel.services.client import Service, ServiceError
+from diel.services.client import ServiceClient, ServiceError
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = 32
@@ -89,7 +89,7 @@ def services(runs: int, show: Show) -> None:
             )
             show("one row, one client", "", f"{1000 * _latency(one):.2f} ms (median), of which max_wait is 2")
             try:
-                Service("serve", [one], "another").predict([[0.0] * FEATURES])
+                ServiceClient("serve", [one], "another").predict([[0.0] * FEATURES])
                 refused = "answered"
             except ServiceError as error:
                 refused = str(error.status)
@@ -128,7 +128,7 @@ def _replica(folder: Path, model: Path, batch: int) -> Iterator[str]:
     process = subprocess.Popen(words, env=env)
     url = f"http://127.0.0.1:{port}"
     try:
-        Service("serve", [url], TOKEN).get("/health")  # tried until it answers
+        ServiceClient("serve", [url], TOKEN).get("/health")  # tried until it answers
         yield url
     finally:
         process.terminate()
@@ -143,7 +143,7 @@ def _ask_all(urls: list[str], seconds: float) -> float:
     end = [0.0]
 
     def ask(number: int) -> None:
-        with Service("serve", urls, TOKEN, first=number) as client:
+        with ServiceClient("serve", urls, TOKEN, first=number) as client:
             client.predict(rows)
             start.wait()
             while time.perf_counter() < end[0]:
@@ -164,13 +164,13 @@ def _ask_all(urls: list[str], seconds: float) -> float:
 
 
 def _count(url: str) -> int:
-    text: str = Service("serve", [url], TOKEN).get("/metrics")
+    text: str = ServiceClient("serve", [url], TOKEN).get("/metrics")
     line = next(line for line in text.splitlines() if line.startswith('diel_requests_total{path="/predict"'))
     return int(line.rpartition(" ")[2])
 
 
 def _latency(url: str) -> float:
-    with Service("serve", [url], TOKEN) as client:
+    with ServiceClient("serve", [url], TOKEN) as client:
         times = []
         for _ in range(300):
             began = time.perf_counter()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.services.client import Service, ServiceError
+from diel.services.client import ServiceClient, ServiceError
 from diel.services.endpoint import Endpoint, write_endpoint
 
 Answer = Callable[[str, bytes, Any], tuple[int, str, bytes]]
@@ -85,8 +85,8 @@ def replicas() -> Iterator[Callable[..., Replica]]:
         replica.close()
 
 
-def client(*places: Path | str, **more: Any) -> Service:
-    return Service("serve", places, "secret", **{"patience": 5.0, **more})
+def client(*places: Path | str, **more: Any) -> ServiceClient:
+    return ServiceClient("serve", places, "secret", **{"patience": 5.0, **more})
 
 
 def refuse(path: str, body: bytes, headers: Any) -> tuple[int, str, bytes]:

@@ -34,7 +34,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Printed:
+class AttemptOutput:
     """Where the files of one attempt are."""
 
     task: str
@@ -95,7 +95,7 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
 # --- where the output is --------------------------------------------------------------------------
 
 
-def find_output(reader: Reader, task: str, attempt: int | None = None) -> Printed:
+def find_output(reader: Reader, task: str, attempt: int | None = None) -> AttemptOutput:
     """The output of a task's attempt; a cached task's lies in the run that it was taken from.
 
     Raises UsageError where there is no such task or attempt, or where it has not begun.
@@ -117,10 +117,10 @@ def find_output(reader: Reader, task: str, attempt: int | None = None) -> Printe
     capture = None
     if under_way is not None and under_way.number == number and under_way.state is TaskState.RUNNING:
         capture = reader.paths.captures / under_way.worker.removesuffix(".jsonl")
-    return Printed(label, number, state, reader.paths.task_dir(name, index, number), capture)
+    return AttemptOutput(label, number, state, reader.paths.task_dir(name, index, number), capture)
 
 
-def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None) -> Printed:
+def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None) -> AttemptOutput:
     """The output in the run that computed the result: found by the key that both records have."""
     label = f"{stage}/{index}"
     cached = _find_cached(paths, stage, index)
@@ -135,7 +135,7 @@ def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None)
         )
     number = attempt or last
     folder = origin.task_dir(made["stage"], made["index"], number)
-    return Printed(f"{origin.run_id} {made['stage']}/{made['index']}", number, TaskState.DONE, folder)
+    return AttemptOutput(f"{origin.run_id} {made['stage']}/{made['index']}", number, TaskState.DONE, folder)
 
 
 def _made(origin: RunPaths, key: str) -> Done | None:
@@ -184,13 +184,13 @@ def _tell(text: str) -> None:
 
 def _follow(
     reader: Reader, task: str, attempt: int | None, wanted: tuple[str, ...], files: dict[str, BinaryIO]
-) -> Printed | None:
+) -> AttemptOutput | None:
     """Copies what a task prints while it prints it, until it has ended; returns its last attempt.
 
     A worker moves the file into the task's directory when the task ends; it stays open here.
     """
     name, index = find_task(reader, task)
-    output: Printed | None = None
+    output: AttemptOutput | None = None
     size = 0
     while True:
         live = fold_status(reader.paths, reader).state in LIVE
@@ -213,7 +213,7 @@ def _follow(
     return output
 
 
-def _copy_news(output: Printed, wanted: tuple[str, ...], files: dict[str, BinaryIO]) -> int:
+def _copy_news(output: AttemptOutput, wanted: tuple[str, ...], files: dict[str, BinaryIO]) -> int:
     size = 0
     for kind in wanted:
         if kind not in files:

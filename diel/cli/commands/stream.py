@@ -25,7 +25,7 @@ from diel.cli.piped import Piping, Program, program_of
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from diel.streams.client import Connection, Space
+    from diel.streams.client import Connection, TupleSpace
     from diel.streams.consumer import Consumer
     from diel.streams.producer import Producer
 
@@ -285,7 +285,7 @@ def _json(what: str, text: str) -> Any:
         raise UsageError(f"{what}: expected JSON, found {text!r} ({error})") from error
 
 
-def _space(rank: int | None) -> Space:
+def _space(rank: int | None) -> TupleSpace:
     several = bool(os.environ.get("DIEL_RANKED")) and (launched(RANKS) or 1) > 1
     member = _ranked(_given("DIEL_TASK_ID"), rank, several)
     return _connect().space(member, int(_given("DIEL_ATTEMPT")))

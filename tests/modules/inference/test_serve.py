@@ -15,7 +15,7 @@ import uvicorn
 from starlette.routing import Route
 
 from diel import tabular
-from diel.services.client import Service, ServiceError
+from diel.services.client import ServiceClient, ServiceError
 from modules.inference.serve import Batcher, Busy, application
 
 FEATURES = ("t", "rho")
@@ -44,10 +44,10 @@ class Served:
             assert self.thread.is_alive()
         port = self.server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.clients: list[Service] = []
+        self.clients: list[ServiceClient] = []
 
-    def client(self, token: str = "secret") -> Service:
-        self.clients.append(Service("serve", [self.url], token, patience=1.0))
+    def client(self, token: str = "secret") -> ServiceClient:
+        self.clients.append(ServiceClient("serve", [self.url], token, patience=1.0))
         return self.clients[-1]
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ def test_numbers_that_are_none_are_refused_with_their_row(one: Served) -> None:
         one.client().predict(numpy.array([[1, 2], [numpy.nan, 4]]))
 
 
-def metric(client: Service, name: str) -> float:
+def metric(client: ServiceClient, name: str) -> float:
     (line,) = [line for line in client.get("/metrics").splitlines() if line.startswith(f"{name} ")]
     return float(line.split()[1])
 

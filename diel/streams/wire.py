@@ -1,6 +1,6 @@
 """The wire of one process to its broker: one socket, and the one thread that touches it.
 
-Requests may be asked by any thread. When the broker goes, the link looks into `broker.json` for the next one
+Requests may be asked by any thread. When the broker goes, the wire looks into `broker.json` for the next one
 and asks again all that was not answered, in order: every request can be asked twice.
 """
 
@@ -23,7 +23,7 @@ from diel.errors import StreamError, StreamLost
 from diel.streams.protocol import Contact, Header, contact_file, pack, read_contact, unpack
 
 Done = Callable[[Header, bytes], None]
-"""Called in the link's thread with an answer."""
+"""Called in the wire's thread with an answer."""
 _LOST = (
     zmq.EVENT_DISCONNECTED
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -38,10 +38,10 @@ TURN = 0.5
 
 
 Pump = Callable[[float], bool]
-"""Called in the link's thread: sends what is due now; whether there is more to send in a millisecond."""
+"""Called in the wire's thread: sends what is due now; whether there is more to send in a millisecond."""
 
 
-class Link:
+class Wire:
     """Sends requests, hands out answers. `patience`: seconds for which a lost broker is waited for."""
 
     def __init__(self, root: Path, patience: float) -> None:

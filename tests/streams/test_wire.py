@@ -12,7 +12,7 @@ import pytest
 from diel.errors import StreamLost
 from diel.streams.client import Connection
 from diel.streams.item import LARGE
-from diel.streams.link import Link
+from diel.streams.wire import Wire
 from tests.streams.served import Served
 
 
@@ -48,9 +48,9 @@ def test_without_a_broker_a_call_ends_with_what_is_missing(tmp_path: Path) -> No
     connection.disconnect()
 
 
-def test_a_link_that_is_not_used_costs_no_time(tmp_path: Path) -> None:
+def test_a_wire_that_is_not_used_costs_no_time(tmp_path: Path) -> None:
     begun = time.process_time()
-    links = [Link(tmp_path, 1.0) for _ in range(3)]
-    for link in links:
-        link.close()
+    wires = [Wire(tmp_path, 1.0) for _ in range(3)]
+    for wire in wires:
+        wire.close()
     assert time.process_time() - begun < 1
