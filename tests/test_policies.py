@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -92,10 +96,22 @@ EATS = """
 """
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keeps apart who has the system kill for want of memory and who is killed otherwise.
+
+    The system counts such kills for the whole machine, and each SIGKILL meanwhile is put down to memory.
+    """
+    with open(Path(tempfile.gettempdir()) / f"diel-test-{os.getuid()}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     project = Project(tmp_path_factory.mktemp("classes")).workflow(CLASSES).module("eats", EATS)
-    return project.run(code=1)
+    with alone():
+        return project.run(code=1)
 
 
 def fails(run: Run, stage: str) -> list[Record]:
@@ -340,7 +356,8 @@ def test_a_program_that_the_system_kills_for_want_of_memory_is_out_of_memory(tmp
                   echo $$ > {group}/cgroup.procs
                   exec python -c "held = bytearray(150 * 2**20)"
         """
-        run = Project(tmp_path).workflow(text).run(code=1)
+        with alone():
+            run = Project(tmp_path).workflow(text).run(code=1)
     finally:
         for _ in range(100):
             try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.cli.call import call
+from tests.cli.clustered import at_site
 
 Capture = pytest.CaptureFixture[str]
 FLOW = """\
@@ -131,52 +131,9 @@ def test_nothing_is_made(flow: Path, capsys: Capture, workspace: Path) -> None:
 
 # --- a site with a scheduler ----------------------------------------------------------------------
 
-SITE = """\
-name: cluster
-scheduler: {scheduler}
-account: physics
-setup: [module load python]
-controller: {{home: {home}, queue: small, walltime: 4h}}
-pools:
-  cpu: {{queue: batch, cores: 8, nodes: 4, block_nodes: 2, blocks: 3, memory: 32GiB}}
-"""
-CLUSTER_FLOW = """\
-diel: 1
-name: flow
-axes: {i: {range: 100}}
-stages:
-  many: {over: [i], command: [x], resources: {walltime: 36s}}
-  same: {command: [x], after: [many], resources: {walltime: 36s}}
-  mpi: {command: [x], after: [many], resources: {ranks: 4, nodes: 2, walltime: 2h}}
-"""
 
-
-@pytest.fixture
-def cluster(workspace: Path) -> Path:
-    """A directory with the workflow and its site."""
-    (workspace / "flow.yaml").write_text(CLUSTER_FLOW)
-    (workspace / "schedulers").mkdir()
-    return at_site(workspace)
-
-
-def at_site(folder: Path, scheduler: str = "slurm", home: str = "login", **pool: str) -> Path:
-    text = SITE.format(scheduler=scheduler, home=home)
-    for key, value in pool.items():
-        text = text.replace("memory: 32GiB", f"{key}: {value}, memory: 32GiB")
-    (folder / "schedulers" / "cluster.yaml").write_text(text)
-    return folder
-
-
-def scripts(capsys: Capture) -> dict[str, str]:
-    """The scripts that `--scripts` prints, by the names of their files."""
-    said = call(capsys, "plan", "flow.yaml", "--site", "cluster", "--scripts")
-    assert said.code == 0, said.err
-    parts = re.split(r"^=== \S*/(\S+): .*\n", said.out, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def test_blocks_are_told_by_shape_with_the_home_of_the_controller(cluster: Path, capsys: Capture) -> None:
-    at_site(cluster, max_walltime="6h")
+def test_blocks_are_told_by_shape_with_the_home_of_the_controller(workspace: Path, capsys: Capture) -> None:
+    at_site(workspace, max_walltime="6h")
     said = call(capsys, "plan", "flow.yaml", "--site", "cluster").out
     rows = [" ".join(line.split()) for line in said.splitlines()]
     assert "cpu-1c-36s cpu many, same 16 2 nodes × 8 cores 1h00m 3" in rows
@@ -185,8 +142,8 @@ def test_blocks_are_told_by_shape_with_the_home_of_the_controller(cluster: Path,
     assert any(row.startswith("runs on site 'cluster', 48 cores, through Parsl") for row in rows)
 
 
-def test_json_has_the_blocks_and_the_home(cluster: Path, capsys: Capture) -> None:
-    at_site(cluster, home="job", max_walltime="6h")
+def test_json_has_the_blocks_and_the_home(workspace: Path, capsys: Capture) -> None:
+    at_site(workspace, home="job", max_walltime="6h")
     document = json.loads(call(capsys, "plan", "flow.yaml", "--site", "cluster", "--json").out)
     assert (document["home"], document["executor"]) == ("job", "blocks")
     assert document["blocks"][0] == {
@@ -203,88 +160,9 @@ def test_json_has_the_blocks_and_the_home(cluster: Path, capsys: Capture) -> Non
     assert "scripts" not in document
 
 
-def test_the_job_script_of_each_shape_is_printed_whole(cluster: Path, capsys: Capture) -> None:
-    at_site(cluster, max_walltime="6h")
-    found = scripts(capsys)
-    assert list(found) == ["1-0.sh", "1-0.node.sh", "1-1.sh", "1-1.node.sh"]
-    small, whole = found["1-0.sh"], found["1-1.sh"]
-    for line in (
-        "#SBATCH --partition=batch",
-        "#SBATCH --account=physics",
-        "#SBATCH --nodes=2",
-        "#SBATCH --time=01:00:00",
-        "module load python",
-    ):
-        assert line in small.splitlines()
-    assert re.search(r"^srun .*/flow-N/logs/blocks/1-0\.node\.sh$", small, re.MULTILINE)
-    assert "#SBATCH --time=02:01:00" in whole
-    assert "export DIEL_BLOCK=1-0" in found["1-0.node.sh"]
-    assert "known when the run has started" in found["1-0.node.sh"]
-
-
-@pytest.mark.parametrize(("scheduler", "sign"), [("slurm", "#SBATCH"), ("pbs", "#PBS"), ("torque", "#PBS")])
-def test_every_scheduler_shows_its_own_directives(
-    cluster: Path, capsys: Capture, scheduler: str, sign: str
-) -> None:
-    at_site(cluster, scheduler, max_walltime="6h")
-    found = scripts(capsys)
-    assert any(line.startswith(sign) for line in found["1-0.sh"].splitlines())
-
-
-def test_the_controllers_job_comes_first_where_it_lives_in_one(cluster: Path, capsys: Capture) -> None:
-    at_site(cluster, home="job", max_walltime="6h")
-    controller = scripts(capsys)["c1.sh"]
-    assert "#SBATCH --partition=small" in controller
-    assert "#SBATCH --time=04:00:00" in controller
-    assert "-m diel.controller " in controller
-
-
-def test_within_one_allocation_that_alone_is_the_schedulers(cluster: Path, capsys: Capture) -> None:
-    at_site(cluster, home="inside", max_walltime="6h")
-    found = scripts(capsys)
-    assert "#SBATCH --nodes=2" in found["c1.sh"]
-    assert "#SBATCH" not in found["1-0.sh"]
-
-
-def test_json_carries_the_scripts(cluster: Path, capsys: Capture) -> None:
-    at_site(cluster, max_walltime="6h")
-    said = call(capsys, "plan", "flow.yaml", "--site", "cluster", "--scripts", "--json").out
-    first, second, *_ = json.loads(said)["scripts"]
-    assert first["file"] == str(cluster.absolute() / "runs/flow-N/logs/blocks/1-0.sh")
-    assert (first["shape"], first["stages"]) == ("cpu-1c-36s", ["many", "same"])
-    assert first["text"].startswith("#!/bin/bash")
-    assert second["file"].endswith("1-0.node.sh")
-
-
-def test_a_site_without_a_scheduler_has_no_scripts(flow: Path, capsys: Capture) -> None:
-    said = call(capsys, "plan", "flow.yaml", "--scripts")
-    assert (said.code, said.out) == (0, "site 'local' has no scheduler: runs there need no job scripts\n")
-    assert json.loads(call(capsys, "plan", "flow.yaml", "--scripts", "--json").out)["scripts"] == []
-
-
-def test_scripts_are_not_written(cluster: Path, capsys: Capture) -> None:
-    at_site(cluster, home="job", max_walltime="6h")
-    scripts(capsys)
-    assert sorted(path.name for path in cluster.iterdir()) == ["flow.yaml", "schedulers"]
-
-
 def test_what_a_user_must_still_give_is_told(flow: Path, capsys: Capture) -> None:
     said = call(capsys, "plan", "flow.yaml", "--site", "polaris").out
     assert "still needed   site 'polaris' needs an account" in said
-
-
-def test_the_scripts_are_for_the_runs_and_the_home_that_are_given(cluster: Path, capsys: Capture) -> None:
-    at_site(cluster, max_walltime="6h")
-    words = ("plan", "flow.yaml", "--site", "cluster", "--scripts", "--runs", "elsewhere", "--home", "job")
-    said = call(capsys, *words, "--json")
-    assert said.code == 0, said.err
-    document = json.loads(said.out)
-    assert document["home"] == "job"
-    first = document["scripts"][0]
-    assert first["file"].startswith(str(cluster.absolute() / "elsewhere/flow-N/"))
-    assert first["file"].endswith("/c1.sh")
-    assert all("/elsewhere/flow-N" in script["text"] for script in document["scripts"])
-    assert "/runs/flow-N" not in said.out
 
 
 def test_a_home_that_the_site_cannot_give_is_refused(flow: Path, capsys: Capture) -> None:
