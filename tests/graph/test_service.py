@@ -1,0 +1,73 @@
+"""Who asks a service, and what there is to read of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.graph.building import AXES, built, flaws_of
+
+SERVE = {"service": True}
+LOOP: dict[str, Any] = {**AXES, "r": {"loop": {"max": 3}}}
+
+
+def test_who_asks_a_service_has_an_edge_from_it_that_reads_nothing() -> None:
+    graph = built({"serve": {**SERVE, "over": ["a"]}, "ask": {"over": ["a", "b"], "services": ["serve"]}})
+    (edge,) = graph.edges
+    assert (edge.service, edge.optional, edge.output, edge.matched) == (True, False, None, ("a",))
+    assert edge.key == ("stages", "ask", "services", 0)
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ({"serve": {}, "ask": {"services": ["serve"]}}, "'serve' is no service"),
+        ({"serve": SERVE, "ask": {"services": ["server"]}}, "no stage 'server'"),
+        ({"serve": SERVE}, "no stage asks the service 'serve'"),
+        (
+            {"serve": {**SERVE, "over": ["a", "b"]}, "ask": {"over": ["b"], "services": ["serve"]}},
+            "'serve' has a service for each a, and 'ask' does not say which it asks",
+        ),
+        (
+            {"serve": SERVE, "ask": {"services": ["serve"], "after": ["serve"]}},
+            "'serve' is a service, and has no end to wait for",
+        ),
+        (
+            {"serve": SERVE, "ask": {"services": ["serve"], "inputs": {"x": "serve.x"}}},
+            "'serve' is a service, and has nothing to read",
+        ),
+        (
+            {"a_b": SERVE, "A_B": SERVE, "ask": {"services": ["a_b", "A_B"]}},
+            "'a_b' and 'A_B' have one variable, DIEL_SERVICE_A_B_URL",
+        ),
+    ],
+)
+def test_a_service_is_asked_and_not_read(stages: dict[str, Any], message: str) -> None:
+    assert flaws_of(stages)[0].message == message
+
+
+def served(service: object, **given: Any) -> dict[str, Any]:
+    """A service that takes what a loop makes."""
+    return {
+        "train": {"over": ["r"]},
+        "serve": {"service": service, "inputs": {"m": {"from": "train.m", "at": {"r": "last"}, **given}}},
+        "ask": {"services": ["serve"]},
+    }
+
+
+def test_a_service_that_reloads_is_up_before_the_loop_ends() -> None:
+    def edge_of(service: object, **given: Any) -> tuple[bool, bool]:
+        (edge,) = [e for e in built(served(service, **given), LOOP).edges if e.name == "m"]
+        return edge.renewed, edge.follows
+
+    assert edge_of(True) == (False, False)
+    assert edge_of({"reload": True}) == (True, False)
+    assert edge_of({"reload": True}, initially="m.pt") == (True, True)
+
+
+def test_what_is_there_before_the_first_round_is_for_a_service_that_reloads() -> None:
+    (flaw,) = flaws_of(served(True, initially="m.pt"), LOOP)
+    assert flaw.key == ("stages", "serve", "inputs", "m", "initially")
+    (flaw,) = flaws_of({"serve": {"service": {"reload": True}}, "ask": {"services": ["serve"]}})
+    assert flaw.message == "nothing makes newer inputs for it"
