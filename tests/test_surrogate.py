@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from diel.expressions import ExpressionError, parse
 from diel.paths import shipped
 from modules.simulation.swing import swing
 from tests.serving import HANDLER
@@ -322,29 +321,3 @@ def test_the_loop_that_ships_simulates_less_from_round_to_round(tmp_path: Path) 
         if record["surrogate"]["used"]
     ]
     assert sum(wrong) / len(wrong) < 0.05, "the tolerance at which an answer is taken"
-
-
-# --- expressions ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("${{ where([1, 2, 3], [True, False, True]) }}", [1, 3]),
-        ("${{ where([], []) }}", []),
-    ],
-)
-def test_where_keeps_what_holds(text: str, value: list[int]) -> None:
-    assert parse(text).value({}) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("${{ where([1, 2], [True]) }}", "one list has 2 items, the other one 1"),
-        ("${{ where(1, [True]) }}", "expected two lists, found a whole number and a list"),
-    ],
-)
-def test_where_refuses_what_does_not_match(text: str, message: str) -> None:
-    with pytest.raises(ExpressionError, match=message):
-        parse(text).value({})

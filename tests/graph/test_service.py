@@ -49,17 +49,20 @@ def test_a_service_is_asked_and_not_read(stages: dict[str, Any], message: str) -
 
 def served(service: object, **given: Any) -> dict[str, Any]:
     """A service that takes what a loop makes."""
+    newest = {"from": "train.m", "at": {"r": "last"}, **given}
     return {
         "train": {"over": ["r"]},
-        "serve": {"service": service, "inputs": {"m": {"from": "train.m", "at": {"r": "last"}, **given}}},
+        "make": {},
+        "serve": {"service": service, "inputs": {"m": newest, "fixed": "make.x"}},
         "ask": {"services": ["serve"]},
     }
 
 
 def test_a_service_that_reloads_is_up_before_the_loop_ends() -> None:
     def edge_of(service: object, **given: Any) -> tuple[bool, bool]:
-        (edge,) = [e for e in built(served(service, **given), LOOP).edges if e.name == "m"]
-        return edge.renewed, edge.follows
+        edges = {edge.name: edge for edge in built(served(service, **given), LOOP).edges}
+        assert not edges["fixed"].renewed
+        return edges["m"].renewed, edges["m"].follows
 
     assert edge_of(True) == (False, False)
     assert edge_of({"reload": True}) == (True, False)

@@ -44,19 +44,19 @@ def test_a_command_declares_its_values_and_a_stage_without_a_surrogate_answers_n
 
 
 def test_teachers_are_all_whose_results_reach_the_service_but_by_the_stage_itself() -> None:
-    simulate: dict[str, Any] = {"command": ["sim"]}
+    simulate = {"command": ["sim"], "over": ["r"]}
+    before: dict[str, Any] = {"from": "s.x", "at": {"r": "previous"}, "initially": 0}
     graph = built(
         {
-            "first": {**simulate, "over": ["a"]},
+            "first": {"command": ["sim"]},
             "clean": {"inputs": {"x": "first.x"}},
-            "train": {"inputs": {"x": "clean.x"}, "after": ["noise"]},
+            "train": {"over": ["r"], "inputs": {"x": "clean.x", "more": before}, "after": ["noise"]},
             "noise": {},
             "helper": {"service": True},
-            "serve": {"service": True, "inputs": {"m": "train.m"}, "services": ["helper"]},
-            "s": {**simulate, "surrogate": {**ASKED, "outputs": ["x"]}},
-            "later": {**simulate, "inputs": {"x": "s.x"}},
-        }
+            "serve": {"over": ["r"], "service": True, "inputs": {"m": "train.m"}, "services": ["helper"]},
+            "apart": simulate,
+            "s": {**simulate, "inputs": {"y": "apart.y"}, "surrogate": {**ASKED, "outputs": ["x"]}},
+        },
+        {"r": {"loop": {"max": 3}}},
     )
-    found = teachers(graph, "s")
-    assert found.names == ("first", "clean", "train")
-    assert found.simulations == ("first",)
+    assert teachers(graph, "s") == (("first", "clean", "train"), ("first",))
