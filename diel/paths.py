@@ -81,7 +81,7 @@ class RunPaths:
     """What controllers that nobody watches say."""
     streams = _Below("streams")
     stream_facts = _Below("streams", "facts.json")
-    """How the channels stood when the broker last told the controller."""
+    """The state of the channels, as the broker last reported it."""
     broker_log = _Below("logs", "broker.log")
     """What brokers say."""
     cache_keys = _Below("cache.keys")

@@ -69,7 +69,7 @@ class AxisPlan:
     most: int | None
     """None where nobody can count them."""
     context: tuple[str, ...]
-    """The axes for each combination of which it runs once."""
+    """The axes that it runs over: once for each combination of their points."""
 
     def __str__(self) -> str:
         """`up to 16 trials, 4 at a time, for each material`."""

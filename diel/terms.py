@@ -1,4 +1,4 @@
-"""Terms of a workflow file that tasks are held to: how many, of which shape, in which format.
+"""What a workflow file demands of its tasks: how many, of which shape, in which format.
 
 Workers need these, and not the models that check a file: to load pydantic would take each of them as long as
 all the rest.

@@ -221,9 +221,9 @@ def test_a_function_knows_how_much_time_is_left(in_block: Run) -> None:
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        ("deaf", "ran longer than its walltime of 2.0s; it was told so before, and went on"),
-        ("deaf_function", "ran longer than its walltime of 2.0s; it was told so before, and went on"),
-        ("dies", "killed by SIGTERM, not 75, when it was told that its end comes"),
+        ("deaf", "ran longer than its walltime of 2.0s; it was warned before, and went on"),
+        ("deaf_function", "ran longer than its walltime of 2.0s; it was warned before, and went on"),
+        ("dies", "killed by SIGTERM, not 75, when it was warned of its end"),
     ],
 )
 def test_a_task_that_does_not_save_is_of_class_walltime_and_uncharged(

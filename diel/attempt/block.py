@@ -101,7 +101,7 @@ class Limits:
     deadline: float | None = None
     """The earliest of all."""
     interrupt: float | None = None
-    """When a task that keeps checkpoints is told to save one and stop."""
+    """When a task that keeps checkpoints is asked to save one and stop."""
     walltime: float | None = None
     block: float | None = None
 

@@ -40,7 +40,7 @@ class Job:
     launcher: tuple[str, ...]
     """The MPI launcher's words, put before the command; empty without `ranks`."""
     threads: int
-    """Cores of each process, told to OpenMP."""
+    """Cores of each process, for OpenMP."""
     ranks: int = 1
     """MPI processes of a task."""
     memory: int | None = None
@@ -50,9 +50,9 @@ class Job:
     checkpoint: bool = False
     """Whether a task that is interrupted continues as another attempt."""
     grace: float = 60.0
-    """Seconds before its end at which such a task is told so."""
+    """Seconds between the warning to such a task and its end."""
     promises: Mapping[str, Output] = field(default_factory=dict)
-    """Outputs of which more is said than a path or the type of a value."""
+    """Outputs that promise more than a path or the type of a value."""
     staging: Staging | None = None
     """How it uses the disks of its nodes; None where it does not."""
     service: Service | None = None

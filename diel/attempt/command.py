@@ -109,7 +109,7 @@ def _interrupted(failure: Failure, attempt: RunningAttempt) -> Failure:
         message = f"{failure.message} (EX_TEMPFAIL) asks to continue later: that takes `checkpoint: true`"
         return Failure(FailureClass.APP, message, code)
     if keeps and attempt.interrupted:
-        message = f"{failure.message}, not {os.EX_TEMPFAIL}, when it was told that its end comes"
+        message = f"{failure.message}, not {os.EX_TEMPFAIL}, when it was warned of its end"
         return Failure(FailureClass.WALLTIME, message, code)
     return failure
 

@@ -20,7 +20,7 @@ AT_HOME: Mapping[str, str] = {
     "FI_TCP_IFACE": "lo",
     "OMPI_MCA_btl": "^tcp,ofi",
 }
-"""What launcher and ranks on one machine are told where nobody says otherwise: MPICH's launcher, its networks
+"""Settings of launcher and ranks on one machine where nothing else is set: MPICH's launcher, its networks
 by UCX and libfabric, and Open MPI, whose ranks share memory and would listen besides."""
 LOOKS = 2
 """How often ports are looked for after the first were found: a launcher does not open all at once."""

@@ -35,7 +35,7 @@ class Consulted:
     seconds: float
     """How long it took."""
     uncertainty: float | None = None
-    """As it was compared with the tolerance, the largest of several outputs; None where none was told."""
+    """As it was compared with the tolerance, the largest of several outputs; None without one."""
     values: Values | None = None
     """The task's result; None where it must be simulated."""
     message: str = ""
@@ -79,7 +79,7 @@ def ask(paths: RunPaths, job: Job, request: Request) -> Consulted:
 # --- the answer -----------------------------------------------------------------------------------
 
 Answer = Mapping[str, tuple[float, float | None]]
-"""By output: its value, and its uncertainty where that was told."""
+"""By output: its value, and its uncertainty if the answer has one."""
 
 
 def _read(answer: Any, outputs: Sequence[str]) -> Answer:
@@ -120,7 +120,7 @@ def _number(name: str, given: Any) -> float:
 
 
 def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
-    """The largest uncertainty of the answer, as the tolerance means it; None where one is not told."""
+    """The largest uncertainty of the answer, as the tolerance means it; None where one has none."""
     found = []
     for value, deviation in answer.values():
         if deviation is None:

@@ -65,7 +65,7 @@ class RunningAttempt:
     doors: int = 0
     """How often ports of its launcher are still to be looked for, to keep them from other hosts."""
     warned: bool = False
-    """Whether its command was told to save a checkpoint."""
+    """Whether its command was asked to save a checkpoint."""
     is_fetching: bool = False
     """Whether its inputs are on their way to the node: whoever copies them looks at the verdict."""
     verdict: Failure | None = None
@@ -211,7 +211,7 @@ def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
         message = "its block ended before it did"
     else:
         return None
-    ignored = "; it was told so before, and went on" if attempt.interrupted else ""
+    ignored = "; it was warned before, and went on" if attempt.interrupted else ""
     return Failure(FailureClass.WALLTIME, message + ignored)
 
 

@@ -109,7 +109,7 @@ class ThisMachine:
         return True
 
     def adopt(self, take: Adopt) -> None:
-        """Nothing here outlives its controller but a task: who takes over ends that."""
+        """Only a task can outlive its controller here, and the next controller ends it."""
 
     @property
     def left(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX
 REFUSED = "the scheduler does not take"
 """Begins the message that a run cannot have blocks."""
 ATTENDED = 60.0
-"""Seconds from a run's begin in which its user is there, who can correct the site file."""
+"""Seconds after a run's start in which its user is still there to correct the site file."""
 ANSWER = 5.0
 """Seconds that a scheduler has to say why a new job waits."""
 PAUSE = 0.25

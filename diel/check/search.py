@@ -1,4 +1,4 @@
-"""Checks of searches that need the whole workflow: what they draw, when they draw it, and who reads it."""
+"""Checks of searches that need the whole workflow: what they draw, when, and where it is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DRAWN = 200
 
 
 def check_searches(found: Check, values: Mapping[str, Any], settings: Collection[str]) -> set[str]:
-    """What searches set, and who reads it. Gives the hyperparameters that are set and that nothing reads.
+    """What searches set, and where it is read. Gives the hyperparameters that are set and that nothing reads.
 
     `values` has the hyperparameters that need no search to have a value, `settings` names those that have
     it from `--set`.

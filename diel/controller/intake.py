@@ -7,7 +7,7 @@ import pickle
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import BundleReport
 from diel.attempt.reaper import RecentOomKills, kill_marked
@@ -246,19 +246,8 @@ class Intake:
                 self._leave(stage, index)
             case FailureClass.INTERRUPTED:
                 self._continue(stage, index, record)
-            case (
-                FailureClass.APP
-                | FailureClass.OOM
-                | FailureClass.WALLTIME
-                | FailureClass.TIMEOUT
-                | FailureClass.NODE
-                | FailureClass.PREEMPTED
-                | FailureClass.LAUNCH
-                | FailureClass.UPSTREAM
-            ):
-                self._retry(stage, index, record, kind, node)
             case _:
-                assert_never(kind)
+                self._retry(stage, index, record, kind, node)
 
     def _leave(self, stage: StageRun, index: int) -> None:
         """A task was stopped: by its search, as a trial that was pruned, or by a user."""
@@ -315,7 +304,7 @@ class Stillborn:
     """Workers that ended before they could run anything: those of one moment, which count once."""
 
     def __init__(self, advice: str = "`diel doctor` checks this machine") -> None:
-        """`advice` is for who reads why the run ended."""
+        """`advice` is for whoever reads why the run ended."""
         self._advice = advice
         self._tries = 0
         self._last = 0.0

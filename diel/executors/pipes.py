@@ -100,7 +100,7 @@ class Pipes:
             return self._server.fork()
 
     def stop(self) -> None:
-        """Ends the processes; who waits for a bundle gets WorkerLost."""
+        """Ends the processes; whoever waits for a bundle gets WorkerLost."""
         self._stopped = True
         with self._lock:
             self._server.stop(PATIENCE if self._since is None else 0.0)

@@ -44,7 +44,7 @@ def _prepare_pool() -> None:
 
 
 def _follow(parent: int) -> None:
-    """For systems whose kernel tells nothing."""
+    """For systems whose kernel does not signal a parent's end."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)

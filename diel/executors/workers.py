@@ -1,4 +1,4 @@
-"""What Parsl is told of the workers of a resource shape, and what it tells of blocks."""
+"""What Parsl must know about the workers of a resource shape, and what it reports of blocks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Workers:
-    """What Parsl is told of the workers of a shape. Times are whole seconds."""
+    """What Parsl must know about the workers of a shape. Times are whole seconds."""
 
     slots: int
     """Workers of a node; where tasks span whole nodes, tasks side by side in a block."""

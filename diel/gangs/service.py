@@ -228,7 +228,7 @@ class Serving:
         return False
 
     def _forget_told(self, service: StageRun, index: int) -> None:
-        """What an attempt was told that never began is not meant for the one that gets its number."""
+        """A message to an attempt that never began is not meant for the one that gets its number."""
         paths, number = self._ledger.paths, service.history.attempts.get(index, 0) + 1
         for where in (paths.service_stop, paths.service_renewal):
             path = where(service.name, index, number)

@@ -40,7 +40,7 @@ STOP_SECONDS = 5.0
 LOOK_EVERY = 1.0
 """Seconds between two looks at how the channels stand."""
 MOST_TOLD = 300
-"""Letters of a producer's failure that its readers are told."""
+"""Letters of a producer's failure that its readers get to see."""
 
 
 class Streaming:

@@ -13,7 +13,7 @@ from diel.spec.model import Key
 
 
 def check_service(workflow: Workflow, use: Edge) -> list[Flaw]:
-    """A service is asked, not read; who asks it runs over all of its axes."""
+    """A service is asked, not read; a stage that asks it runs over all of its axes."""
     upstream, reader = workflow.stages[use.upstream], workflow.stages[use.downstream]
     if use.service and upstream.service is None:
         other = use.upstream

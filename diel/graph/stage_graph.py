@@ -13,7 +13,7 @@ from diel.spec import Choice, Hyperparameter, Workflow
 from diel.spec.model import Key
 
 _SHORT = 1e-9
-"""Seconds of a stage of which nothing is known: so that a chain of such stages still counts."""
+"""Seconds of a stage about which nothing is known, so that a chain of such stages still counts."""
 
 
 class Published(NamedTuple):

@@ -1,4 +1,4 @@
-"""Rules of streams: who reads one, and how."""
+"""Rules of streams: which stages may read one, and how."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
         return [Flaw(f"{source} is a stream, and no {what}", hint, use.key)]
     if use.picked:
         hint = "drop `at`: a stream comes from all tasks while they run; axes in both stages are matched"
-        return [Flaw(f"{source} is a stream, of which nothing can be picked", hint, (*use.key, "at"))]
+        return [Flaw(f"{source} is a stream, and no part of a stream can be picked", hint, (*use.key, "at"))]
     return []
 
 

@@ -14,7 +14,7 @@ from diel.spec.model import Key
 
 
 def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
-    """Every mention of another stage, as an edge of which it is not known yet whether it is right."""
+    """Every mention of another stage, as an edge that has not been checked yet."""
     stage = workflow.stages[name]
     here: Key = ("stages", name)
     yield from _inputs(workflow, name, flaws)

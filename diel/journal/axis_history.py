@@ -91,8 +91,8 @@ class Course:
     rounds: list[Round] = field(default_factory=list)
     """By number."""
     told: list[list[int]] = field(default_factory=list)
-    """What the searcher was asked and told, in that order: [number] for a new trial, [number, -1] for its
-    end, [number, step] for a report."""
+    """What the searcher was asked and what was reported to it, in that order: [number] for a new trial,
+    [number, -1] for its end, [number, step] for a report."""
     points: int | None = None
     """How many points there are in the end; None while more may come."""
     reason: str = ""

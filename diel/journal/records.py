@@ -5,7 +5,7 @@ that a writer forgot, and the places that have to deal with a new kind. At run t
 the JSON reader makes them (docs/decisions/039). So this is imported under TYPE_CHECKING, and by `form`, which
 says what is wrong with a damaged record: for that a type has words and bounds beside it.
 
-A key that need not be there is one that older runs lack, or that is written only where it says something.
+An optional key is one that older runs lack, or that is written only where it says something.
 `time` is in seconds since the epoch; the ledger stamps what a controller writes.
 """
 

@@ -1,7 +1,7 @@
 """The key or value that was meant, where a file has a word that no model knows.
 
 Schedulers, launchers and other workflow tools name the same things differently; whoever comes from
-one of them is told diel's word. The first word that is a key at the place in question is suggested.
+one of them learns diel's word. The first word that is a key at the place in question is suggested.
 """
 
 from __future__ import annotations

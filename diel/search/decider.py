@@ -34,7 +34,7 @@ class Deciding:
     wake: Callable[[str, Mapping[str, int]], None]
     """Looks again at the tasks of all stages over an axis that agree with some coordinates."""
     note_end: Callable[[StageRun, int], None]
-    """Is told of a task that a search takes for failed."""
+    """Hears of a task that a search takes for failed."""
     is_used: Callable[[str, Mapping[str, int]], bool]
     """Whether a task that picks among the points of an axis has a result, at some coordinates."""
 

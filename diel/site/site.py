@@ -233,7 +233,7 @@ class Site(Model):
         "meanwhile.",
     )
     grace: Duration = Field(
-        default=60.0, ge=0, description="How long before a block's end its tasks are told so."
+        default=60.0, ge=0, description="How long before a block's end its tasks are warned."
     )
     controller: ControllerHome = ControllerHome.model_construct()
     local: LocalDisk = LocalDisk.model_construct()

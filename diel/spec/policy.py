@@ -118,7 +118,7 @@ class Rule(NamedTuple):
 
 
 def default_rule(kind: FailureClass, resources: Resources, usual: Rule) -> Rule:
-    """The rule for a class of failures of which the stage says nothing; `usual` is that of its `retries`."""
+    """The rule for a class of failures that the stage does not mention; `usual` is that of its `retries`."""
     match kind:
         case FailureClass.OOM if resources.memory is not None:
             return Rule(ESCALATED_RETRIES, 0.0, shared=False, memory=2.0)

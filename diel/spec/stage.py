@@ -215,7 +215,7 @@ class Stage(Model):
     )
     grace: Limit | None = Field(
         default=None,
-        description="How long before the end such a task is told to save; the site's where absent.",
+        description="How long before the end such a task is asked to save; the site's where absent.",
     )
     when: str | bool | None = Field(
         default=None, description="Expression: the task is skipped where it is false."

@@ -154,7 +154,7 @@ def read_shards(environ: Mapping[str, str]) -> tuple[dict[str, Shard], dict[str,
         inputs = json.loads(Path(environ["DIEL_INPUTS"]).read_text(encoding="utf-8"))
     except (KeyError, OSError, ValueError) as error:
         raise ModuleError(
-            "no input to share out here: this is for the command of a task, of which an input has `shard`"
+            "no input to share out here: this is for the command of a task with an input that has `shard`"
         ) from error
     found = document["shards"].items()
     shards = {name: Shard(**{**one, "digests": tuple(one["digests"])}) for name, one in found}

@@ -25,7 +25,7 @@ from diel.values import format_duration
 ROWS = 8
 """Running trials, trials of a front, or courses that are shown of one axis; the rest are counted."""
 LAST = 3
-"""Rounds whose values are told as numbers."""
+"""Rounds whose values are shown as numbers."""
 SPARK = 24
 """Rounds that a sparkline has."""
 LONG = 24

@@ -26,7 +26,7 @@ def streams_of(paths: RunPaths) -> dict[str, Mapping[str, Any]]:
 
 
 def stream_lines(streams: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line a channel: how many items, whether more may come, and who is how far behind."""
+    """A line for each channel: how many items, whether more may come, and how far each reader is behind."""
     lines = [_line(name, facts) for name, facts in list(streams.items())[:MOST]]
     more = len(streams) - MOST
     return [*lines, *([f"and {more:,} more streams"] if more > 0 else [])]

@@ -39,7 +39,7 @@ class ProducerState:
 
 
 class Channel:
-    """Items of a channel on the disk and where they stand; who puts, who gets.
+    """Items of a channel on the disk and where they are; its producers and consumers.
 
     Its log has one record a batch: {"p": producer, "first": its number there, "pos": position
     in the channel, "sizes": […], "files": […], "held": bytes in those files}.

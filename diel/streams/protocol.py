@@ -46,7 +46,7 @@ def cut(block: bytes, sizes: Iterable[int]) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Contact:
-    """One broker process. Keys are Z85 texts, as ZeroMQ writes CURVE keys; who has them may take part."""
+    """One broker process. Keys are Z85 texts, as ZeroMQ writes CURVE keys; whoever has them may take part."""
 
     epoch: int
     """Counts the brokers of the run."""

@@ -1,4 +1,4 @@
-"""The tuple space as the broker holds it: keys in memory, values on the disk; who waits for a tuple."""
+"""The tuple space as the broker holds it: keys in memory, values on the disk, and the tasks that wait."""
 
 from __future__ import annotations
 

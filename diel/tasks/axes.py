@@ -26,7 +26,7 @@ class Axes:
     def __init__(
         self, workflow: Workflow, folder: Path, paths: RunPaths, opened: Collection[str] = ()
     ) -> None:
-        """`opened` names the stages of which an earlier controller knew the tasks."""
+        """`opened` names the stages whose tasks an earlier controller knew."""
         self._workflow = workflow
         self._folder = folder
         self._paths = paths

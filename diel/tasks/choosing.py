@@ -80,7 +80,7 @@ class ChoosingLink(Link):
         return (index for index in self.members(group) if self.verdict_of(index) is Verdict.READY)
 
     def has_failed(self, index: int) -> bool:
-        """Whether a search or loop that it picks from failed, of which an upstream task is a part."""
+        """Whether a search or loop that it picks from, and that an upstream task belongs to, failed."""
         assert self.up.domain is not None
         found = self.up.domain.coordinates(index)
         return any(axis.has_failed(found) for label, axis in self.axes.items() if label not in self._within)
@@ -140,7 +140,7 @@ class ChoosingLink(Link):
         return chosen, lost
 
     def _of_one_round(self, chosen: list[int | None]) -> list[int | None]:
-        """The tasks of the latest round of which all have a result: what is gathered belongs together."""
+        """The tasks of the latest round in which all have a result: what is gathered belongs together."""
         assert self.up.domain is not None
         found = [self.up.domain.coordinates(index) for index in chosen if index is not None]
         if len(found) < len(chosen):

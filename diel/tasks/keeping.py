@@ -55,7 +55,7 @@ class Readers:
 
     def count(self, stage: StageRun, index: int) -> list[tuple[Link, Group | None]]:
         """Takes in that a task ended well; gives the links by which nothing more is read, each with the
-        group of which that holds, None for all upstream tasks."""
+        group for which that holds, None for all upstream tasks."""
         over: list[tuple[Link, Group | None]] = []
         for number, link in self._into.get(stage.name, ()):
             if link.edge.chosen:
@@ -169,7 +169,7 @@ class Keeping:
                 self._drop(place, range(self._runs[place[0]].size))
 
     def _drop(self, place: Place, indices: Iterable[int]) -> None:
-        """Deletes, then says so: who is killed in between will find the same to do."""
+        """Deletes, then says so: a controller that is killed in between finds the same to do."""
         name, output = place
         stage = self._runs[name]
         dropped = stage.history.dropped.get(output, ())

@@ -72,7 +72,7 @@ class Publishing:
                 self.note_end(stage, index)
 
     def _values(self, stage: StageRun, index: int, record: Result) -> dict[str, Any]:
-        """The values that fit; a bad one fails the tasks that read it, and is told here."""
+        """The values that fit; a bad one fails the tasks that read it, and is reported here."""
         found = {}
         for name, output in stage.spec.publishes.items():
             try:

@@ -1,4 +1,4 @@
-"""A stream between two stages while they run: its channels, who puts and who gets."""
+"""A stream between two stages while they run: its channels, and which tasks put and get."""
 
 from __future__ import annotations
 

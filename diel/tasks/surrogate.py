@@ -76,7 +76,7 @@ def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping
 
 
 def tell_cached(record: records.Cached, found: records.Result, stage: Stage) -> None:
-    """Adds what was told of an earlier result; one of a run without a surrogate was simulated unasked."""
+    """Adds what the surrogate said about an earlier result; a run without one simulated without asking."""
     if stage.surrogate is not None:
         record["values"] = {SIMULATED: True, **record.get("values", {})}
         unasked: records.Answered = {"asked": 0.0, "used": False}

@@ -19,7 +19,7 @@ ALL = "*"
 
 
 def put_up(paths: RunPaths, block: str, workers: Iterable[str] = (ALL,)) -> None:
-    """Gives up workers of a block, by their segments. Raises OSError where that cannot be told to them."""
+    """Gives up workers of a block, by their segments. Raises OSError where they cannot learn of it."""
     paths.fences.mkdir(exist_ok=True)
     given_up = sorted({*fenced(paths, block), *workers})
     put(paths.fence(block), "".join(f"{name}\n" for name in given_up))

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Record
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
-"""What launchers are told where the site does not say otherwise: a rank that dies takes its task along.
+"""Options of launchers where the site gives no others: a rank that dies ends its task.
 
 Unlike mpiexec, srun would leave the other ranks waiting for it.
 """
@@ -159,7 +159,7 @@ class Worker:
         return {"event": "release", "stage": job.stage, "bundle": self._number, "tasks": tasks}
 
     def _give_back(self, job: Job, request: Request) -> tuple[int, Record]:
-        """Hands back a task of which another worker has taken the attempt: it needs a later number."""
+        """Hands back a task whose attempt another worker has taken: it needs a later number."""
         record = self._release(job, [request])
         record["taken"] = request.attempt
         with self.dog.lock:

@@ -34,7 +34,7 @@ class Server:
         self._controller = controller
         self._requests = requests
         self._told: dict[int, int] = {}
-        """By worker: the pipe on which its end is told."""
+        """By worker: the pipe on which its end is reported."""
         self._awake, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._lifeline, self._life = os.pipe2(os.O_CLOEXEC)
         """Workers see the end of this pipe when the controller is gone."""

@@ -1,4 +1,4 @@
-"""When an attempt is told to save and when it is stopped; what fits into a block."""
+"""When an attempt is asked to save and when it is stopped; what fits into a block."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Points:
 
     @classmethod
     def of_rows(cls, parameters: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Points:
-        """Points of which each row has the values of one."""
+        """Points as rows: each row has the values of one point."""
         return cls(parameters, tuple([row[place] for row in rows] for place in range(len(parameters))))
 
     @classmethod

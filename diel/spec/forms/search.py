@@ -33,7 +33,7 @@ from diel.spec.model import (
 )
 
 SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc")
-"""Optuna's, of which diel knows what they need and what they take. Packages bring others."""
+"""Optuna's: diel knows what each needs and takes. Packages bring others."""
 Pruner = Literal["median", "hyperband", "none"]
 
 

@@ -73,5 +73,5 @@ def test_what_is_wrong_is_told(
 
 def test_it_is_for_tasks_alone(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = call(capsys, "items")
-    assert "this is for the command of a task, of which an input has `shard`" in err
+    assert "this is for the command of a task with an input that has `shard`" in err
     assert code == 2
