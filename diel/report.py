@@ -1,4 +1,4 @@
-"""A short report of a run, in Markdown: how it stands, what searches and loops found, where results are."""
+"""A short report of a run, in Markdown: its state, what searches and loops found, where results are."""
 
 from __future__ import annotations
 

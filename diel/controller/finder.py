@@ -184,7 +184,7 @@ class Finder:
     def _find_cached(self, stage: StageRun, index: int, recipe: Recipe, task: Request) -> bool:
         if self._cache is None or stage.name in self._anew or stage.spec.service is not None:
             return False
-        if index in stage.history.gone:  # a result from the cache would count as that which lost its files
+        if index in stage.history.gone:  # a result from the cache would count as the one that lost its files
             return False
         if recipe.streams is not None:  # what others put or get meanwhile is no part of its key
             return False

@@ -1,4 +1,4 @@
-"""Starting and taking over a run: what stands between a checked workflow and its controller."""
+"""Starting and taking over a run: what happens between a checked workflow and its controller."""
 
 from __future__ import annotations
 

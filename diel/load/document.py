@@ -1,4 +1,4 @@
-"""A workflow file that has been read: its text, its spec, and where each key stands.
+"""A workflow file that has been read: its text, its spec, and the place of each key.
 
 The sizes and values of axes may depend on hyperparameters, whose values are known before a run: these
 expressions are evaluated first, so that the models of axes see numbers and lists alone.

@@ -1,4 +1,4 @@
-"""Where a replica of a service is, and how it stands: one small file, written by the worker that runs it.
+"""Where a replica of a service is, and its state: one small file, written by the worker that runs it.
 
 Consumers, the controller and `status` read it. The token lies beside these files, in one of its own that
 nobody but its owner may read.

@@ -1,4 +1,4 @@
-"""How a service is: asked from the node that it runs on, so that no network stands between."""
+"""The health of a service, asked on the node that it runs on: no network lies between."""
 
 from __future__ import annotations
 

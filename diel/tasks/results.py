@@ -1,4 +1,4 @@
-"""Committed results: where each stands in the journal, read back when something needs it.
+"""Committed results: the place of each in the journal, from which it is read when something needs it.
 
 A finished task costs the controller ten bytes here; its values stay in the journal.
 """

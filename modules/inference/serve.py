@@ -51,7 +51,7 @@ def serve(
     max_wait: Annotated[float, Field(ge=0, le=10)] = 0.002,
     max_queue: Annotated[int, Field(ge=1)] = 1_000_000,
 ) -> None:
-    """Serves a model until it is told to stop.
+    """Serves a model until it is asked to stop.
 
     model: .npz written by `training.mlp` or `training.torch_mlp`; of several, the mean is the prediction and
         the standard deviation tells how far to trust it

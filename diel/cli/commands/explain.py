@@ -1,4 +1,4 @@
-"""`diel explain`: why a run, a stage or a task stands as it does."""
+"""`diel explain`: why a run, a stage or a task is in its present state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`diel status`: how a run stands."""
+"""`diel status`: the state of a run."""
 
 from __future__ import annotations
 
