@@ -27,6 +27,8 @@ def _flaw_in(document: Mapping[str, Any], kind: Any) -> str:
             return f"`{key}` is missing: expected {_expected(hint)}"
         if key in document and not _fits(document[key], hint):
             return f"`{key}` is {repr(document[key])[:60]}: expected {_expected(hint)}"
+    if "time" in kind.__optional_keys__ and "time" not in document:  # the ledger stamps it, not the writer
+        return f"`time` is missing: expected {_expected(float)}"
     return ""
 
 

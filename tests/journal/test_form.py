@@ -40,6 +40,7 @@ def test_what_controllers_and_workers_write_is_of_its_type(tmp_path: Path) -> No
 def test_each_kind_says_what_it_is_and_misses_what_it_must_have(event: str) -> None:
     kind: Any = KINDS[event]
     must = [key for key in get_type_hints(kind) if key in kind.__required_keys__ and key != "event"]
+    must += ["time"] if "time" in kind.__optional_keys__ else []
     flaw = flaw_of({"event": event})
     assert flaw.startswith(f"a record of `{event}`: `{must[0]}` is missing: expected ") if must else not flaw
 
@@ -76,6 +77,14 @@ def test_what_is_wrong_is_named_with_what_was_expected(changed: dict[str, Any], 
 )
 def test_lists_and_states_are_looked_into(record: dict[str, Any], flaw: str) -> None:
     assert flaw in flaw_of(record)
+
+
+def test_a_record_without_the_time_that_the_ledger_stamps_is_damaged() -> None:
+    record = {"event": "queued", "stage": "s", "tasks": [0]}
+    with pytest.raises(KeyError):
+        History().apply(as_record(record))
+    assert flaw_of(record) == "a record of `queued`: `time` is missing: expected a number"
+    assert flaw_of({**record, "time": 1.0}) == ""
 
 
 def test_a_kind_that_only_a_newer_diel_writes_is_left_alone() -> None:
