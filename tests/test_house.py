@@ -320,7 +320,6 @@ AS_A_WHOLE = {
     "search/test_regret.py",
     "site/test_page.py",
     "site/test_shipped.py",
-    "spec/test_spec.py",
     "staging/test_running_staged.py",
     "streams/test_killed.py",
 }
