@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import diel
 from diel.errors import SpecError
 from diel.graph import build
 from diel.load import load_text
-from diel.paths import registry_dir
 from diel.registry import Change, append_change, read_changes
 from tests.throwaway import Project, Run
 
@@ -102,35 +100,6 @@ def test_a_cached_result_is_published_by_the_first_run_that_says_so(project: Pro
     assert [change.run for change in read_changes(project.folder / "runs")[0]] == [run.id]
 
 
-@pytest.mark.parametrize(("width", "message"), [(40, "expected at most 0.1 (`high`), found 0.2")])
-def test_a_bad_value_fails_the_readers_with_key_and_bounds_and_stays_out_of_the_project(
-    project: Project, width: int, message: str
-) -> None:
-    project.workflow(TUNED)
-    run = run_of(project, "failed", width=width)
-    failure = run.failure("train")["message"]
-    assert failure == f"hp.rate, as tune/0 has published it: {message}"
-    assert run.counts("use") == {"skipped": 1}
-    assert run.value("apart", "rate") == 0.001
-    assert read_changes(project.folder / "runs")[0] == []
-    assert [record["message"] for record in run.records("trouble")] == [failure]
-
-
-def test_what_was_committed_and_not_published_when_the_controller_died_is_published_once(
-    project: Project,
-) -> None:
-    flow = TUNED + '  last: {after: [tune], command: "test -e now"}\n'
-    project.workflow(flow)
-    run = run_of(project, "failed")
-    runs = project.folder / "runs"
-    shutil.rmtree(registry_dir(runs))  # as if it had died in between
-    project.diel("resume", "-q", code=1)
-    (change,) = read_changes(runs)[0]
-    assert (change.run, change.values) == (run.id, {"rate": 0.02})
-    project.diel("resume", "-q", code=1)
-    assert read_changes(runs)[0] == [change]
-
-
 def test_a_resumed_run_keeps_its_values_whatever_the_project_says_by_now(project: Project) -> None:
     flow = """
         hyperparameters: {size: {type: int, default: 1, high: 9}}
@@ -174,27 +143,6 @@ def test_of_the_rounds_of_a_loop_each_reads_its_own_and_the_last_is_the_projects
     run = run_of(project)
     assert run.values("train", "rate") == [1.0, 1.0, 1 / 3, 1 / 3]
     assert read_changes(project.folder / "runs")[0][-1].values == {"rate": 1 / 3}
-
-
-def test_values_of_a_sweep_reach_their_readers_and_not_the_project(project: Project) -> None:
-    flow = """
-        hyperparameters: {rate: {type: float, default: 0.5}}
-        axes: {i: {values: [1, 2]}}
-        stages:
-          tune:
-            over: [i]
-            command: echo '{"rate":' ${{ i * 10 }} '}' > "$DIEL_RESULT"
-            outputs: {rate: {value: float}}
-            publishes: {rate: rate}
-          train:
-            over: [i]
-            after: [tune]
-            command: echo '{"rate":' ${{ hp.rate }} '}' > "$DIEL_RESULT"
-            outputs: {rate: {value: float}}
-        """
-    project.workflow(flow)
-    assert run_of(project).values("train", "rate") == [10, 20]
-    assert read_changes(project.folder / "runs")[0] == []
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -125,17 +125,6 @@ HEALED = """
 """
 
 
-def test_what_is_tolerated_has_nothing_made_again_when_its_run_is_resumed_for_another_reason(
-    tmp_path: Path,
-) -> None:
-    other = "  other: {command: 'test -e \"$DIEL_RUN_DIR/../../mended\"'}\n"
-    project = Project(tmp_path).workflow(TOLERANT + "    " + other)
-    run = project.run(code=1)
-    (tmp_path / "mended").touch()
-    assert "went on without" not in project.diel("resume")
-    assert (run.attempts("total"), run.attempts("work", 2), run.counts("work")["failed"]) == ([1], [1], 1)
-
-
 def test_what_went_on_without_a_failed_task_is_made_again_when_others_have_it_tried_again(
     tmp_path: Path,
 ) -> None:
@@ -166,21 +155,6 @@ def test_results_whose_directories_were_removed_are_made_again_where_they_are_re
     assert [run.attempts("grown", n) for n in range(3)] == [[1], [1, 2], [1]]
     assert run.stdout("reads", 1, 2) == "1\n"
     assert project.diel("results", "last", "made").count("1.2/out") == 1
-
-
-def test_a_removed_file_of_which_an_axis_was_made_is_made_again(tmp_path: Path) -> None:
-    project = Project(tmp_path).workflow("""
-    axes: {part: {from: split.parts}}
-    stages:
-      split: {command: 'printf "part\\n1\\n2\\n" > parts.csv', outputs: {parts: parts.csv}}
-      each: {over: [part], command: 'test -e "$DIEL_RUN_DIR/../../mended" -o ${{ part }} = 1'}
-""")
-    run = project.run(code=1)
-    shutil.rmtree(run.task_dir("split"))
-    (project.folder / "mended").touch()
-    assert "files of split/0 are not there any more" in project.diel("resume")
-    assert run.history().state == "succeeded"
-    assert (run.attempts("split"), run.attempts("each", 0), run.attempts("each", 1)) == ([1, 2], [1], [1, 2])
 
 
 def test_a_changed_workflow_file_does_not_change_a_run(project: Project) -> None:

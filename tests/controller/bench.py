@@ -70,6 +70,7 @@ class Bench:
             "event": "done",
             "stage": stage,
             "index": index,
+            "key": "0" * 32,
             "values": {name: value for name, value in values.items() if name not in files},
             "artifacts": {
                 name: {"path": str(path), "size": 1, "digest": path.name} for name, path in files.items()

@@ -69,17 +69,6 @@ def test_a_run_whose_controller_was_killed_is_ended_here(tmp_path: Path) -> None
     assert "has ended already (cancelled)" in project.diel("cancel", code=2)
 
 
-def test_what_failed_before_stays_failed(runs: Path, capsys: Capture) -> None:
-    run = Written(runs).done(0).failed(1, "exit code 3")
-    assert call(capsys, "cancel").code == 0
-    status = read_status(run.paths)
-    assert status.state == "cancelled"
-    counts = {state: n for state, n in status.stages[0].counts.items() if n}
-    assert counts == {"done": 1, "failed": 1, "cancelled": 2}
-    assert status.failures[0]["message"] == "exit code 3"
-    assert not status.alive
-
-
 def test_asking_without_waiting_leaves_a_request(runs: Path, capsys: Capture) -> None:
     run = Written(runs, alive=True)
     said = call(capsys, "cancel", "w-1", "b", "a/02", "--no-wait")
