@@ -8,7 +8,7 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core.core_schema import PlainValidatorFunctionSchema
 
-from diel.spec import Model, Workflow
+from diel.spec import SpecModel, Workflow
 from diel.spec.forms import AxisForm, StaticForm
 
 _WORD = {"type": ["string", "number", "boolean", "null"]}
@@ -28,7 +28,7 @@ class _Generator(GenerateJsonSchema):
     """Puts in models that are built later like all others."""
 
     def function_plain_schema(self, schema: PlainValidatorFunctionSchema) -> dict[str, Any]:
-        model: type[Model] = getattr(schema["function"]["function"], "__self__")  # noqa: B009
+        model: type[SpecModel] = getattr(schema["function"]["function"], "__self__")  # noqa: B009
         model.model_rebuild()
         return self.generate_inner(model.__pydantic_core_schema__)
 

@@ -19,7 +19,7 @@ NARROW = 40
 
 
 @dataclass(frozen=True)
-class Table:
+class Listing:
     """Columns with names, rows of JSON values; an artifact is the path of its file."""
 
     columns: tuple[str, ...]
@@ -35,7 +35,7 @@ class Table:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def write_csv(table: Table, file: TextIO) -> None:
+def write_csv(table: Listing, file: TextIO) -> None:
     """Writes a table as CSV: lists and mappings as JSON, nothing for null, true and false as such."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
@@ -48,7 +48,7 @@ def _csv_cell(value: Any) -> Any:
     return "" if value is None else value
 
 
-def write_parquet(table: Table, path: Path) -> None:
+def write_parquet(table: Listing, path: Path) -> None:
     """Writes a table as a Parquet file; a column of mixed types as JSON texts.
 
     Raises DielError where pyarrow is absent or the file cannot be written.
@@ -75,7 +75,7 @@ def _arrow_column(pyarrow: Any, values: list[Any]) -> Any:
         return pyarrow.array(texts)
 
 
-def render(table: Table, *, width: int = NARROW) -> Iterator[str]:
+def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:
     """The lines of a table for people: numbers to six digits and to the right, long cells cut."""
     cells = [[shown(value, width) for value in row] for row in table.rows]
     right = [

@@ -299,6 +299,15 @@ def test_no_command_writes_a_journal(root: Path) -> None:
     assert found == []
 
 
+def test_no_two_classes_have_one_name(root: Path) -> None:
+    files: dict[str, list[str]] = {}
+    for path in python_files(root, "diel"):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(path.relative_to(root).as_posix())
+    assert {name: places for name, places in files.items() if len(places) > 1} == {}
+
+
 def test_one_file_puts_files_in_place(root: Path) -> None:
     """The probe runs on nodes without diel, and the doctor tries what file systems can do."""
     apart = {"diel/files.py", "diel/doctor/probe.py", "diel/doctor/folder.py"}

@@ -14,11 +14,11 @@ from pyarrow import parquet
 
 from diel.artifacts import Artifact
 from diel.errors import DielError
-from diel.table import Table, render, short_path, shown, write_csv, write_parquet
+from diel.table import Listing, render, short_path, shown, write_csv, write_parquet
 
 
-def table(columns: str, *rows: tuple[object, ...]) -> Table:
-    return Table(tuple(columns.split()), list(rows), {})
+def table(columns: str, *rows: tuple[object, ...]) -> Listing:
+    return Listing(tuple(columns.split()), list(rows), {})
 
 
 def test_numbers_are_aligned_to_the_right_and_texts_to_the_left() -> None:

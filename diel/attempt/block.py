@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 
-from diel.attempt.bundle import Job
+from diel.attempt.bundle import Work
 
 MARGIN = 5.0
 """Seconds before a block's end at which its tasks are stopped, so that what became of them is written."""
@@ -30,16 +30,18 @@ class BlockHere:
     length: float = 0.0
     """Its walltime: what is longer never fits."""
 
-    def has_room(self, job: Job, now: float, needed: float = 0.0) -> bool:
+    def has_room(self, work: Work, now: float, needed: float = 0.0) -> bool:
         """Whether a task that begins now can end, or save something worth saving, before the block does.
 
         `needed` are the seconds that tasks like it took so far. Where that is longer than any block, a fresh
         one has to do.
         """
-        if job.walltime is not None:
-            needs = job.walltime
+        if work.walltime is not None:
+            needs = work.walltime
         else:
-            needs = min(max(LEAST + (job.grace if job.checkpoint else 0.0), needed), self.length or math.inf)
+            needs = min(
+                max(LEAST + (work.grace if work.checkpoint else 0.0), needed), self.length or math.inf
+            )
         return (now <= self.fresh and needs <= self.length) or self.end - now >= needs
 
 
@@ -106,17 +108,17 @@ class Limits:
     block: float | None = None
 
 
-def limits_of(job: Job, began: float, block: BlockHere | None) -> Limits:
+def limits_of(work: Work, began: float, block: BlockHere | None) -> Limits:
     """The limits of an attempt. Without a block nothing is stopped by its walltime."""
-    timeout = None if job.timeout is None else began + job.timeout
+    timeout = None if work.timeout is None else began + work.timeout
     if block is None:
         return Limits(deadline=timeout)
-    walltime = None if job.walltime is None else began + job.walltime
+    walltime = None if work.walltime is None else began + work.walltime
     stop = block.end if walltime is None else min(walltime, block.end)
     deadline = stop if timeout is None else min(stop, timeout)
     interrupt = None
-    if job.checkpoint:
+    if work.checkpoint:
         left = max(0.0, stop - began)
         # Where the grace would be all that there is, half of it goes to work.
-        interrupt = stop - (job.grace if job.grace < left else left / 2)
+        interrupt = stop - (work.grace if work.grace < left else left / 2)
     return Limits(deadline, interrupt, walltime, block.end)

@@ -27,7 +27,7 @@ class Staging:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class Work:
     """What all tasks of a stage share."""
 
     stage: str
@@ -60,7 +60,7 @@ class Job:
     surrogate: Surrogate | None = None
     """The service that each task asks before it runs, with the outputs that it answers."""
 
-    def within(self, resources: Resources) -> Job:
+    def within(self, resources: Resources) -> Work:
         """The same with what one attempt asked for: a retry may get more than its stage says."""
         if (self.memory, self.walltime) == (resources.memory, resources.walltime):
             return self
@@ -126,7 +126,7 @@ class Bundle:
     number: int
     run_dir: str
     epoch: int
-    job: Job
+    work: Work
     requests: tuple[Request, ...]
     slice: float
     """Seconds after which the worker hands back what it has not begun."""

@@ -44,14 +44,14 @@ def run_command(
 
 def launch(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> None:
     """Runs the command to its end. Raises Failure as `run_command` does."""
-    job, request = attempt.job, attempt.request
+    work, request = attempt.work, attempt.request
     assert request.command is not None
     write_given(request, env)
     for name, path in request.outputs.items():
-        if "/" in path and not (name in job.promises and job.promises[name].glob is not None):
+        if "/" in path and not (name in work.promises and work.promises[name].glob is not None):
             os.makedirs(os.path.dirname(f"{attempt.task_dir}/{path}"), exist_ok=True)
     try:
-        if job.launcher:
+        if work.launcher:
             spawn_ranks((*_told_in_time(attempt, env), *request.command), env, dog, attempt)
         else:
             spawn(request.command, env, dog, attempt)
@@ -71,14 +71,14 @@ def write_given(request: Request, env: Mapping[str, str]) -> None:
 
 def collect(attempt: RunningAttempt, run_dir: str, env: Mapping[str, str]) -> tuple[Values, Artifacts]:
     """What a command that ended well has made. Raises Failure where an output is missing."""
-    job, outputs = attempt.job, attempt.request.outputs
+    work, outputs = attempt.work, attempt.request.outputs
     try:
-        values = collect_result(env["DIEL_RESULT"], job.values)
+        values = collect_result(env["DIEL_RESULT"], work.values)
         artifacts: Artifacts = {}
         if outputs:
-            artifacts = collect_files(outputs, Path(attempt.task_dir), Path(run_dir), job.promises)
-        if job.promises:
-            check_values(values, job.promises)
+            artifacts = collect_files(outputs, Path(attempt.task_dir), Path(run_dir), work.promises)
+        if work.promises:
+            check_values(values, work.promises)
         return values, artifacts
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error), 0) from error
@@ -102,7 +102,7 @@ def _interrupted(failure: Failure, attempt: RunningAttempt) -> Failure:
     """The failure of a command, which may be none: it saved and stopped, or was stopped with its block."""
     if failure.kind != FailureClass.APP:
         return failure
-    code, keeps = failure.exit_code, attempt.job.checkpoint
+    code, keeps = failure.exit_code, attempt.work.checkpoint
     if code == os.EX_TEMPFAIL:
         if keeps:
             return Failure(FailureClass.INTERRUPTED, "it saved a checkpoint and stopped", code)
@@ -163,14 +163,14 @@ def spawn_ranks(
     """Runs a program on the ranks of a task. Raises Failure as `spawn` does, and `launch` where they did not
     become one world.
     """
-    job = attempt.job
+    work = attempt.work
     env = {name: value for name, value in env.items() if name not in STALE}
-    if at_home(job.launcher, env):
+    if at_home(work.launcher, env):
         env = {**AT_HOME, **env}
         attempt.doors = LOOKS
-    world = attempt.world = World(job, words, attempt.task_dir, env)
+    world = attempt.world = World(work, words, attempt.task_dir, env)
     try:
-        spawn((*with_hosts(job.launcher), *world.words, *words), env, dog, attempt)
+        spawn((*with_hosts(work.launcher), *world.words, *words), env, dog, attempt)
         apart = world.end(0)
     except Failure as failure:
         if failure.kind != FailureClass.APP:

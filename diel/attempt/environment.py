@@ -26,44 +26,44 @@ class Surroundings:
 
     def variables(self, attempt: RunningAttempt) -> dict[str, str]:
         """Environment variables of an attempt, besides those of the worker."""
-        job, request, limits, task_dir = attempt.job, attempt.request, attempt.limits, attempt.task_dir
+        work, request, limits, task_dir = attempt.work, attempt.request, attempt.limits, attempt.task_dir
         deadline = "" if limits.deadline is None else f"{limits.deadline:.3f}"
         return {
             "DIEL_RUN_ID": self._paths.run_id,
             "DIEL_RUN_DIR": self._root,
-            "DIEL_STAGE": job.stage,
-            "DIEL_TASK_ID": f"{job.stage}/{request.index}",
+            "DIEL_STAGE": work.stage,
+            "DIEL_TASK_ID": f"{work.stage}/{request.index}",
             "DIEL_ATTEMPT": str(request.attempt),
             "DIEL_TASK_DIR": task_dir,
             "DIEL_PARAMS": f"{task_dir}/.params.json" if request.params else self._nothing,
             "DIEL_INPUTS": f"{task_dir}/.inputs.json" if request.inputs else self._nothing,
             "DIEL_RESULT": f"{task_dir}/.result.json",
             "DIEL_METRICS": f"{task_dir}/.metrics.jsonl",
-            "DIEL_CHECKPOINT_DIR": f"{self._tasks}/{job.stage}/{request.index}.checkpoint",
+            "DIEL_CHECKPOINT_DIR": f"{self._tasks}/{work.stage}/{request.index}.checkpoint",
             "DIEL_DEADLINE": deadline,
-            "OMP_NUM_THREADS": str(job.threads),
+            "OMP_NUM_THREADS": str(work.threads),
         }
 
     def context(self, attempt: RunningAttempt) -> Context:
         """The same for a Python module."""
-        job, request, limits = attempt.job, attempt.request, attempt.limits
+        work, request, limits = attempt.work, attempt.request, attempt.limits
         return Context(
             task_dir=Path(attempt.task_dir),
             run_id=self._paths.run_id,
             run_dir=self._paths.root,
-            stage=job.stage,
-            task_id=f"{job.stage}/{request.index}",
+            stage=work.stage,
+            task_id=f"{work.stage}/{request.index}",
             index=request.index,
             attempt=request.attempt,
             deadline=limits.deadline,
-            checkpoint=job.checkpoint,
+            checkpoint=work.checkpoint,
             interrupt_at=limits.interrupt,
             params=request.params,
             inputs=request.inputs,
             services=request.services or {},
             streams=request.streams,
             shards=request.shards or {},
-            local=None if job.staging is None else job.staging.local,
+            local=None if work.staging is None else work.staging.local,
         )
 
 

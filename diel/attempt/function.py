@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact, Artifacts, Values, collect_returned
-from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.command import spawn_ranks
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -27,12 +27,14 @@ CALL_FILE = ".call.pickle"
 RETURN_FILE = ".return.json"
 
 
-def call(job: Job, request: Request, context: Context, communicator: Any = None) -> tuple[Values, Artifacts]:
+def call(
+    work: Work, request: Request, context: Context, communicator: Any = None
+) -> tuple[Values, Artifacts]:
     """Calls a module in this process and collects what it returned.
 
     Anything that it raises becomes a Failure with the last line of its traceback.
     """
-    module = job.module
+    module = work.module
     assert module is not None
     worker = os.getpid()
     try:
@@ -48,7 +50,7 @@ def call(job: Job, request: Request, context: Context, communicator: Any = None)
         good = True
         if context.rank:
             return {}, {}
-        return collect_returned(returned, context.task_dir, context.run_dir, job.promises, request.inputs)
+        return collect_returned(returned, context.task_dir, context.run_dir, work.promises, request.inputs)
     except ModuleError as error:
         _stay_one(worker)
         raise Failure(FailureClass.APP, str(error)) from error
@@ -142,13 +144,13 @@ def write_call(attempt: RunningAttempt, context: Context) -> Path:
     The environment is left out: that process has it, and it holds tokens that others may not read.
     """
     path = context.task_dir / CALL_FILE
-    path.write_bytes(pickle.dumps((attempt.job, replace(attempt.request, env={}), context)))
+    path.write_bytes(pickle.dumps((attempt.work, replace(attempt.request, env={}), context)))
     return path
 
 
-def read_call(path: str) -> tuple[Job, Request, Context]:
+def read_call(path: str) -> tuple[Work, Request, Context]:
     """A call that a worker wrote for this process."""
-    told: tuple[Job, Request, Context] = pickle.loads(Path(path).read_bytes())
+    told: tuple[Work, Request, Context] = pickle.loads(Path(path).read_bytes())
     return told
 
 

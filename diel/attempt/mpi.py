@@ -23,7 +23,7 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-from diel.attempt.bundle import Failure, Job
+from diel.attempt.bundle import Failure, Work
 from diel.attempt.capture import errors_so_far
 from diel.states import FailureClass
 
@@ -221,9 +221,9 @@ _UNKNOWN_PMI = "unsupported PMI version"
 class World:
     """The ranks of one attempt that is under way."""
 
-    def __init__(self, job: Job, command: tuple[str, ...], task_dir: str, env: Mapping[str, str]) -> None:
+    def __init__(self, work: Work, command: tuple[str, ...], task_dir: str, env: Mapping[str, str]) -> None:
         """Makes the file for what they say. Raises OSError."""
-        self._job = job
+        self._work = work
         self._command = command
         self._folder = Path(task_dir)
         self._env = env
@@ -232,18 +232,18 @@ class World:
         self._seen = (0, 0)
         self._found: Failure | None = None
         self._looking = threading.Lock()
-        if job.ranks > 1:  # one rank is a world of one, whatever started it
+        if work.ranks > 1:  # one rank is a world of one, whatever started it
             Path(self._file).touch()
 
     @property
     def words(self) -> tuple[str, ...]:
         """What is put between the launcher and the command."""
-        return ("sh", "-c", _RANK, "rank", self._file, str(self._job.ranks)) if self._job.ranks > 1 else ()
+        return ("sh", "-c", _RANK, "rank", self._file, str(self._work.ranks)) if self._work.ranks > 1 else ()
 
     def look(self) -> Failure | None:
         """What is wrong, as far as the ranks have said; cheap, for whoever looks again and again."""
         with self._looking:  # the watchdog may be at it
-            if self._job.ranks > 1 and self._found is None:
+            if self._work.ranks > 1 and self._found is None:
                 with contextlib.suppress(OSError):  # the task removed the file
                     self._look()
             return self._found
@@ -271,33 +271,33 @@ class World:
         stderr = errors_so_far()
         if _UNKNOWN_PMI in stderr:
             return self._apart(MPICH)
-        launcher = launcher_of(self._job.launcher, self._env)
+        launcher = launcher_of(self._work.launcher, self._env)
         library = library_of(self._command, self._folder, self._env)
         family = _first(_FAILED, stderr) or (library.family if library else None)
         return self._apart(family) if family is not None and launcher.fits(family) is False else None
 
     def close(self) -> None:
         """Removes the file. What else Open MPI had to say goes where it meant it to go."""
-        if self._job.ranks > 1:
+        if self._work.ranks > 1:
             Path(self._file).unlink(missing_ok=True)
             if self._found is None:
                 sys.stderr.write(self._said)
 
     def _of_another_size(self, started: int) -> Failure:
-        launcher = launcher_of(self._job.launcher, self._env)
+        launcher = launcher_of(self._work.launcher, self._env)
         message = (
-            f"{self._job.ranks} ranks were asked for, and {launcher.text} started {started}: let `launcher` "
+            f"{self._work.ranks} ranks were asked for, and {launcher.text} started {started}: let `launcher` "
             "of the site file say {ranks} where it says how many"
         )
         return Failure(FailureClass.LAUNCH, message)
 
     def _apart(self, family: str) -> Failure:
-        launcher = launcher_of(self._job.launcher, self._env)
+        launcher = launcher_of(self._work.launcher, self._env)
         library = library_of(self._command, self._folder, self._env)
         linked = f" ({library.text})" if library is not None and library.family == family else ""
-        if self._job.module is not None:
+        if self._work.module is not None:
             linked = " (mpi4py loads it)"
-        ranks = self._job.ranks
+        ranks = self._work.ranks
         what = f"{ranks} ranks are no common world" if ranks > 1 else "its MPI cannot start"
         message = (
             f"{what}: the launcher is {launcher.text}, and the MPI of what it starts is {family}{linked}; "

@@ -41,19 +41,19 @@ def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Bro
 
     Raises Failure where the task was cancelled, or its time was over, meanwhile.
     """
-    job, staged = attempt.job, attempt.request.staged
-    assert job.staging is not None
+    work, staged = attempt.work, attempt.request.staged
+    assert work.staging is not None
     assert staged is not None
 
     def check() -> None:
         if attempt.verdict is not None:
             raise attempt.verdict
 
-    if job.staging.each_node and job.module is None:
-        return _on_each_node(attempt, job.staging, staged, env, dog)
+    if work.staging.each_node and work.module is None:
+        return _on_each_node(attempt, work.staging, staged, env, dog)
     attempt.is_fetching = True
     try:
-        brought, entries = fetch(staged.items, job.staging.local, env, check)
+        brought, entries = fetch(staged.items, work.staging.local, env, check)
     finally:
         with dog.lock:
             attempt.is_fetching = False
@@ -142,7 +142,7 @@ def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> records.S
         return None
     return {
         "event": "staging",
-        "stage": attempt.job.stage,
+        "stage": attempt.work.stage,
         "index": attempt.request.index,
         "attempt": attempt.request.attempt,
         "time": time.time(),
@@ -158,7 +158,7 @@ def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> records.S
 
 def shard_environment(attempt: RunningAttempt, env: Mapping[str, str]) -> dict[str, str]:
     """Variables by which `diel shard` finds a task's parts."""
-    staging, shards = attempt.job.staging, attempt.request.shards
+    staging, shards = attempt.work.staging, attempt.request.shards
     assert staging is not None
     if not shards:
         return {}
@@ -220,7 +220,7 @@ def open_drain(attempt: RunningAttempt, environ: Mapping[str, str], number: int)
     So it is from the second attempt on, whatever the first died of. Raises StagingError where the
     node's disk cannot be used.
     """
-    staging, request, task_dir = attempt.job.staging, attempt.request, attempt.task_dir
+    staging, request, task_dir = attempt.work.staging, attempt.request, attempt.task_dir
     assert staging is not None
     if request.attempt > 1:
         return None

@@ -8,25 +8,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.bundle import Failure, Request, Work
 from diel.context import Context
 from diel.errors import StreamBroken, StreamError, StreamLost
 from diel.states import FailureClass
 
 
-def stream_environment(job: Job, request: Request) -> dict[str, str]:
+def stream_environment(work: Work, request: Request) -> dict[str, str]:
     """What `diel stream` reads.
 
     DIEL_STREAMS has the task's ends in a JSON object by the stream's name. DIEL_RANKED is set where what a
     launcher says of ranks is said of the task's own, and not of its worker's.
     """
-    member = {"member": f"{job.stage}/{request.index}", "attempt": request.attempt}
+    member = {"member": f"{work.stage}/{request.index}", "attempt": request.attempt}
     ends = {name: {**end, **member} for name, end in (request.streams or {}).items()}
-    return {"DIEL_STREAMS": json.dumps(ends), "DIEL_RANKED": "1" if job.launcher else ""}
+    return {"DIEL_STREAMS": json.dumps(ends), "DIEL_RANKED": "1" if work.launcher else ""}
 
 
 @contextmanager
-def held_to_streams(run_dir: str, job: Job, request: Request) -> Iterator[None]:
+def held_to_streams(run_dir: str, work: Work, request: Request) -> Iterator[None]:
     """Lets an attempt end well only where the streams that it read are whole, and what it put is.
 
     A command may overlook that its stream is broken, and a function may catch it. Raises Failure: `upstream`
@@ -38,24 +38,24 @@ def held_to_streams(run_dir: str, job: Job, request: Request) -> Iterator[None]:
     except Failure as failure:
         with contextlib.suppress(StreamError):
             if failure.kind == FailureClass.APP:
-                for kind, flaw in _flaws(run_dir, job, request):
+                for kind, flaw in _flaws(run_dir, work, request):
                     if kind == FailureClass.UPSTREAM:
                         raise Failure(kind, f"{flaw} ({failure.message})", failure.exit_code) from failure
         raise
     try:
-        for kind, flaw in _flaws(run_dir, job, request):
+        for kind, flaw in _flaws(run_dir, work, request):
             raise Failure(kind, flaw)
     except StreamError as error:
         raise Failure(FailureClass.NODE, f"nobody tells whether its streams are whole: {error}") from error
 
 
-def _flaws(run_dir: str, job: Job, request: Request) -> Iterator[tuple[str, str]]:
+def _flaws(run_dir: str, work: Work, request: Request) -> Iterator[tuple[str, str]]:
     """What is wrong with the streams that a task got from, then with those that it put into."""
     from diel.streams.client import connect  # only here: most tasks have no streams
 
-    task = f"{job.stage}/{request.index}"
+    task = f"{work.stage}/{request.index}"
     for end in sorted((request.streams or {}).values(), key=lambda end: end["role"]):
-        flaw = connect(Path(run_dir)).flaw(end, task, request.attempt, goes_on=job.checkpoint)
+        flaw = connect(Path(run_dir)).flaw(end, task, request.attempt, goes_on=work.checkpoint)
         if flaw[0]:
             yield flaw
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Values, check_values
-from diel.attempt.bundle import Job, Question, Request
+from diel.attempt.bundle import Question, Request, Work
 from diel.errors import DielError
 from diel.paths import RunPaths
 from diel.terms import SIMULATED
@@ -53,9 +53,9 @@ class Consulted:
             record["key"], record["parts"] = self.question.key, self.question.parts
 
 
-def ask(paths: RunPaths, job: Job, request: Request) -> Consulted:
+def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
     """Asks the service of the stage's surrogate. Never raises: without an answer the task simulates."""
-    surrogate, question = job.surrogate, request.question
+    surrogate, question = work.surrogate, request.question
     assert surrogate is not None
     if question is None:
         return Consulted(None, 0.0, message=GONE)
@@ -63,7 +63,7 @@ def ask(paths: RunPaths, job: Job, request: Request) -> Consulted:
     try:
         line = _line(str(paths.root), surrogate.service, question.replicas)
         answer = _read(line.ask(question, surrogate.timeout), surrogate.outputs)
-        _check(job, answer)
+        _check(work, answer)
     except (DielError, OSError, ValueError) as error:
         return Consulted(question, time.perf_counter() - began, message=str(error))
     seconds = time.perf_counter() - began
@@ -131,9 +131,9 @@ def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
     return max(found)
 
 
-def _check(job: Job, answer: Answer) -> None:
+def _check(work: Work, answer: Answer) -> None:
     """Holds an answer to the contracts of the outputs that it stands for. Raises ModuleError."""
-    promises = {name: promise for name, promise in job.promises.items() if name in answer}
+    promises = {name: promise for name, promise in work.promises.items() if name in answer}
     if promises:
         check_values({name: value for name, (value, _) in answer.items()}, promises)
 

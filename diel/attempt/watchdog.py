@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from diel.attempt.block import Limits
-from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.line import is_cut
 from diel.attempt.mpi import World
 from diel.attempt.ports import keep_at_home
@@ -50,7 +50,7 @@ EXIT_CODE = 70
 class RunningAttempt:
     """An attempt: what it was given, and what became of it so far."""
 
-    job: Job
+    work: Work
     request: Request
     task_dir: str
     limits: Limits = field(default_factory=Limits)
@@ -76,7 +76,7 @@ class RunningAttempt:
     @property
     def in_process(self) -> bool:
         """Whether it is a Python function in the worker's own process."""
-        return self.job.module is not None and not self.job.launcher and self.job.service is None
+        return self.work.module is not None and not self.work.launcher and self.work.service is None
 
     @property
     def interrupted(self) -> bool:
@@ -100,10 +100,10 @@ class Watchdog:
 
     def begin(self, attempt: RunningAttempt) -> None:
         self._watched = attempt
-        if attempt.in_process and attempt.job.timeout is not None:
+        if attempt.in_process and attempt.work.timeout is not None:
             # A function in C may keep the interpreter, and so this thread, from running. The thread
             # behind this call needs no interpreter.
-            faulthandler.dump_traceback_later(attempt.job.timeout + LATE, exit=True, file=2)
+            faulthandler.dump_traceback_later(attempt.work.timeout + LATE, exit=True, file=2)
 
     def end(self) -> None:
         if self._watched is not None and self._watched.in_process:
@@ -131,7 +131,7 @@ class Watchdog:
 
     def _look(self, attempt: RunningAttempt) -> None:
         age = time.monotonic() - attempt.began
-        drains = attempt.job.staging is not None and attempt.job.staging.drains
+        drains = attempt.work.staging is not None and attempt.work.staging.drains
         if age > RELEASE_AFTER and not drains:  # those that drain are to run while outputs are copied
             self._release()
         if attempt.verdict is not None:
@@ -157,7 +157,7 @@ class Watchdog:
         with self.lock:
             if self._watched is attempt and attempt.group is not None:
                 attempt.warned = True
-                if not attempt.job.launcher:
+                if not attempt.work.launcher:
                     ask_group(attempt.group)
 
     def _is_cancelled(self, attempt: RunningAttempt) -> bool:
@@ -196,17 +196,17 @@ class Watchdog:
 
 
 def _covers(cancel: Cancel, attempt: RunningAttempt) -> bool:
-    return cancel.covers(attempt.job.stage, attempt.request.index)
+    return cancel.covers(attempt.work.stage, attempt.request.index)
 
 
 def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
     """Why an attempt must not run any longer; None where it may."""
-    job, limits = attempt.job, attempt.limits
-    if job.timeout is not None and age > job.timeout:
-        return Failure(FailureClass.TIMEOUT, f"ran longer than its timeout of {job.timeout:g} s")
+    work, limits = attempt.work, attempt.limits
+    if work.timeout is not None and age > work.timeout:
+        return Failure(FailureClass.TIMEOUT, f"ran longer than its timeout of {work.timeout:g} s")
     now = attempt.epoch + attempt.began + age
     if limits.walltime is not None and now > limits.walltime:
-        message = f"ran longer than its walltime of {format_duration(job.walltime or 0.0)}"
+        message = f"ran longer than its walltime of {format_duration(work.walltime or 0.0)}"
     elif limits.block is not None and now > limits.block:
         message = "its block ended before it did"
     else:
@@ -219,7 +219,7 @@ def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
 
 
 def _out_of_memory(attempt: RunningAttempt) -> Failure | None:
-    memory = attempt.job.memory
+    memory = attempt.work.memory
     root = os.getpid() if attempt.in_process else attempt.group
     if memory is None or root is None or time.monotonic() < attempt.measure_at:
         return None

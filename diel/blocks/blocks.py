@@ -124,7 +124,7 @@ class Blocks:
         """Hands out a bundle; the future raises if its worker was lost."""
         future = self._asking.submit(shape, cores, bundle)
         self._out.setdefault(shape.label, {})[bundle.number] = time.monotonic()
-        if bundle.job.service is not None:
+        if bundle.work.service is not None:
             self._services[bundle.number] = shape
         self._renew(shape)
         if not self._usable(shape):

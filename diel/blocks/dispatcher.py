@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from diel.attempt.bundle import Bundle, Job, Request
+from diel.attempt.bundle import Bundle, Request, Work
 from diel.plan import Plan
 from diel.site import Shape, shape_of
 from diel.states import TaskState
@@ -125,7 +125,7 @@ class Dispatcher:
         most = fair if at_once < stage.size else max(fair, int(LEAST_SECONDS / each))
         return max(1, min(int(BUNDLE_SECONDS / each), most, MAX_BUNDLE))
 
-    def send(self, stage: StageRun, shape: Shape, job: Job, tasks: list[Request]) -> None:
+    def send(self, stage: StageRun, shape: Shape, work: Work, tasks: list[Request]) -> None:
         """Hands out a bundle, written down first, each task as the attempt behind those that began."""
         number = self._ledger.history.bundles + 1
         before = stage.history.attempts
@@ -136,7 +136,7 @@ class Dispatcher:
             record["attempts"] = [request.attempt for request in requests]
         if stage.escalated:
             resources = stage.resources_of(indices[0])  # all have the same: their shape tells
-            job = job.within(resources)
+            work = work.within(resources)
             if changed := resources.changes(stage.spec.resources):
                 record["resources"] = changed
         self._ledger.append(record)
@@ -144,7 +144,7 @@ class Dispatcher:
             self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
         self.sent[number] = Sent(stage, requests, time.monotonic())
         root = str(self._ledger.paths.root)
-        bundle = Bundle(number, root, self._epoch, job, requests, 2 * BUNDLE_SECONDS, stage.needed_seconds)
+        bundle = Bundle(number, root, self._epoch, work, requests, 2 * BUNDLE_SECONDS, stage.needed_seconds)
         future = self._backend.submit(shape, self._plan.stages[stage.name].cores, bundle)
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 

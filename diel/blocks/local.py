@@ -66,7 +66,7 @@ class ThisMachine:
         return shape.cores == 1 and not shape.nodes
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
-        if bundle.job.service is not None:
+        if bundle.work.service is not None:
             self._services[bundle.number] = cores
         else:
             self._out[bundle.number] = cores

@@ -256,7 +256,7 @@ class Controller:
                 alike = [task for task in tasks if self._dispatcher.shape(stage, task.index) == shape]
                 if self._dispatcher.line(shape) not in full and self._dispatcher.has_room(stage, shape):
                     self._finder.hold(stage, [task for task in tasks if task not in alike])
-                    self._dispatcher.send(stage, shape, self._stages.jobs[stage.name], alike)
+                    self._dispatcher.send(stage, shape, self._stages.work[stage.name], alike)
                     return True
                 self._finder.hold(stage, tasks)
                 if self._dispatcher.could_hold([(stage, shape)]):

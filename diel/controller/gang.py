@@ -225,5 +225,5 @@ class Gangs:
             self._streaming.begin(stage, index)
             task = self._finder.take(stage, index)
             shape = self._dispatcher.shape(stage, index)
-            self._dispatcher.send(stage, shape, self._stages.jobs[stage.name], [task])
+            self._dispatcher.send(stage, shape, self._stages.work[stage.name], [task])
         self._judge(line, group)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from diel.attempt.bundle import Job
+from diel.attempt.bundle import Work
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
 from diel.axes.domain import make_domain
 from diel.errors import DielError, UsageError
@@ -22,7 +22,7 @@ from diel.tasks.keeping import Keeping
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.publishing import Publishing
-from diel.tasks.recipe import Recipe, family_parts, job_of
+from diel.tasks.recipe import Recipe, family_parts, work_of
 from diel.tasks.service import add_replicas
 from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
@@ -74,7 +74,7 @@ class Stages:
         self.streams = ends_of(plan.graph, self.into, self.out_of) if joined else {}
         """By stage, what tasks put and get while they run; only of stages that run together."""
         self.recipes = {name: self._recipe(stage, run_file) for name, stage in self.runs.items()}
-        self.jobs = {name: self._job(name) for name in self.runs}
+        self.work = {name: self._work(name) for name in self.runs}
         served = uses(lambda stage: stage.service is not None)
         self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
         """What is up while others ask it."""
@@ -108,9 +108,9 @@ class Stages:
         parts = family_parts(stage.spec, module, sources.files.shared)
         return Recipe(sources, module, parts, self.streams.get(stage.name))
 
-    def _job(self, name: str) -> Job:
+    def _work(self, name: str) -> Work:
         plan, stage, planned = self._plan, self._plan.workflow.stages[name], self._plan.stages[name]
-        return job_of(name, stage, plan.modules.get(name), planned.launcher, planned.shape, plan.site)
+        return work_of(name, stage, plan.modules.get(name), planned.launcher, planned.shape, plan.site)
 
     @property
     def complete(self) -> bool:

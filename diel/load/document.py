@@ -35,10 +35,10 @@ from diel.load.nodes import (
     descend,
 )
 from diel.load.syntax import complaint
-from diel.spec import Hyperparameter, Model, Workflow
+from diel.spec import Hyperparameter, SpecModel, Workflow
 from diel.spec.model import found
 
-M = TypeVar("M", bound=Model)
+M = TypeVar("M", bound=SpecModel)
 
 MAX_BYTES = 16 * 2**20
 EXAMPLE = "`diel init` writes an example"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from diel.errors import did_you_mean
 from diel.load.nodes import Key
-from diel.spec.model import Model, WrittenAs
+from diel.spec.model import SpecModel, WrittenAs
 
 _KEYS: dict[str, str] = {
     # resources: schedulers, Parsl and MPI launchers
@@ -177,7 +177,7 @@ for _word, _others in _KEYS.items():
 VALUES = {other: word for word, others in _VALUES.items() for other in others.split()}
 
 
-def unknown_hint(key: Key, root: type[Model]) -> str:
+def unknown_hint(key: Key, root: type[SpecModel]) -> str:
     """What to do about an unknown key: the one that was meant, where it belongs, or those that there are."""
     word, models = str(key[-1]), models_at(key[:-1], root)
     meant = meant_key(word, models, near=False)
@@ -190,7 +190,7 @@ def unknown_hint(key: Key, root: type[Model]) -> str:
     return f"did you mean '{meant}'?" if meant else f"keys here: {', '.join(_keys(models))}"
 
 
-def meant_key(word: str, models: Sequence[type[Model]], near: bool = True) -> str:
+def meant_key(word: str, models: Sequence[type[SpecModel]], near: bool = True) -> str:
     """The key that a word stands for in these models; empty where none comes close."""
     known = _keys(models)
     lower = word.lower().replace("-", "_")
@@ -203,7 +203,7 @@ def meant_key(word: str, models: Sequence[type[Model]], near: bool = True) -> st
     return match.group(1) if match else ""
 
 
-def _home_below(word: str, models: Sequence[type[Model]]) -> str:
+def _home_below(word: str, models: Sequence[type[SpecModel]]) -> str:
     """Where a key belongs one level further down; empty where nowhere."""
     lower = word.lower().replace("-", "_")
     for model in models:
@@ -220,11 +220,11 @@ def _home_below(word: str, models: Sequence[type[Model]]) -> str:
     return ""
 
 
-def _keys(models: Iterable[type[Model]]) -> list[str]:
+def _keys(models: Iterable[type[SpecModel]]) -> list[str]:
     return list(dict.fromkeys(i.alias or n for model in models for n, i in model.model_fields.items()))
 
 
-def description(key: Key, root: type[Model]) -> str:
+def description(key: Key, root: type[SpecModel]) -> str:
     """What the models say about a key."""
     for model in models_at(key[:-1], root):
         for name, info in model.model_fields.items():
@@ -233,16 +233,16 @@ def description(key: Key, root: type[Model]) -> str:
     return ""
 
 
-def models_at(key: Key, root: type[Model]) -> list[type[Model]]:
+def models_at(key: Key, root: type[SpecModel]) -> list[type[SpecModel]]:
     """The models that may stand at a key's path."""
     here: list[Any] = [root]
     for part in key:
         here = [child for one in here for child in _children(one, part)]
-    return [one for one in here if isinstance(one, type) and issubclass(one, Model)]
+    return [one for one in here if isinstance(one, type) and issubclass(one, SpecModel)]
 
 
 def _children(kind: Any, part: str | int) -> Iterator[Any]:
-    if isinstance(kind, type) and issubclass(kind, Model):
+    if isinstance(kind, type) and issubclass(kind, SpecModel):
         for name, info in kind.model_fields.items():
             if part in (name, info.alias):
                 yield from _branches(info.annotation)
@@ -262,12 +262,12 @@ def _branches(kind: Any) -> Iterator[Any]:
         yield kind
 
 
-def _inner(kind: Any) -> Iterator[tuple[type[Model], bool]]:
+def _inner(kind: Any) -> Iterator[tuple[type[SpecModel], bool]]:
     """The models below a field, and whether each stands under a name of its own."""
     for branch in _branches(kind):
-        if isinstance(branch, type) and issubclass(branch, Model):
+        if isinstance(branch, type) and issubclass(branch, SpecModel):
             yield branch, False
         elif get_origin(branch) is dict:
             for value in _branches(get_args(branch)[1]):
-                if isinstance(value, type) and issubclass(value, Model):
+                if isinstance(value, type) and issubclass(value, SpecModel):
                     yield value, True

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from diel.errors import did_you_mean
 from diel.load.keys import VALUES, description, meant_key, models_at, unknown_hint
 from diel.load.nodes import Key
-from diel.spec.model import Flaws, Model, found
+from diel.spec.model import Flaws, SpecModel, found
 
-M = TypeVar("M", bound=Model)
+M = TypeVar("M", bound=SpecModel)
 
 _ROUNDS = 4
 _MOST = 500
@@ -97,7 +97,7 @@ def _as_written(key: Key, renamed: dict[Key, Key]) -> Key:
     return key
 
 
-def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key], root: type[Model]) -> Any:
+def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key], root: type[SpecModel]) -> Any:
     data = _copied(data, {key[:length] for key in unknown for length in range(len(key))})
     for key in unknown:
         parent = data
@@ -121,7 +121,7 @@ def _copied(data: Any, paths: set[Key], here: Key = ()) -> Any:
     return data
 
 
-def _misfits(errors: Iterable[Any], data: Any, root: type[Model]) -> Iterator[Misfit]:
+def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterator[Misfit]:
     places: dict[Key, list[Any]] = {}
     for error in errors:
         keep = 1 if error["type"] in ("extra_forbidden", "missing") else 0
@@ -151,7 +151,7 @@ def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
     return (*key, *loc[len(loc) - keep :]) if keep else tuple(key)
 
 
-def _said(key: Key, error: Any, root: type[Model]) -> Iterator[Misfit]:
+def _said(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Misfit]:
     kind, context = error["type"], error.get("ctx", {})
     at_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
     if kind == "value_error":

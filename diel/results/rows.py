@@ -14,7 +14,7 @@ from diel.errors import UsageError, counted, did_you_mean
 from diel.results.recorded import Recorded
 from diel.states import TaskState
 from diel.status.tasks import count_text
-from diel.table import Table
+from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ DROPPED = "deleted after its use"
 """Shown in place of an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
 
 
-def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -> Table:
+def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -> Listing:
     """The outputs `STAGE.VALUE` (or `STAGE`, for all of its own) of a run, joined along shared axes.
 
     A row is a task of the stage that has all the axes; what other stages made is repeated along
@@ -49,7 +49,7 @@ def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -
     made = (f"{stage}.{output}" for stage, output in columns)
     names = (*parameters, *(f"hp.{name}" for name in searched), *made)
     notes = {stage: [*_missing(run, stage), *_dropped(run, stage, columns)] for stage in stages}
-    return Table(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts})
+    return Listing(names, rows, {stage: "; ".join(texts) for stage, texts in notes.items() if texts})
 
 
 def _parse(run: Recorded, word: str) -> tuple[str, str]:
@@ -162,7 +162,7 @@ def _missing(run: Recorded, stage: str) -> Iterator[str]:
     yield f"{sum(lost.values()):,} of {total} of '{stage}' have no result: {why}"
 
 
-def summarize(run: Recorded) -> Table:
+def summarize(run: Recorded) -> Listing:
     """What a run has results of: a row an output."""
     rows: list[tuple[Any, ...]] = []
     for stage, spec in run.workflow.stages.items():
@@ -174,4 +174,4 @@ def summarize(run: Recorded) -> Table:
             if run.is_dropped(stage, output, holder):
                 value = DROPPED
             rows.append((f"{stage}.{output}", " × ".join(spec.over), f"{len(records):,} of {total:,}", value))
-    return Table(("output", "axes", "results", "first"), rows, {})
+    return Listing(("output", "axes", "results", "first"), rows, {})

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from diel.errors import counted, did_you_mean
 from diel.extensions import SCHEDULERS, names_in
-from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Model, Name, Size, Text, found, refuse
+from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Name, Size, SpecModel, Text, found, refuse
 from diel.values import format_duration
 
 LOCAL = "local"
@@ -86,7 +86,7 @@ LauncherWord = Annotated[str, AfterValidator(_no_nul), AfterValidator(partial(_f
 SpreadWord = Annotated[str, AfterValidator(_no_nul), AfterValidator(partial(_filled_in, places=("nodes",)))]
 
 
-class Pool(Model):
+class Pool(SpecModel):
     """A kind of node, and the blocks (allocations) of it that diel may hold."""
 
     description: str = ""
@@ -144,7 +144,7 @@ class Pool(Model):
         return self
 
 
-class ControllerHome(Model):
+class ControllerHome(SpecModel):
     """Where the controller of a submitted run lives, and what it asks for there."""
 
     home: Literal["login", "job", "inside"] = Field(
@@ -165,7 +165,7 @@ class ControllerHome(Model):
     options: Items[JobOption] = Field(default=(), description="Further options of the scheduler for its job.")
 
 
-class FileSystem(Model):
+class FileSystem(SpecModel):
     """A file system of the site: what a run's directory may expect of it."""
 
     path: Text = Field(min_length=1, description="Where it is; may name variables, as $SCRATCH.")
@@ -180,7 +180,7 @@ class FileSystem(Model):
     )
 
 
-class LocalDisk(Model):
+class LocalDisk(SpecModel):
     """The nodes' own disks: where diel may keep what several tasks of a node read."""
 
     dir: Text | None = Field(
@@ -193,7 +193,7 @@ class LocalDisk(Model):
     )
 
 
-class Site(Model):
+class Site(SpecModel):
     """A machine or cluster, as its site file describes it."""
 
     name: Name

@@ -3,7 +3,7 @@
 from diel.spec.data import Input, Output
 from diel.spec.forms import SAMPLERS, Axis, AxisForm, Choice, Loop, Search
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import MAX_POINTS, Flaw, Flaws, Model
+from diel.spec.model import MAX_POINTS, Flaw, Flaws, SpecModel
 from diel.spec.policy import Policies, Policy, Rule
 from diel.spec.resources import Resources
 from diel.spec.service import Ready, Service
@@ -23,7 +23,6 @@ __all__ = [
     "Input",
     "Kind",
     "Loop",
-    "Model",
     "Output",
     "Policies",
     "Policy",
@@ -33,6 +32,7 @@ __all__ = [
     "Rule",
     "Search",
     "Service",
+    "SpecModel",
     "Stage",
     "Surrogate",
     "Workflow",

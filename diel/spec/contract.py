@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Items, Model, Text, found, refuse
+from diel.spec.model import Flaw, Items, SpecModel, Text, found, refuse
 from diel.terms import ABOUT, COUNT, format_of
 
 DTYPES = (
@@ -95,7 +95,7 @@ Size = Annotated[int | str, BeforeValidator(_size)]
 Dtype = Annotated[str, BeforeValidator(_dtype), WithJsonSchema({"type": "string", "enum": [*DTYPES]})]
 
 
-class Expected(Model):
+class Expected(SpecModel):
     """What may be said of data at both ends of an edge."""
 
     columns: Annotated[dict[str, ColumnType], _some("columns", "{temperature: float}")] | None = Field(

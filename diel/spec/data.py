@@ -7,11 +7,11 @@ from typing import Literal
 from pydantic import Field
 
 from diel.spec.contract import Contract, Expected, contract_flaws
-from diel.spec.model import Flaw, Json, Later, Model, found, written_as
+from diel.spec.model import Flaw, Json, Later, SpecModel, found, written_as
 from diel.spec.stream import Stream
 
 
-class Sharding(Model):
+class Sharding(SpecModel):
     """Each rank or task gets a part of the items, in an order that is drawn anew for each epoch."""
 
     by: Literal["rank", "task"] = Field(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Flaws, Items, Json, Model, Number, Text, found, refuse
+from diel.spec.model import Flaw, Flaws, Items, Json, Number, SpecModel, Text, found, refuse
 from diel.values import as_float
 
 
@@ -37,7 +37,7 @@ MAX_STEPS = 2**52
 """Steps of a float's range: of more, neighbours are the same number."""
 
 
-class Hyperparameter(Model):
+class Hyperparameter(SpecModel):
     """One entry of the shared registry, read as `${{ hp.NAME }}`."""
 
     type: Literal["int", "float", "str", "bool", "choice"] = Field(

@@ -40,7 +40,7 @@ Key = tuple[str | int, ...]
 """Where something stands in a file: the keys and places that lead to it."""
 
 
-class Model(BaseModel):
+class SpecModel(BaseModel):
     """A frozen model that refuses unknown keys and silent conversions."""
 
     model_config = ConfigDict(
@@ -75,7 +75,7 @@ def written_as(expected: str, hint: str, *, text: str = "", true: bool = False) 
     What is no mapping then is refused.
     """
 
-    def check(cls: type[Model], value: Any) -> Any:
+    def check(cls: type[SpecModel], value: Any) -> Any:
         if text and isinstance(value, str):
             return {text: value}
         if true and value is True:
@@ -95,16 +95,16 @@ def plain(given: M) -> M:
 
     What is no model is returned as it is.
     """
-    if not isinstance(given, Model):
+    if not isinstance(given, SpecModel):
         return given
-    own = [base for base in type(given).__mro__ if issubclass(base, Model)]
+    own = [base for base in type(given).__mro__ if issubclass(base, SpecModel)]
     told = [name for base in own for name, value in vars(base).items() if isinstance(value, property)]
     found = {name: plain(getattr(given, name)) for name in (*type(given).model_fields, *told)}
     return cast("M", SimpleNamespace(**found))
 
 
 class _Later:
-    def __get_pydantic_core_schema__(self, model: type[Model], _: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, model: type[SpecModel], _: GetCoreSchemaHandler) -> CoreSchema:
         return no_info_plain_validator_function(model.model_validate)
 
 
@@ -115,7 +115,7 @@ Later = Annotated[M, _Later()]
 class WrittenAs:
     """Says of a field how a file writes it, where something else is kept: a property of that model."""
 
-    def __init__(self, model: type[Model], kept: str) -> None:
+    def __init__(self, model: type[SpecModel], kept: str) -> None:
         self.model = model
         self._kept = attrgetter(kept)
 

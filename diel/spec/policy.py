@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple, assert_never
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from diel.spec.model import Duration, Flaw, Model, found, refuse
+from diel.spec.model import Duration, Flaw, SpecModel, found, refuse
 from diel.spec.resources import Resources
 from diel.states import FailureClass
 
@@ -45,7 +45,7 @@ Factor = Annotated[
 """What a retry gets more of, written `x2`."""
 
 
-class Policy(Model):
+class Policy(SpecModel):
     """What happens after failures of one class. A key that is not there keeps the class's default."""
 
     retries: int | None = Field(
@@ -65,7 +65,7 @@ class Policy(Model):
     )
 
 
-class Policies(Model):
+class Policies(SpecModel):
     """Policies by class of failure."""
 
     app: Policy | None = Field(default=None, description="The program failed, or lacks an output.")

@@ -6,13 +6,13 @@ from typing import Any
 from pydantic import Field
 
 from diel.errors import counted
-from diel.spec.model import Flaw, Limit, Model, Name, Size
+from diel.spec.model import Flaw, Limit, Name, Size, SpecModel
 
 _MANY = 10_000_000
 _CHANGING = ("memory", "walltime")
 
 
-class Resources(Model):
+class Resources(SpecModel):
     """Without `ranks` a task is one process, and the `…_per_rank` keys are its own."""
 
     nodes: int | None = Field(default=None, ge=1, le=_MANY, description="Nodes that a task spans.")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from diel.spec.model import Flaw, Flaws, Limit, Model, Text, found, refuse, written_as
+from diel.spec.model import Flaw, Flaws, Limit, SpecModel, Text, found, refuse, written_as
 
 WRITTEN = "write {service: true}, or {service: {ready: {http: /health}, replicas: 2}}"
 READY = "write {http: /health}, {tcp: true} or {log: TEXT}"
@@ -13,7 +13,7 @@ WAYS = ("http", "tcp", "log")
 _PATH_OR_TRUE = {"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "null"}]}
 
 
-class Ready(Model):
+class Ready(SpecModel):
     """How a service shows that it takes requests: exactly one of the three."""
 
     http: str | None = Field(
@@ -52,7 +52,7 @@ def _port(value: Any) -> Any:
     )
 
 
-class Service(Model):
+class Service(SpecModel):
     """What diel does for a service; `true` is short for one with the defaults."""
 
     port: Annotated[

@@ -17,8 +17,8 @@ from diel.spec.model import (
     Json,
     Later,
     Limit,
-    Model,
     Name,
+    SpecModel,
     Text,
     found,
     no_repeats,
@@ -86,7 +86,7 @@ Kind = Literal["simulation", "training", "inference", "analysis"]
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
-class Retries(Model):
+class Retries(SpecModel):
     """How often to try again, and how long to wait before."""
 
     limit: int = Field(default=0, ge=0, le=1000, description="Attempts after the first.")
@@ -151,7 +151,7 @@ def _variables(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-class Stage(Model):
+class Stage(SpecModel):
     """A node of the graph. Its tasks are the product of its axes' points."""
 
     description: str = Field(default="", description="What it does, for readers.")

@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from diel.spec.model import Model, written_as
+from diel.spec.model import SpecModel, written_as
 
 
-class Stream(Model):
+class Stream(SpecModel):
     """Items that tasks put while they run; `true` is short for a stream with the defaults."""
 
     buffer: int = Field(

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from diel.spec.model import Items, Limit, Model, Name, found, no_repeats, refuse, written_as
+from diel.spec.model import Items, Limit, Name, SpecModel, found, no_repeats, refuse, written_as
 
 _TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 
@@ -18,7 +18,7 @@ def _tolerance(value: Any) -> Any:
     return float(value)
 
 
-class Surrogate(Model):
+class Surrogate(SpecModel):
     """Which service a stage's tasks ask, and how sure it must be."""
 
     service: Name = Field(description="The service that is asked: it tells a value and its uncertainty.")

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import Flaw, Label, Later, Model, WrittenAs, found, refuse
+from diel.spec.model import Flaw, Label, Later, SpecModel, WrittenAs, found, refuse
 from diel.spec.stage import Shell, Stage
 
 
@@ -17,7 +17,7 @@ def _version(value: Any) -> Any:
     return value
 
 
-class Workflow(Model):
+class Workflow(SpecModel):
     """Simulations, trainings and inferences as a graph of stages over named axes."""
 
     diel: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of the file format.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact, content, digest_of
-from diel.attempt.bundle import Job, Request, Staged
+from diel.attempt.bundle import Request, Staged, Work
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site
 from diel.spec import Output, Stage
@@ -27,11 +27,11 @@ APART = {"stream", "units", "digest", "keep", "drain"}
 """Keys of an output that are no part of a key: they say nothing of what is made."""
 
 
-def job_of(
+def work_of(
     name: str, stage: Stage, module: Module | None, launcher: tuple[str, ...], shape: Shape, site: Site
-) -> Job:
+) -> Work:
     """What all tasks of a stage share when they are handed to a worker."""
-    return Job(
+    return Work(
         stage=name,
         module=module,
         values={n: o.value for n, o in stage.outputs.items() if o.value is not None},

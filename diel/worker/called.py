@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-from diel.attempt.bundle import Failure, Job, Request
+from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.function import RETURN_FILE, call, read_call
 from diel.attempt.staging import on_this_node
 from diel.context import Context
@@ -20,26 +20,26 @@ from diel.states import FailureClass
 
 
 def main() -> None:
-    """Calls the module as its job says."""
-    job, request, context = read_call(sys.argv[1])
-    if job.service is None:
-        _run_rank(job, request, context)
+    """Calls the module as its work says."""
+    work, request, context = read_call(sys.argv[1])
+    if work.service is None:
+        _run_rank(work, request, context)
     else:
-        _serve(job, request, context)
+        _serve(work, request, context)
 
 
-def _serve(job: Job, request: Request, context: Context) -> None:
+def _serve(work: Work, request: Request, context: Context) -> None:
     """Calls the module, which serves until it is told to stop."""
     os.chdir(context.task_dir)
     try:
-        call(job, request, context)
+        call(work, request, context)
     except Failure as failure:
         sys.stdout.flush()
         print(failure.message, file=sys.stderr, flush=True)  # noqa: T201 - the task's own output
         sys.exit(1)
 
 
-def _run_rank(job: Job, request: Request, context: Context) -> None:
+def _run_rank(work: Work, request: Request, context: Context) -> None:
     """Calls the module on this rank; rank 0 writes the result, a rank that fails ends them all."""
     from mpi4py import MPI  # starts MPI, so it must not happen on import
 
@@ -53,9 +53,9 @@ def _run_rank(job: Job, request: Request, context: Context) -> None:
         inputs=request.inputs,
     )
     try:
-        if context.ranks != job.ranks:
-            raise Failure(FailureClass.LAUNCH, _apart(job.ranks, context.ranks, MPI.Get_library_version()))
-        result = call(job, request, context, communicator)
+        if context.ranks != work.ranks:
+            raise Failure(FailureClass.LAUNCH, _apart(work.ranks, context.ranks, MPI.Get_library_version()))
+        result = call(work, request, context, communicator)
     except Failure as failure:
         told = context.task_dir / f"{RETURN_FILE}.failure.{context.rank}"
         told.write_text(json.dumps([failure.kind, failure.message]), encoding="utf-8")

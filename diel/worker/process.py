@@ -20,7 +20,7 @@ import psutil
 
 from diel.artifacts import Artifacts, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
-from diel.attempt.bundle import Bundle, BundleReport, Failure, Job, Request
+from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture
 from diel.attempt.command import collect, launch, run_command
 from diel.attempt.environment import Surroundings, restore, search_path
@@ -109,7 +109,7 @@ class Worker:
         end = time.monotonic() + bundle.slice
         records: list[tuple[int, Record]] = []
         while not os.path.exists(self._successor) and not self._is_given_up():
-            if self.block is not None and not self.block.has_room(bundle.job, time.time(), bundle.needed):
+            if self.block is not None and not self.block.has_room(bundle.work, time.time(), bundle.needed):
                 self._release_rest()
                 time.sleep(LAST)
                 break
@@ -118,13 +118,13 @@ class Worker:
                 if not self._rest or (records and late):
                     break
                 request = self._rest.popleft()
-            ended = self._run_attempt(bundle.job, request)
+            ended = self._run_attempt(bundle.work, request)
             if ended is not None:
                 records.append(ended)
         records += [copied.result() for copied in self._draining]
         self._draining.clear()
         told, self._told = self._told, []
-        self._spare.drop(bundle.job)
+        self._spare.drop(bundle.work)
         with self.dog.lock:
             self._rest.clear()
         return BundleReport(self.segment.name, self.segment.size, (*told, *records))
@@ -151,37 +151,37 @@ class Worker:
         """Hands back the tasks behind one that takes long, so that other workers can run them."""
         with self.dog.lock:
             if self._rest and self._bundle is not None:
-                self.segment.append(self._release(self._bundle.job, self._rest))
+                self.segment.append(self._release(self._bundle.work, self._rest))
                 self._rest.clear()
 
-    def _release(self, job: Job, requests: Iterable[Request]) -> records.Release:
+    def _release(self, work: Work, requests: Iterable[Request]) -> records.Release:
         tasks = [request.index for request in requests]
-        return {"event": "release", "stage": job.stage, "bundle": self._number, "tasks": tasks}
+        return {"event": "release", "stage": work.stage, "bundle": self._number, "tasks": tasks}
 
-    def _give_back(self, job: Job, request: Request) -> tuple[int, Record]:
+    def _give_back(self, work: Work, request: Request) -> tuple[int, Record]:
         """Hands back a task whose attempt another worker has taken: it needs a later number."""
-        record = self._release(job, [request])
+        record = self._release(work, [request])
         record["taken"] = request.attempt
         with self.dog.lock:
             return self.segment.append(record), record
 
-    def _run_attempt(self, job: Job, request: Request) -> tuple[int, Record] | None:
+    def _run_attempt(self, work: Work, request: Request) -> tuple[int, Record] | None:
         """Runs an attempt and commits what became of it; None where its outputs are still to be copied."""
         now = time.time()
         # As text: pathlib would cost a tenth of a short task's time.
-        task_dir = f"{self._tasks}/{job.stage}/{task_dir_name(request.index, request.attempt)}"
-        attempt = RunningAttempt(job, request, task_dir, limits_of(job, now, self.block))
+        task_dir = f"{self._tasks}/{work.stage}/{task_dir_name(request.index, request.attempt)}"
+        attempt = RunningAttempt(work, request, task_dir, limits_of(work, now, self.block))
         unmade: OSError | None = None
         try:
             self._make(attempt)
         except OSError as error:
             if isinstance(error, FileExistsError) and error.filename == task_dir:
-                return self._give_back(job, request)
+                return self._give_back(work, request)
             unmade = error
         self.segment.append(
             {
                 "event": "start",
-                "stage": job.stage,
+                "stage": work.stage,
                 "index": request.index,
                 "attempt": request.attempt,
                 "time": now,
@@ -194,28 +194,28 @@ class Worker:
                 raise unmade
             return self._run_begun(attempt)
         except Failure as failure:
-            return self._fail(attempt, _continued(job, failure))
+            return self._fail(attempt, _continued(work, failure))
         except (OSError, JournalError) as error:
             return self._fail(attempt, Failure(FailureClass.NODE, f"{type(error).__name__}: {error}"))
 
     def _run_begun(self, attempt: RunningAttempt) -> tuple[int, Record] | None:
-        job = attempt.job
-        if job.checkpoint:
-            os.makedirs(f"{self._tasks}/{job.stage}/{attempt.request.index}.checkpoint", exist_ok=True)
+        work = attempt.work
+        if work.checkpoint:
+            os.makedirs(f"{self._tasks}/{work.stage}/{attempt.request.index}.checkpoint", exist_ok=True)
         self.dog.begin(attempt)
-        asked = None if job.surrogate is None else ask(self.paths, job, attempt.request)
+        asked = None if work.surrogate is None else ask(self.paths, work, attempt.request)
         artifacts: Artifacts = {}
         values = None if asked is None else asked.values
         if values is not None:
             os.chdir(self._root)
         else:
-            if attempt.request.staged is not None and not (job.module and job.launcher):  # ranks do it
+            if attempt.request.staged is not None and not (work.module and work.launcher):  # ranks do it
                 env = {**self.environ, **self._surroundings.variables(attempt)}
                 self._tell_staging(attempt, stage(attempt, env, self.dog))
             try:
                 values, artifacts = self._execute_joined(attempt)
             finally:
-                if job.staging is not None:
+                if work.staging is not None:
                     for brought in late_notes(attempt):
                         self._tell_staging(attempt, brought)
                     release()
@@ -285,12 +285,12 @@ class Worker:
         which a worker that was given up for lost may have been handed as well (docs/decisions/031). On one
         machine such a worker is dead, and what it left is cleared away.
         """
-        job, task_dir = attempt.job, attempt.task_dir
-        if job.stage != self._stage_made:
-            os.makedirs(f"{self._tasks}/{job.stage}", exist_ok=True)
-            self._stage_made = job.stage
+        work, task_dir = attempt.work, attempt.task_dir
+        if work.stage != self._stage_made:
+            os.makedirs(f"{self._tasks}/{work.stage}", exist_ok=True)
+            self._stage_made = work.stage
         try:
-            self._spare.make(task_dir, job, attempt.request)
+            self._spare.make(task_dir, work, attempt.request)
         except OSError:
             if self._in_block:
                 raise
@@ -300,10 +300,10 @@ class Worker:
 
     def _execute_joined(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         """Executes an attempt; one that streams join to others is held to them."""
-        if attempt.request.streams is None or attempt.job.service is not None:
+        if attempt.request.streams is None or attempt.work.service is not None:
             return self._execute(attempt)
         try:
-            with held_to_streams(self._root, attempt.job, attempt.request):
+            with held_to_streams(self._root, attempt.work, attempt.request):
                 return self._execute(attempt)
         except Failure:
             if self._drain is not None:
@@ -312,31 +312,31 @@ class Worker:
             raise
 
     def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
-        job, request = attempt.job, attempt.request
+        work, request = attempt.work, attempt.request
         own = self._surroundings.variables(attempt)
         if request.streams is not None:
-            own |= stream_environment(job, request)
+            own |= stream_environment(work, request)
         given = dict(request.env)
         if request.services:
             given |= variables(self.paths, request.services, request.index)
         if attempt.in_process:
             return self._call(attempt, {**own, **given}, own)
         env = {**self.environ, **own, **given}
-        if job.service is not None:
+        if work.service is not None:
             from diel.worker.service import Keeper  # it loads the HTTP client, which other tasks do not need
 
             context = self._surroundings.context(attempt)
             return Keeper(attempt, context, env, self.dog, self.segment.append).keep()
-        if job.launcher:
+        if work.launcher:
             env = {**WITH_RANKS, **env}
-        if job.staging is not None:
+        if work.staging is not None:
             env |= shard_environment(attempt, env)
-            if job.staging.drains:
+            if work.staging.drains:
                 self._drain = self._open_drain(attempt)
         if self._drain is not None:
             self._launch_with_drain(attempt, self._drain, env)
             return {}, {}
-        if job.module is None:
+        if work.module is None:
             return run_command(attempt, self._root, env, self.dog)
         return call_on_ranks(attempt, self._surroundings.context(attempt), env, self.dog)
 
@@ -346,7 +346,7 @@ class Worker:
         """Calls a function in this process."""
         os.environ.update(environ)
         try:
-            return call(attempt.job, attempt.request, self._surroundings.context(attempt))
+            return call(attempt.work, attempt.request, self._surroundings.context(attempt))
         finally:
             os.chdir(self._root)
             restore(self.environ, own)
@@ -364,7 +364,7 @@ class Worker:
         with self.dog.lock:
             self.dog.end()
             tail = self.capture.tail()
-            kind, message = self._diagnose(attempt.job, failure, tail)
+            kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
             try:
                 self.capture.collect(attempt.task_dir)
@@ -372,13 +372,13 @@ class Worker:
                 record["message"] += f" (and its output could not be kept: {error.strerror})"
             return self.segment.append(record), record
 
-    def _diagnose(self, job: Job, failure: Failure, tail: str) -> tuple[str, str]:
+    def _diagnose(self, work: Work, failure: Failure, tail: str) -> tuple[str, str]:
         """The class and message of a failure: what a program died of may not show in its exit code."""
         if failure.kind != FailureClass.APP or failure.exit_code == 0:
             return failure.kind, failure.message
         if is_full(self._root):
             return FailureClass.NODE, f"no space left on the file system of the run ({failure.message})"
-        launched = bool(job.launcher)
+        launched = bool(work.launcher)
         if launched:
             tail += told_by_mpiexec(self.capture.tail(1))
         words = os.environ.get("DIEL_OOM_WORDS", "")
@@ -397,7 +397,7 @@ class Worker:
         """
         caught = self.capture.collect(attempt.task_dir)
         if not caught and not self._in_block:
-            self._spare.keep(attempt.job, attempt.task_dir)
+            self._spare.keep(attempt.work, attempt.task_dir)
         return caught
 
     def _give_up(self, failure: Failure) -> None:
@@ -406,9 +406,9 @@ class Worker:
             self._fail(self._attempt, failure)
 
 
-def _continued(job: Job, failure: Failure) -> Failure:
+def _continued(work: Work, failure: Failure) -> Failure:
     """A function's interruption; a failure where its stage keeps no checkpoints."""
-    if failure.kind != FailureClass.INTERRUPTED or job.checkpoint or job.service is not None:
+    if failure.kind != FailureClass.INTERRUPTED or work.checkpoint or work.service is not None:
         return failure
     message = f"diel.Interrupted: {failure.message}; to continue takes `checkpoint: true`"
     return Failure(FailureClass.APP, message, failure.exit_code)

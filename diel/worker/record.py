@@ -21,7 +21,7 @@ def done_record(
     request = attempt.request
     record: Done = {
         "event": "done",
-        "stage": attempt.job.stage,
+        "stage": attempt.work.stage,
         "index": request.index,
         "attempt": request.attempt,
         "time": time.time(),
@@ -42,7 +42,7 @@ def fail_record(attempt: RunningAttempt, bundle: int, failure: Failure, tail: st
     """An attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
     return {
         "event": "fail",
-        "stage": attempt.job.stage,
+        "stage": attempt.work.stage,
         "index": attempt.request.index,
         "attempt": attempt.request.attempt,
         "bundle": bundle,

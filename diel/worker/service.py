@@ -80,17 +80,17 @@ class Keeper:
         self, attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog, note: Note
     ) -> None:
         """`env` is the task's environment, `note` writes to the journal. Raises OSError without a token."""
-        job, request = attempt.job, attempt.request
-        assert job.service is not None
+        work, request = attempt.work, attempt.request
+        assert work.service is not None
         paths = RunPaths(context.run_dir)
-        self._service: Service = job.service
+        self._service: Service = work.service
         self._attempt = attempt
         self._context = context
         self._dog = dog
         self._note = note
-        self._file = paths.service(job.stage, request.index)
-        self._wanted = Wanted(paths, job.stage, request.index, request.attempt, job.service.idle)
-        self._renewal = paths.service_renewal(job.stage, request.index, request.attempt)
+        self._file = paths.service(work.stage, request.index)
+        self._wanted = Wanted(paths, work.stage, request.index, request.attempt, work.service.idle)
+        self._renewal = paths.service_renewal(work.stage, request.index, request.attempt)
         self._renewed = (0, 0)
         """Which file of newer inputs it has: its inode, and when it was written in nanoseconds."""
         self._given = ""
@@ -138,7 +138,7 @@ class Keeper:
 
     def _prepare(self) -> tuple[str, ...]:
         """The words that start it; writes what it reads. Raises Failure where there is no such program."""
-        if self._attempt.job.module is not None:
+        if self._attempt.work.module is not None:
             call_file = write_call(self._attempt, self._context)
             return (*TIED, str(os.getpid()), sys.executable, "-m", "diel.worker.called", str(call_file))
         assert self._attempt.request.command is not None
@@ -281,7 +281,7 @@ class Keeper:
     def _write(self, state: str, url: str, message: str) -> None:
         record: records.ServiceRecord = {
             "event": "service",
-            "stage": self._attempt.job.stage,
+            "stage": self._attempt.work.stage,
             "index": self._attempt.request.index,
             "attempt": self._attempt.request.attempt,
             "time": time.time(),

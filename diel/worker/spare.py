@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Set
 
-from diel.attempt.bundle import Job, Request
+from diel.attempt.bundle import Request, Work
 
 PR_SET_CHILD_SUBREAPER = 36
 PARAMS, INPUTS = ".params.json", ".inputs.json"
@@ -26,9 +26,9 @@ class Spare:
         self._kept: tuple[str, int, Set[str]] | None = None
         self._adopts = _adopt(1)
 
-    def make(self, task_dir: str, job: Job, request: Request) -> None:
+    def make(self, task_dir: str, work: Work, request: Request) -> None:
         """Makes a task's directory, of the one that is kept if nothing was written there. Raises OSError."""
-        if self._adopts and not _is_command(job):  # it may have children of its own to wait for
+        if self._adopts and not _is_command(work):  # it may have children of its own to wait for
             self._adopts = False
             _adopt(0)
         if self._kept is None:
@@ -39,34 +39,34 @@ class Spare:
             os.mkdir(task_dir)
             return
         os.rename(kept, task_dir)
-        if names and not names <= _given(job, request):
+        if names and not names <= _given(work, request):
             for name in names:
                 os.unlink(f"{task_dir}/{name}")
 
-    def keep(self, job: Job, task_dir: str) -> None:
+    def keep(self, work: Work, task_dir: str) -> None:
         """Keeps the directory of a task that ended well, if it wrote nothing and nobody is left to do so."""
-        if not (job.module is not None or (self._adopts and _is_alone())):
+        if not (work.module is not None or (self._adopts and _is_alone())):
             return
         with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
             names = set(os.listdir(task_dir))
             if all(name in (PARAMS, INPUTS) and _is_own(f"{task_dir}/{name}") for name in names):
                 self._kept = (task_dir, os.stat(task_dir).st_mtime_ns, names)
 
-    def drop(self, job: Job) -> None:
+    def drop(self, work: Work) -> None:
         """Removes the last one of a bundle, which a command's task keeps."""
         kept, self._kept = self._kept, None
-        if kept is not None and job.module is not None:
+        if kept is not None and work.module is not None:
             with contextlib.suppress(OSError):
                 os.rmdir(kept[0])
 
 
-def _is_command(job: Job) -> bool:
-    return not job.launcher and not any((job.module, job.staging, job.service, job.surrogate))
+def _is_command(work: Work) -> bool:
+    return not work.launcher and not any((work.module, work.staging, work.service, work.surrogate))
 
 
-def _given(job: Job, request: Request) -> Set[str]:
+def _given(work: Work, request: Request) -> Set[str]:
     """The files that are written for a command."""
-    told = {PARAMS: request.params, INPUTS: request.inputs} if job.module is None else {}
+    told = {PARAMS: request.params, INPUTS: request.inputs} if work.module is None else {}
     return {name for name, value in told.items() if value}
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from diel.attempt.block import MARGIN, BlockHere, Limits, limits_of, own_block, pin_gpus, with_hosts
-from diel.attempt.bundle import Job
+from diel.attempt.bundle import Work
 
 
-def job(**keys: Any) -> Job:
+def work(**keys: Any) -> Work:
     whole: dict[str, Any] = {
         "stage": "s",
         "module": None,
@@ -19,7 +19,7 @@ def job(**keys: Any) -> Job:
         "launcher": (),
         "threads": 1,
     }
-    return Job(**{**whole, **keys})
+    return Work(**{**whole, **keys})
 
 
 BLOCK = BlockHere("1-0", 1000.0)
@@ -43,12 +43,12 @@ BLOCK = BlockHere("1-0", 1000.0)
 def test_the_earliest_limit_is_the_deadline_and_the_grace_comes_before_it(
     keys: dict[str, Any], block: BlockHere | None, deadline: float | None, interrupt: float | None
 ) -> None:
-    limits = limits_of(job(**keys), 100.0, block)
+    limits = limits_of(work(**keys), 100.0, block)
     assert (limits.deadline, limits.interrupt) == (deadline, interrupt)
 
 
 def test_without_a_block_nothing_is_stopped_by_its_walltime() -> None:
-    assert limits_of(job(walltime=5.0), 100.0, None) == Limits()
+    assert limits_of(work(walltime=5.0), 100.0, None) == Limits()
 
 
 @pytest.mark.parametrize(
@@ -65,17 +65,17 @@ def test_without_a_block_nothing_is_stopped_by_its_walltime() -> None:
 def test_a_task_fits_that_can_end_or_save_before_the_block_does(
     keys: dict[str, Any], now: float, fits: bool
 ) -> None:
-    assert BLOCK.has_room(job(**keys), now) is fits
+    assert BLOCK.has_room(work(**keys), now) is fits
 
 
 def test_a_task_that_says_nothing_needs_what_others_like_it_took() -> None:
-    assert BLOCK.has_room(job(), 955.0, 38.0)
-    assert not BLOCK.has_room(job(), 980.0, 38.0)
-    assert BLOCK.has_room(job(walltime=10.0), 985.0, 38.0)
+    assert BLOCK.has_room(work(), 955.0, 38.0)
+    assert not BLOCK.has_room(work(), 980.0, 38.0)
+    assert BLOCK.has_room(work(walltime=10.0), 985.0, 38.0)
     fresh = own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "1000", "DIEL_BLOCK_WALLTIME": "400"})
     assert fresh is not None
-    assert fresh.has_room(job(), 610.0, 5000.0), "no block would have more time"
-    assert not fresh.has_room(job(), 640.0, 5000.0)
+    assert fresh.has_room(work(), 610.0, 5000.0), "no block would have more time"
+    assert not fresh.has_room(work(), 640.0, 5000.0)
 
 
 def test_a_block_without_an_end_is_none() -> None:
@@ -87,10 +87,10 @@ def test_a_block_without_an_end_is_none() -> None:
 def test_a_task_as_long_as_its_block_is_given_to_a_fresh_one_alone() -> None:
     block = own_block({"DIEL_BLOCK": "1-0", "DIEL_BLOCK_END": "1000", "DIEL_BLOCK_WALLTIME": "400"})
     assert block is not None
-    assert block.has_room(job(walltime=400.0), 620.0)
-    assert not block.has_room(job(walltime=400.0), 630.0)
-    assert not block.has_room(job(walltime=10.0), 990.0)
-    assert not block.has_room(job(), 996.0)
+    assert block.has_room(work(walltime=400.0), 620.0)
+    assert not block.has_room(work(walltime=400.0), 630.0)
+    assert not block.has_room(work(walltime=10.0), 990.0)
+    assert not block.has_room(work(), 996.0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from diel.attempt.bundle import Failure, Job
+from diel.attempt.bundle import Failure, Work
 from diel.attempt.command import meaning, run_command
 from diel.attempt.environment import Surroundings
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -20,16 +20,16 @@ from diel.states import FailureClass
 from tests.throwaway import wait_for
 from tests.worker.bench import request
 
-JOB = Job("s", None, {"v": "int"}, None, (), 1)
+WORK = Work("s", None, {"v": "int"}, None, (), 1)
 
 
-def run(folder: Path, job: Job, *words: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def run(folder: Path, work: Work, *words: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     paths = RunPaths(folder / "w-1")
     task_dir = paths.tasks / "s/0"
     for path in (paths.requests, paths.captures, task_dir):
         path.mkdir(parents=True, exist_ok=True)
     os.chdir(task_dir)
-    attempt = RunningAttempt(job, request(0, *words, **more), str(task_dir))
+    attempt = RunningAttempt(work, request(0, *words, **more), str(task_dir))
     env = {"PATH": os.environ["PATH"], **Surroundings(paths).variables(attempt)}
     dog = Watchdog(paths, lambda: None, lambda _: None)
     dog.begin(attempt)
@@ -45,39 +45,44 @@ def _back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_command_reads_what_it_is_given_and_its_outputs_are_collected(tmp_path: Path) -> None:
     script = 'mkdir -p deep; cp "$DIEL_PARAMS" deep/out; echo \'{"v": 3}\' > "$DIEL_RESULT"'
     values, artifacts = run(
-        tmp_path, JOB, "sh", "-ec", script, params={"a": [1, 2]}, outputs={"out": "deep/out"}
+        tmp_path, WORK, "sh", "-ec", script, params={"a": [1, 2]}, outputs={"out": "deep/out"}
     )
     assert values == {"v": 3}
     assert json.loads((tmp_path / "w-1" / artifacts["out"]["path"]).read_text()) == {"a": [1, 2]}
 
 
 @pytest.mark.parametrize(
-    ("job", "words", "kind", "message"),
+    ("work", "words", "kind", "message"),
     [
-        (JOB, ("no-such-program",), FailureClass.LAUNCH, "no program 'no-such-program' on PATH"),
-        (JOB, ("sh", "-c", "exit 3"), FailureClass.APP, "exit code 3"),
-        (JOB, ("sh", "-c", "kill -9 $$"), FailureClass.APP, "killed by SIGKILL"),
-        (JOB, ("sh", "-c", "exit 75"), FailureClass.APP, "exit code 75 (EX_TEMPFAIL) asks to continue later"),
-        (replace(JOB, checkpoint=True), ("sh", "-c", "exit 75"), FailureClass.INTERRUPTED, "it saved"),
+        (WORK, ("no-such-program",), FailureClass.LAUNCH, "no program 'no-such-program' on PATH"),
+        (WORK, ("sh", "-c", "exit 3"), FailureClass.APP, "exit code 3"),
+        (WORK, ("sh", "-c", "kill -9 $$"), FailureClass.APP, "killed by SIGKILL"),
         (
-            JOB,
+            WORK,
+            ("sh", "-c", "exit 75"),
+            FailureClass.APP,
+            "exit code 75 (EX_TEMPFAIL) asks to continue later",
+        ),
+        (replace(WORK, checkpoint=True), ("sh", "-c", "exit 75"), FailureClass.INTERRUPTED, "it saved"),
+        (
+            WORK,
             ("sh", "-c", "x" * 3_000_000),
             FailureClass.LAUNCH,
             "the command line is 3000004 bytes in 3 words",
         ),
-        (JOB, ("true",), FailureClass.APP, "the command did not"),
+        (WORK, ("true",), FailureClass.APP, "the command did not"),
     ],
 )
 def test_how_a_command_fails(
-    tmp_path: Path, job: Job, words: tuple[str, ...], kind: FailureClass, message: str
+    tmp_path: Path, work: Work, words: tuple[str, ...], kind: FailureClass, message: str
 ) -> None:
     with pytest.raises(Failure) as caught:
-        run(tmp_path, job, *words)
+        run(tmp_path, work, *words)
     assert (caught.value.kind, caught.value.message[: len(message)]) == (kind, message)
 
 
 def test_what_a_command_leaves_running_in_its_group_is_ended(tmp_path: Path) -> None:
-    run(tmp_path, replace(JOB, values={}), "sh", "-c", "sleep 600 & echo $! > pid")
+    run(tmp_path, replace(WORK, values={}), "sh", "-c", "sleep 600 & echo $! > pid")
     left = psutil.Process(int((tmp_path / "w-1/tasks/s/0/pid").read_text()))
     wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diel.artifacts import Artifact
-from diel.attempt.bundle import Failure, Job
+from diel.attempt.bundle import Failure, Work
 from diel.attempt.function import call
 from diel.context import Context
 from diel.modules.catalogue import find
@@ -24,10 +24,10 @@ def run(folder: Path, text: str, **more: Any) -> dict[str, Any]:
     (folder / "modules").mkdir()
     (folder / "modules" / "made.py").write_text(HEAD + text)
     (folder / "task").mkdir()
-    job = Job("s", find("made", [folder / "modules"]), {}, None, (), 1)
+    work = Work("s", find("made", [folder / "modules"]), {}, None, (), 1)
     given = request(0, **more)
     context = Context(folder / "task", run_dir=folder, params=given.params, inputs=given.inputs)
-    return dict(call(job, given, context)[0])
+    return dict(call(work, given, context)[0])
 
 
 def test_a_function_gets_what_it_asks_for(tmp_path: Path) -> None:

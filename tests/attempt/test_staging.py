@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.bundle import Bundle, Job, Request, Staging
+from diel.attempt.bundle import Bundle, Request, Staging, Work
 from diel.attempt.staging import Drain, open_drain
 from diel.attempt.watchdog import RunningAttempt
 from diel.errors import JournalError
@@ -24,7 +24,7 @@ from tests.record import as_record
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
-JOB: dict[str, Any] = {
+WORK: dict[str, Any] = {
     "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1,
 }  # fmt: skip
 
@@ -71,7 +71,7 @@ def in_a_worker(bench: Bench, requests: list[Request], staging: Staging, until: 
 
     def work() -> None:
         hold_copy(until)
-        bundle = Bundle(1, str(bench.paths.root), 1, Job(**JOB, staging=staging), tuple(requests), 60)
+        bundle = Bundle(1, str(bench.paths.root), 1, Work(**WORK, staging=staging), tuple(requests), 60)
         Worker(str(bench.paths.root), 1).run(bundle)
         os._exit(0)
 
@@ -140,10 +140,10 @@ def test_a_disk_without_room_is_told_and_the_run_is_written_to(bench: Bench, tmp
 
 
 def test_a_second_attempt_writes_to_the_run_itself(tmp_path: Path) -> None:
-    job = Job("s", None, {}, None, (), 1, staging=draining(tmp_path))
+    work = Work("s", None, {}, None, (), 1, staging=draining(tmp_path))
     (tmp_path / "task").mkdir()
     again = request(0, "true", attempt=2, outputs={"out": "out.bin"})
-    assert open_drain(RunningAttempt(job, again, str(tmp_path / "task")), {}, 1) is None
+    assert open_drain(RunningAttempt(work, again, str(tmp_path / "task")), {}, 1) is None
 
 
 def test_a_task_whose_output_is_not_as_promised_keeps_what_it_said(bench: Bench, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_result_that_cannot_be_committed_ends_the_worker(bench: Bench, tmp_pat
             1,
             str(bench.paths.root),
             1,
-            Job(**JOB, staging=draining(tmp_path)),
+            Work(**WORK, staging=draining(tmp_path)),
             (writes(0, "touch out.bin"),),
             60,
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.bundle import Job, Question, Request
+from diel.attempt.bundle import Question, Request, Work
 from diel.attempt.surrogate import Consulted, ask
 from diel.paths import RunPaths
 from diel.services.endpoint import Endpoint, make_token, write_endpoint
@@ -21,7 +21,7 @@ from diel.spec import Output, Surrogate
 from tests.record import as_record
 from tests.throwaway import wait_for
 
-JOB: dict[str, Any] = {
+WORK: dict[str, Any] = {
     "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1,
 }  # fmt: skip
 Asking = Callable[..., Consulted]
@@ -69,9 +69,9 @@ def asking(server: Any, tmp_path: Path) -> Asking:
     def given(answer: Any, tolerance: float = 0.1, *, promises: Any = None, **more: Any) -> Consulted:
         server.answer = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
         told = {"service": "serve", "tolerance": tolerance, "outputs": ("y",), "timeout": "1s", **more}
-        job = Job(**JOB, surrogate=Surrogate(**told), promises=promises or {})
+        work = Work(**WORK, surrogate=Surrogate(**told), promises=promises or {})
         question = Question({"x": 1.5}, (0,), "k", ("p", "i"))
-        return ask(paths, job, Request(0, 1, "key", ("a", "b"), {}, {}, None, {}, {}, question=question))
+        return ask(paths, work, Request(0, 1, "key", ("a", "b"), {}, {}, None, {}, {}, question=question))
 
     return given
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from diel.attempt.block import BlockHere, limits_of
-from diel.attempt.bundle import Failure, Job
+from diel.attempt.bundle import Failure, Work
 from diel.attempt.command import spawn
 from diel.attempt.watchdog import RunningAttempt, Watchdog, _out_of_time, memory_of
 from diel.context import Context
@@ -25,7 +25,7 @@ from diel.states import FailureClass
 from tests.throwaway import wait_for
 from tests.worker.bench import request
 
-JOB = Job("s", None, {}, None, (), 1)
+WORK = Work("s", None, {}, None, (), 1)
 LONG = ("sh", "-c", "trap '' TERM; touch begun; while :; do sleep 0.02; done")
 
 
@@ -42,9 +42,9 @@ class Watched:
     def _release(self) -> None:
         self.released += 1
 
-    def run(self, job: Job, words: tuple[str, ...] = LONG) -> RunningAttempt:
+    def run(self, work: Work, words: tuple[str, ...] = LONG) -> RunningAttempt:
         """Runs a program until it is ended; it must not end by itself."""
-        attempt = RunningAttempt(job, request(0, *words), str(self.paths.tasks))
+        attempt = RunningAttempt(work, request(0, *words), str(self.paths.tasks))
         self.dog.begin(attempt)
         with pytest.raises(Failure) as caught:
             spawn(words, {"PATH": os.environ["PATH"], "DIEL_TASK_DIR": attempt.task_dir}, self.dog, attempt)
@@ -65,13 +65,13 @@ def verdict_of(attempt: RunningAttempt) -> tuple[str, str]:
 
 
 def test_a_program_that_ignores_its_timeout_is_killed(watched: Watched) -> None:
-    attempt = watched.run(replace(JOB, timeout=0.3))
+    attempt = watched.run(replace(WORK, timeout=0.3))
     assert verdict_of(attempt) == (FailureClass.TIMEOUT, "ran longer than its timeout of 0.3 s")
 
 
 def test_a_program_that_takes_more_memory_than_it_may_is_ended(watched: Watched) -> None:
     text = "x = bytearray(60 * 2**20)\nwhile True: pass"
-    attempt = watched.run(replace(JOB, memory=50 * 2**20), (sys.executable, "-c", text))
+    attempt = watched.run(replace(WORK, memory=50 * 2**20), (sys.executable, "-c", text))
     kind, message = verdict_of(attempt)
     assert kind == FailureClass.OOM
     assert message.endswith("of memory: more than its 50.0 MiB")
@@ -84,7 +84,7 @@ def test_a_cancelled_task_ends_and_the_rest_of_its_bundle_is_handed_back(
         wait_for((tmp_path / "begun").exists)
         ask_cancel(watched.paths, ["s/0"])
 
-    attempt = beside(cancel, lambda: watched.run(JOB))
+    attempt = beside(cancel, lambda: watched.run(WORK))
     assert verdict_of(attempt) == (FailureClass.CANCELLED, "cancelled")
     assert watched.released
 
@@ -100,9 +100,9 @@ def beside(other: Callable[[], None], main: Callable[[], RunningAttempt]) -> Run
 def test_a_step_of_the_clock_moves_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     limits = limits_of(
-        replace(JOB, walltime=60.0, timeout=60.0, checkpoint=True), now, BlockHere("1-0", now + 100)
+        replace(WORK, walltime=60.0, timeout=60.0, checkpoint=True), now, BlockHere("1-0", now + 100)
     )
-    attempt = RunningAttempt(replace(JOB, walltime=60.0), request(0), str(tmp_path), limits)
+    attempt = RunningAttempt(replace(WORK, walltime=60.0), request(0), str(tmp_path), limits)
     context = Context(tmp_path, deadline=limits.deadline, interrupt_at=limits.interrupt)
     for step in (600, -600):
         monkeypatch.setattr(time, "time", lambda step=step: now + step)

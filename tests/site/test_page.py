@@ -11,10 +11,10 @@ import yaml
 
 from diel.paths import shipped
 from diel.site import ControllerHome, FileSystem, LocalDisk, Pool, Site, find_site
-from diel.spec.model import Model
+from diel.spec.model import SpecModel
 from diel.values import scalar
 
-LEAST: dict[type[Model], dict[str, Any]] = {
+LEAST: dict[type[SpecModel], dict[str, Any]] = {
     Site: {"name": "s", "scheduler": "local", "pools": {"p": {}}},
     Pool: {},
     ControllerHome: {},
@@ -38,12 +38,12 @@ def documented(page: str, model: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("model", LEAST, ids=lambda model: model.__name__)
-def test_the_page_lists_every_key_and_no_other(page: str, model: type[Model]) -> None:
+def test_the_page_lists_every_key_and_no_other(page: str, model: type[SpecModel]) -> None:
     assert list(documented(page, model.__name__)) == list(model.model_fields)
 
 
 @pytest.mark.parametrize("model", LEAST, ids=lambda model: model.__name__)
-def test_the_page_tells_each_default(page: str, model: type[Model]) -> None:
+def test_the_page_tells_each_default(page: str, model: type[SpecModel]) -> None:
     least = LEAST[model]
     usual = model.model_validate(least)
     for key, told in documented(page, model.__name__).items():

@@ -9,7 +9,7 @@ import pytest
 from pydantic import AfterValidator, ValidationError
 
 from diel.spec import Flaw, Resources
-from diel.spec.model import Items, Label, Later, Model, Size, Text, found, no_repeats, plain, written_as
+from diel.spec.model import Items, Label, Later, Size, SpecModel, Text, found, no_repeats, plain, written_as
 from tests.spec.flawed import flaws_of
 
 
@@ -19,7 +19,7 @@ def test_models_cannot_be_changed() -> None:
         resources.ranks = 3
 
 
-class Inner(Model):
+class Inner(SpecModel):
     low: int = 0
     high: int = 9
     _short = written_as("a number in words", "write {low: 1}", true=True)
@@ -35,7 +35,7 @@ class Inner(Model):
             yield Flaw("high is below zero", "", ("high",))
 
 
-class Outer(Model):
+class Outer(SpecModel):
     name: Label = "x"
     words: Annotated[Items[Text], AfterValidator(no_repeats)] = ()
     size: Size | None = None
@@ -76,7 +76,7 @@ def test_a_short_form_is_the_defaults() -> None:
 
 def test_a_model_without_pydantic_has_its_fields_and_properties() -> None:
     bare: Any = plain(Outer.model_validate({"inner": {"low": 2}, "words": ["a"]}))
-    assert not isinstance(bare, Model)
+    assert not isinstance(bare, SpecModel)
     assert (bare.words, bare.inner.low, bare.inner.span) == (("a",), 2, 7)
     assert plain(3) == 3
 

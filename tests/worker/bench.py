@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from diel.attempt.bundle import Bundle, BundleReport, Job, Request
+from diel.attempt.bundle import Bundle, BundleReport, Request, Work
 from diel.attempt.reaper import kill_marked, mark
 from diel.executors.pipes import Pipes
 from diel.journal.records import Record
@@ -43,17 +43,17 @@ class Bench:
         path.write_text(f"import diel\n\n\n@diel.module(kind='analysis')\n{text}\n")
         return find("made", [self.folder / "modules"])
 
-    def start(self, requests: list[Request], *, seconds: float = 60, **job: Any) -> Future[BundleReport]:
+    def start(self, requests: list[Request], *, seconds: float = 60, **work: Any) -> Future[BundleReport]:
         """Hands a bundle to the worker."""
         whole: dict[str, Any] = {
-            "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1, **job,
+            "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1, **work,
         }  # fmt: skip
-        bundle = Bundle(1, str(self.paths.root), 1, Job(**whole), tuple(requests), seconds)
+        bundle = Bundle(1, str(self.paths.root), 1, Work(**whole), tuple(requests), seconds)
         report = self.pipes.submit(bundle)
         return self._reader.submit(lambda: pickle.loads(report.result()))
 
-    def run(self, requests: list[Request], **job: Any) -> BundleReport:
-        return self.start(requests, **job).result(timeout=30)
+    def run(self, requests: list[Request], **work: Any) -> BundleReport:
+        return self.start(requests, **work).result(timeout=30)
 
     def records(self, event: str = "") -> list[Record]:
         """What workers wrote so far."""

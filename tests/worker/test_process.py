@@ -115,8 +115,8 @@ def test_in_a_block_the_first_worker_that_makes_an_attempts_directory_has_its_nu
         theirs = bench.paths.tasks / "s" / "0" / "theirs"
         theirs.mkdir(parents=True)
         module = bench.module("def made() -> dict:\n    return {'x': 1}")
-        for job in ({}, {"module": module}):
-            (told,) = bench.run([request(0, "true")], **job).records
+        for work in ({}, {"module": module}):
+            (told,) = bench.run([request(0, "true")], **work).records
             assert told[1] == {"event": "release", "stage": "s", "bundle": 1, "tasks": [0], "taken": 1}
             assert theirs.exists()
         assert bench.run([request(0, attempt=2)], module=module).records[0][1]["attempt"] == 2
@@ -207,8 +207,8 @@ def test_no_worker_loads_pydantic_whatever_its_stage_declares(bench: Bench) -> N
         "    import sys, diel.worker.service, diel.attempt.surrogate\n"
         "    return {'x': 1.5, 'loaded': sorted({'pydantic', 'parsl', 'yaml'} & {*sys.modules})}"
     )
-    job = {"module": module, "promises": {"x": plain(output)}, "service": None}
-    (told,) = bench.run([request(0)], **job).records
+    work = {"module": module, "promises": {"x": plain(output)}, "service": None}
+    (told,) = bench.run([request(0)], **work).records
     assert told[1]["values"] == {"x": 1.5, "loaded": []}
     packed = pickle.dumps((plain(output), plain(service), plain(surrogate)))
     text = f"import pickle, sys; pickle.loads({packed!r}); assert 'pydantic' not in sys.modules"

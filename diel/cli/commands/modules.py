@@ -17,7 +17,7 @@ from diel.errors import Problem, UsageError
 from diel.modules.catalogue import Module, ModuleNotFound, every, find, search_path
 from diel.modules.signature import read_source
 from diel.status.columns import columns
-from diel.table import Table, render, short_path
+from diel.table import Listing, render, short_path
 
 WIDTH = 96
 
@@ -63,7 +63,7 @@ def _list(found: list[Module | Problem], as_json: bool) -> int:
             (m.reference, m.signature.kind or "", ORIGINS[m.origin], _first_sentence(m.signature.doc))
             for m in modules
         ]
-        click.echo("\n".join(render(Table(header, rows, {}), width=100)))
+        click.echo("\n".join(render(Listing(header, rows, {}), width=100)))
         click.echo(f"\n`diel modules {modules[0].reference}` tells what it takes and returns")
     else:
         click.echo("no modules found")

@@ -16,7 +16,7 @@ from diel.errors import counted
 from diel.plan import Plan, StagePlan, prepare
 from diel.project.submission import Home
 from diel.site import cores_of, missing
-from diel.table import Table, render
+from diel.table import Listing, render
 from diel.values import format_duration, format_size
 
 EXECUTORS = {
@@ -105,11 +105,11 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield ""
     rows = [_row(plan, stage) for stage in plan.stages.values()]
     columns = ("stage", "kind", "tasks", "axes", "pool", "each task", "at most", "core-hours")
-    yield from render(Table(columns, rows, {}), width=WIDTH)
+    yield from render(Listing(columns, rows, {}), width=WIDTH)
     yield ""
     if plan.site.scheduled:
         header = ("shape", "pool", "stages", "tasks a block", "block", "walltime", "most blocks")
-        yield from render(Table(header, list(_block_rows(plan)), {}), width=WIDTH)
+        yield from render(Listing(header, list(_block_rows(plan)), {}), width=WIDTH)
         yield ""
     rest = "" if plan.tasks is not None else ": the run will show the rest"
     for label, adaptive in plan.adaptive.items():

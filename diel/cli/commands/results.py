@@ -13,7 +13,7 @@ from diel.cli.options import json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import UsageError, counted
 from diel.results import Recorded, make_table, summarize
-from diel.table import Table, render, write_csv, write_parquet
+from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
 
 
@@ -72,7 +72,7 @@ def command(
     return 0
 
 
-def _empty(run: Recorded, wanted: Sequence[str]) -> Table | None:
+def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:
     """A table without rows where stages have no result yet, for a program that reads JSON goes on without."""
     stages = [word.partition(".")[0] for word in wanted]
     if not all(stage in run.workflow.stages for stage in stages):
@@ -81,4 +81,4 @@ def _empty(run: Recorded, wanted: Sequence[str]) -> Table | None:
     parameters = (name for stage in stages for name in run.parameters(stage))
     searched = (f"hp.{name}" for stage in stages for name in run.searched(stage))
     columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if "." in word)]))
-    return Table(columns, [], missing) if missing else None
+    return Listing(columns, [], missing) if missing else None

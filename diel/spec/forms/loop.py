@@ -10,7 +10,7 @@ from pydantic import Field
 from diel.errors import counted, did_you_mean
 from diel.spec.forms.axis import Axis, Choice, Known, Points
 from diel.spec.hyperparameter import Condition
-from diel.spec.model import MAX_POINTS, Model, found
+from diel.spec.model import MAX_POINTS, SpecModel, found
 
 _MEANT = {
     "first": "0",
@@ -72,7 +72,7 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-class Loop(Model, Judged):
+class Loop(SpecModel, Judged):
     """Rounds, counted from 0."""
 
     word: ClassVar[str] = "loop"

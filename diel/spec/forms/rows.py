@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from diel.errors import UsageError, counted
 from diel.files import read_file, reason
 from diel.spec.forms.axis import Axis, Points
-from diel.spec.model import Items, Label, Model, Text, no_repeats, written_as
+from diel.spec.model import Items, Label, SpecModel, Text, no_repeats, written_as
 from diel.values import scalar
 
 MAX_BYTES = 2**31
@@ -119,7 +119,7 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
 Columns = Annotated[Items[Label], Field(min_length=1), AfterValidator(no_repeats)]
 
 
-class FileForm(Model, Axis):
+class FileForm(SpecModel, Axis):
     """Points read from a CSV or JSONL file: one point a row."""
 
     word: ClassVar[str] = "file"

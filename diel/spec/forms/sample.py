@@ -11,14 +11,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from diel.errors import DielError
 from diel.spec.forms.axis import Axis, Known, Points
 from diel.spec.hyperparameter import undrawable
-from diel.spec.model import Flaw, Items, Label, Model, Number, found, no_repeats, refuse
+from diel.spec.model import Flaw, Items, Label, Number, SpecModel, found, no_repeats, refuse
 from diel.values import as_float
 
 MAX_SAMPLES = 10_000_000
 """The most points that one design may draw: they are drawn and kept before the run."""
 
 
-class SampleRange(Model):
+class SampleRange(SpecModel):
     """The range that one sampled parameter is drawn from."""
 
     low: Number = Field(description="Smallest value.")
@@ -48,7 +48,7 @@ def _list_or_ranges(value: Any) -> Any:
     return value
 
 
-class Sample(Model, Axis):
+class Sample(SpecModel, Axis):
     """Points drawn from ranges: a design of experiments."""
 
     word: ClassVar[str] = "sample"

@@ -23,9 +23,9 @@ from diel.spec.model import (
     Flaw,
     Items,
     Limit,
-    Model,
     Name,
     Number,
+    SpecModel,
     Text,
     found,
     no_repeats,
@@ -91,7 +91,7 @@ _PLANE = 2
 """Numbers that CMA-ES needs at least: the covariance of one alone says nothing."""
 
 
-class Search(Model, Judged):
+class Search(SpecModel, Judged):
     """Trials, counted from 0: each sets some hyperparameters for the stages that run over the axis."""
 
     word: ClassVar[str] = "search"

@@ -14,7 +14,19 @@ from diel.spec.forms.loop import Loop
 from diel.spec.forms.rows import Columns, Derived, FileForm
 from diel.spec.forms.sample import Sample
 from diel.spec.forms.search import Search
-from diel.spec.model import MAX_POINTS, Flaw, Flaws, Items, Json, Label, Later, Model, Number, found, refuse
+from diel.spec.model import (
+    MAX_POINTS,
+    Flaw,
+    Flaws,
+    Items,
+    Json,
+    Label,
+    Later,
+    Number,
+    SpecModel,
+    found,
+    refuse,
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +169,7 @@ Exponents = Annotated[Space, AfterValidator(_exponents)]
 Bounds = Annotated[int | Items[int], BeforeValidator(_python_range)]
 
 
-class StaticForm(Model):
+class StaticForm(SpecModel):
     """One of the forms that list the values of a single parameter."""
 
     values: Values | None = Field(default=None, description="The values themselves.")

@@ -19,7 +19,7 @@ from diel.paths import RunPaths
 from diel.project.runs import all_runs, find_run
 from diel.registry import Change, Value, kept_values, read_changes, read_current
 from diel.results import Recorded
-from diel.table import Table, render, shown
+from diel.table import Listing, render, shown
 
 PROJECT = "project"
 """What a new run of the same workflow would have."""
@@ -120,7 +120,7 @@ def _lines(events: list[Event], runs: Path) -> Iterator[str]:
         )
         for event in events
     ]
-    yield from render(Table(columns, rows, {}), width=60)
+    yield from render(Listing(columns, rows, {}), width=60)
 
 
 # --- two runs -------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def diff(first: str, second: str, runs: Path, as_json: bool) -> int:
         click.echo(f"{a} and {b} have the same hyperparameters")
     else:
         rows = [(f"hp.{name}", *_cells(both["a"]), *_cells(both["b"])) for name, both in differences.items()]
-        click.echo("\n".join(render(Table(("name", a, "from", b, "from"), rows, {}), width=60)))
+        click.echo("\n".join(render(Listing(("name", a, "from", b, "from"), rows, {}), width=60)))
     return 0
 
 

@@ -22,7 +22,7 @@ from diel.results import Recorded
 from diel.spec import Workflow
 from diel.status import AxisStatus, CourseStatus, read_status
 from diel.status.axis import trial_document
-from diel.table import Table, render, shown
+from diel.table import Listing, render, shown
 
 NARROW = 48
 
@@ -187,7 +187,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         )
         for name, one in known.items()
     ]
-    yield from render(Table(columns, rows, {}), width=NARROW)
+    yield from render(Listing(columns, rows, {}), width=NARROW)
     for verb, key in (("reads", "read_by"), ("sets", "searched_by"), ("publishes", "published_by")):
         for who in dict.fromkeys(stage for one in known.values() for stage in one[key]):
             yield f"{who} {verb} {', '.join(f'hp.{name}' for name, one in known.items() if who in one[key])}"
