@@ -132,7 +132,9 @@ def test_a_segment_that_is_a_directory_is_named(ended: Path, tmp_path: Path, wor
     segment = next((tmp_path / "runs/flow-1/journal").glob("worker*"))
     segment.unlink()
     segment.mkdir()
-    assert f"{segment.name}: the journal needs a file here; put it back" in Project(tmp_path).diel(word, code=2)
+    assert f"{segment.name}: the journal needs a file here; put it back" in Project(tmp_path).diel(
+        word, code=2
+    )
 
 
 @pytest.mark.parametrize("word", ["explain", "resume"])
