@@ -1,0 +1,111 @@
+"""Programs that workflows start: what is told where one is there, is missing, or does not work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from diel.doctor import programs
+from diel.doctor.programs import attempt, check_dot, check_lammps, check_launcher, check_ranks, last
+from diel.site import Site
+
+Install = Callable[[str, str], Path]
+LAUNCHER = ["mpiexec", "-n", "{ranks}"]
+POOLS = {"all": {"cores": 2}}
+SITE = Site.model_validate({"name": "here", "scheduler": "local", "launcher": LAUNCHER, "pools": POOLS})
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Makes shell scripts, which are all the programs that are found."""
+
+    def find(name: str) -> str | None:
+        return str(tmp_path / name) if (tmp_path / name).exists() else None
+
+    def make(name: str, script: str) -> Path:
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    monkeypatch.setattr(programs, "find_program", find)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return make
+
+
+def test_a_program_is_tried_with_its_output_and_what_does_not_start_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert attempt(["sh", "-c", "echo out; echo err >&2; pwd; exit 3"], tmp_path) == (
+        3,
+        f"out\nerr\n{tmp_path}\n",
+    )
+    assert attempt(["/no/such/program"]) == (1, "No such file or directory")
+    monkeypatch.setattr(programs, "PATIENCE", 0.05)
+    assert attempt(["sleep", "60"]) == (1, "did not end within 0 s")
+
+
+def test_the_last_words_are_the_last_line_that_says_something() -> None:
+    assert last("one\n two  \n\n \n") == "two"
+    assert last(" \n") == "no output"
+    assert len(last("x" * 900)) == 200
+
+
+def test_lammps_is_told_by_its_version(install: Install) -> None:
+    assert (check_lammps().ok, check_lammps().found) == (False, "no 'lmp'")
+    install("lmp", "echo; echo 'Large-scale Atomic/Molecular Massively Parallel Simulator - 2 Aug 2023'")
+    found = check_lammps()
+    assert (found.ok, found.required) == (True, False)
+    assert found.found.endswith("2 Aug 2023")
+    install("lmp", "echo 'lmp: no libmpi.so'; exit 127")
+    assert check_lammps().found.endswith("/lmp: lmp: no libmpi.so")
+
+
+def test_graphviz_is_told_by_its_version(install: Install) -> None:
+    assert "apt-get install graphviz" in check_dot().fix
+    install("dot", "echo 'dot - graphviz version 2.43.0' >&2")
+    found = check_dot()
+    assert (found.ok, found.found, found.fix) == (True, "dot - graphviz version 2.43.0", "")
+
+
+def test_a_launcher_that_is_not_here_is_named_with_the_site(install: Install) -> None:
+    found = check_launcher(SITE)
+    assert (found.ok, found.found) == (False, "no 'mpiexec' on this host")
+    assert "the file of site 'here'" in found.fix
+    install("mpiexec", "echo 'mpiexec (OpenRTE) 4.1.4'")
+    found = check_launcher(SITE)
+    assert found.ok
+    assert "--job tells whether nodes have it" in found.found
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "ok", "told"),
+    [
+        (0, "ranks=2;ranks=2;", True, "two started and met: "),
+        (0, "ranks=1;ranks=1;", False, "two started, but each for itself: "),
+        (1, "no slots\n", False, "mpi4py loads Open MPI v4: no slots"),
+    ],
+)
+def test_two_ranks_have_to_meet(
+    install: Install, monkeypatch: pytest.MonkeyPatch, code: int, said: str, ok: bool, told: str
+) -> None:
+    def answer(words: Sequence[str], folder: Path | None = None) -> tuple[int, str]:
+        return (0, "Open MPI v4\n") if words[-1] == programs.LIBRARY else (code, said)
+
+    install("mpiexec", "echo 'mpiexec (OpenRTE) 4.1.4'")
+    monkeypatch.setattr(programs, "version_of", lambda name: "4.0")
+    monkeypatch.setattr(programs, "attempt", answer)
+    found = check_ranks(SITE)
+    assert (found.ok, found.required) == (ok, False)
+    assert told in found.found
+
+
+def test_without_a_launcher_or_mpi4py_no_ranks_are_tried(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_ranks(SITE).found == "no 'mpiexec'"
+    program = install("mpiexec", "exit 9")
+    monkeypatch.setattr(programs, "version_of", lambda name: None)
+    assert check_ranks(SITE).found == f"{program}, but no mpi4py"
