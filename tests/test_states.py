@@ -1,10 +1,24 @@
-"""The states of tasks and runs, as those who ask for them rely on them."""
+"""The states of tasks and runs, as those who ask for them rely on them; tables over them leave none out."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import get_args
+
 import pytest
 
-from diel.states import EXIT_CODES, RunState, TaskState
+from diel.cli.commands import modules, plan, submit
+from diel.controller import stages
+from diel.drawing import _COLOURS, MARKS
+from diel.explain.block import ENDS
+from diel.modules.catalogue import Origin
+from diel.project.submission import Home
+from diel.scheduler import JobState
+from diel.search import optuna
+from diel.spec import Loop, Search
+from diel.spec.policy import Policies
+from diel.states import EXIT_CODES, FailureClass, RunState, TaskState, TrialState
+from diel.status.blocks import BAD
 
 
 def test_a_task_that_has_ended_is_good_only_with_a_result() -> None:
@@ -32,3 +46,26 @@ def test_a_tasks_state_is_one_byte_that_old_snapshots_have_too() -> None:
 )
 def test_a_script_knows_by_the_exit_code_how_a_run_stands(state: RunState, code: int, ended: bool) -> None:
     assert (EXIT_CODES[state], state.ended) == (code, ended)
+
+
+ENDED = {state for state in JobState if state.ended}
+WITHOUT_POLICY = {FailureClass.UPSTREAM, FailureClass.CANCELLED, FailureClass.INTERRUPTED}
+
+
+@pytest.mark.parametrize(
+    ("table", "all_kinds"),
+    [
+        pytest.param(EXIT_CODES, RunState, id="exit codes"),
+        pytest.param(optuna._STATES, TrialState, id="states of Optuna"),
+        pytest.param(Policies.model_fields, set(FailureClass) - WITHOUT_POLICY, id="policies"),
+        pytest.param([*BAD, JobState.COMPLETED], ENDED, id="bad ends of blocks"),
+        pytest.param([*ENDS, JobState.TIMEOUT], ENDED, id="ends of blocks"),
+        pytest.param(_COLOURS, MARKS, id="states of a drawing"),
+        pytest.param(stages._DECIDERS, [Search.word, Loop.word], id="deciders"),
+        pytest.param(plan.HOMES, get_args(Home), id="homes in a plan"),
+        pytest.param(submit.HOMES, get_args(Home), id="homes of a submission"),
+        pytest.param(modules.ORIGINS, get_args(Origin), id="origins of modules"),
+    ],
+)
+def test_a_table_has_an_entry_for_each_kind(table: Iterable[object], all_kinds: Iterable[object]) -> None:
+    assert set(table) == set(all_kinds)
