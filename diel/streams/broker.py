@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 from diel.errors import MISTAKE
 from diel.form import NOT_AS_IT_SHOULD_BE
@@ -16,7 +17,8 @@ from diel.paths import RunPaths
 from diel.streams.channel import Channel, ProducerState
 from diel.streams.channels import Channels
 from diel.streams.group import Group, Member
-from diel.streams.protocol import FORMS, Header, PeerRequest, Refused, flaw_of, refuse_older
+from diel.streams.protocol import FORMS, Asked, Header, PeerRequest, Refused, flaw_of, refuse_older
+from diel.streams.records import ChannelOpened, Seat
 from diel.streams.tuples import TupleDesk
 
 Send = Callable[[bytes, Header, bytes], bool]
@@ -66,7 +68,7 @@ class Broker:
 
     def handle(self, peer: bytes, header: Header, block: bytes) -> None:
         """Answers a request, now or later."""
-        self._serve(PeerRequest(peer, header, block))
+        self._serve(PeerRequest(peer, cast("Asked", header), block))
 
     def _serve(self, request: PeerRequest) -> None:
         op = str(request.header.get("op"))
@@ -108,7 +110,7 @@ class Broker:
 
     def _open(self, request: PeerRequest) -> Header:
         header = request.header
-        wanted: Header = {
+        wanted: ChannelOpened = {
             "do": "open",
             "c": str(header["channel"]),
             "buffer": max(1, int(header["buffer"])),
@@ -231,8 +233,9 @@ class Broker:
     def _place(self, channel: Channel, request: PeerRequest) -> Header:
         """Where an attempt stands that continues in another process: after what it put, known or not."""
         self._source(channel, request)
-        who = {"c": channel.name, "p": request.header["member"], "a": request.header["attempt"]}
-        self._channels.write({"do": "place", **who, "at": int(request.header["at"])})
+        header = request.header
+        name, attempt, at = header["member"], header["attempt"], int(header["at"])
+        self._channels.write({"do": "place", "c": channel.name, "p": name, "a": attempt, "at": at})
         return {}
 
     def _part(self, channel: Channel, request: PeerRequest) -> Header:
@@ -308,14 +311,13 @@ class Broker:
         if not again and len(group.unsettled) > 1:
             most = min(most, max(1, there // (2 * len(group.unsettled))))
         items = channel.fetch(position, min(there, most))
-        stretch = {"pos": position, "n": len(items)}
         if again:
             self._channels.write({"do": "seat", **where, "at": number + len(items)})
         else:
-            self._channels.write({"do": "give", **where, **stretch})
+            self._channels.write({"do": "give", **where, "pos": position, "n": len(items)})
         answer: Header = {"from": number, "sizes": [len(item) for item in items]}
         if not self._answer(request, answer, b"".join(items)) and not again:
-            self._channels.write({"do": "undo", **where, **stretch})
+            self._channels.write({"do": "undo", **where, "pos": position, "n": len(items)})
         return True
 
     def _tell_end(self, channel: Channel, request: PeerRequest) -> bool:
@@ -358,7 +360,7 @@ class Broker:
         self._desk.tuples.log.close()
 
 
-def _seat(request: PeerRequest) -> Header:
+def _seat(request: PeerRequest) -> Seat:
     """A consumer, as the log names it."""
     header = request.header
     return {"c": header["channel"], "g": header["group"], "m": header["member"]}

@@ -7,12 +7,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from pathlib import Path
+from typing import cast
 
 from diel.errors import counted
 from diel.files import put
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
-from diel.streams.protocol import Header, Refused, cut, pack, unpack
+from diel.streams.protocol import Asked, Header, Refused, cut, pack, unpack
+from diel.streams.records import Batch, BatchIndex, ChannelSnapshot, Counts, Rest
 
 MANY = 2**53
 """Credit without a limit: the largest whole number that every JSON reader takes."""
@@ -41,8 +43,7 @@ class ProducerState:
 class Channel:
     """Items of a channel on the disk and where they are; its producers and consumers.
 
-    Its log has one record a batch: {"p": producer, "first": its number there, "pos": position
-    in the channel, "sizes": […], "files": […], "held": bytes in those files}.
+    Its log has one record a `Batch`.
     """
 
     def __init__(self, root: Path, number: int, name: str, buffer: int, replay: bool) -> None:
@@ -82,15 +83,15 @@ class Channel:
             if is_full and self._load_index(file):
                 continue
             for header, place in self.log.records_of(file):
-                self._index(header, file, place.record)
+                self._index(cast("Batch", header), file, place.record)
             if is_full:
                 self._save_index(file)
 
     def _save_index(self, file: int) -> None:
         """Keeps what `_index` made of a file that is full, so that it need not be read again."""
         first = bisect_left(self._files, file)
-        header = {**self._counts(), "held": sorted(self._held.get(file, ()))}
-        header["batches"] = len(self._files) - first
+        held = sorted(self._held.get(file, ()))
+        header: BatchIndex = {**self._counts(), "held": held, "batches": len(self._files) - first}
         block = self._positions[first:].tobytes() + self._records[first:].tobytes()
         with contextlib.suppress(OSError):  # it only saves time
             put(self._index_of(file), pack(header) + b"\n" + block)
@@ -103,7 +104,7 @@ class Channel:
             text, _, block = self._index_of(file).read_bytes().partition(b"\n")
         except OSError:
             return False
-        header = unpack(text)
+        header = cast("BatchIndex", unpack(text))
         count = header["batches"]
         self._positions.frombytes(block[: 8 * count])
         self._records.frombytes(block[8 * count :])
@@ -115,24 +116,30 @@ class Channel:
             self._hold(file, name)
         return True
 
-    def _counts(self) -> Header:
+    def _counts(self) -> Counts:
         counts = {name: source.count for name, source in self.sources.items()}
         return {"end": self.end, "bytes": self.bytes, "counts": counts}
 
-    def _note_counts(self, header: Header) -> None:
+    def _note_counts(self, header: Counts) -> None:
         for name, count in header["counts"].items():
             source = self.sources.setdefault(name, ProducerState())
             source.count = max(source.count, count)
 
-    def snapshot(self, block: bytearray) -> Header:
+    def snapshot(self, block: bytearray) -> ChannelSnapshot:
         """All that the items do not say; appends what its groups keep in arrays to the block."""
-        known = {"c": self.name, "buffer": self.buffer, "replay": self.replay}
-        known |= {"closed": self.closed, "broken": self.broken, "base": self.base, **self._counts()}
-        sources = {name: [one.attempt, one.at] for name, one in self.sources.items()}
-        groups = {name: group.snapshot(block) for name, group in self.groups.items()}
-        return {**known, "sources": sources, "groups": groups}
+        return {
+            "c": self.name,
+            "buffer": self.buffer,
+            "replay": self.replay,
+            "closed": self.closed,
+            "broken": self.broken,
+            "base": self.base,
+            **self._counts(),
+            "sources": {name: [one.attempt, one.at] for name, one in self.sources.items()},
+            "groups": {name: group.snapshot(block) for name, group in self.groups.items()},
+        }
 
-    def restore(self, saved: Header, block: memoryview) -> memoryview:
+    def restore(self, saved: ChannelSnapshot, block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
         self.closed, self.broken = saved["closed"], saved.get("broken", "")
         self.note_gone(saved)
@@ -143,7 +150,7 @@ class Channel:
             block = self.groups[name].restore(group, block)
         return block
 
-    def _index(self, header: Header, file: int, record: int) -> None:
+    def _index(self, header: Batch, file: int, record: int) -> None:
         self._positions.append(header["pos"])
         self._files.append(file)
         self._records.append(record)
@@ -161,7 +168,7 @@ class Channel:
         writer, number = _numbered(name)
         self._newest[writer] = max(number, self._newest.get(writer, 0))
 
-    def put(self, member: str, request: Header, block: bytes) -> int:
+    def put(self, member: str, request: Asked, block: bytes) -> int:
         """Appends what is new of a batch; returns how many items that is.
 
         Raises OSError where the disk is full, Refused where items before these are missing, or where
@@ -181,10 +188,10 @@ class Channel:
         if known:
             items, sizes = items[known:], sizes[known:]
             block = b"".join(items)
-        header: Header = {"p": member, "first": source.count, "pos": self.end, "sizes": sizes}
+        header: Batch = {"p": member, "first": source.count, "pos": self.end, "sizes": sizes}
         held = int(request.get("held", 0))
         if held:
-            header |= {"held": held, "files": request["files"]}
+            header["held"], header["files"] = held, request["files"]
             self._held_bytes += held
             if not self.replay and self._held_bytes > 4 * REMEMBERED:
                 self.log.roll()
@@ -285,11 +292,11 @@ class Channel:
         needed = self._files[max(0, bisect_right(self._positions, floor) - 1)]
         return bisect_left(self._files, needed)
 
-    def without(self, spent: int) -> Header:
+    def without(self, spent: int) -> Rest:
         """What must be known of the channel when its first batches are gone."""
         return {"base": self._positions[spent], **self._counts()}
 
-    def note_gone(self, header: Header) -> None:
+    def note_gone(self, header: Rest) -> None:
         """Takes in what `without` returned."""
         self._skip_to(header["base"])
         self.end, self.bytes, self._counted = header["base"], header["bytes"], header["end"]

@@ -1,20 +1,19 @@
 """The channels of a run, and the log of what the channels' own logs do not say.
 
-A record is {"do": "open" | "close" | "break" | "attempt" | "place" | "join" | "skip" | "begin" | "give" |
-"undo" | "seat" | "tell" | "commit" | "settle" | "gone", "c": channel, …}: what was opened or broken, where
-each producer and consumer is, who was given which items or learnt what broke, and which items are no longer
-on the disk.
+Its records (`records.py`) tell what was opened or broken, where each producer and consumer is, who was given
+which items or learnt what broke, and which items are no longer on the disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import assert_never, cast
 
 from diel.streams.channel import Channel, ProducerState
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
-from diel.streams.protocol import Header
+from diel.streams.records import ChannelOpened, ChannelRecord, ChannelSnapshot, OfMember
 
 
 class Channels:
@@ -26,9 +25,9 @@ class Channels:
         self._there: dict[str, Channel] = {}
         for header, place in self._log.records(self._first_needed()):
             if header["do"] == "snapshot":
-                self._restore(header, self._log.read(place))
+                self._restore(header["channels"], self._log.read(place))
             else:
-                self._fold(header)
+                self._fold(cast("ChannelRecord", header))
         for channel in self:
             channel.load()
             self.remove_spent(channel)
@@ -39,12 +38,12 @@ class Channels:
     def __iter__(self) -> Iterator[Channel]:
         return iter(self._there.values())
 
-    def write(self, header: Header) -> None:
+    def write(self, header: ChannelRecord) -> None:
         """Raises OSError where there is no room; nothing has changed then."""
         self._append(header)
         self._fold(header)
 
-    def has_opened(self, wanted: Header) -> bool:
+    def has_opened(self, wanted: ChannelOpened) -> bool:
         """Whether a record "open" would change nothing."""
         channel = self.get(wanted["c"])
         if channel is None or channel.closed or channel.broken:
@@ -66,7 +65,7 @@ class Channels:
         for channel in self:
             channel.log.close()
 
-    def _append(self, header: Header) -> None:
+    def _append(self, header: ChannelRecord) -> None:
         """Each file begins with a snapshot, and replaces those before it."""
         if self._log.is_full:
             self._log.roll()
@@ -85,23 +84,22 @@ class Channels:
                 return number
         return 0
 
-    def _restore(self, header: Header, block: bytes) -> None:
+    def _restore(self, channels: list[ChannelSnapshot], block: bytes) -> None:
         rest = memoryview(block)
-        for saved in header["channels"]:
+        for saved in channels:
             rest = self._add(saved).restore(saved, rest)
 
-    def _add(self, header: Header) -> Channel:
+    def _add(self, header: ChannelOpened | ChannelSnapshot) -> Channel:
         channel = Channel(self._root, len(self._there) + 1, header["c"], header["buffer"], header["replay"])
         self._there[channel.name] = channel
         return channel
 
-    def _fold(self, header: Header) -> None:
-        do = header["do"]
-        if do == "open":
+    def _fold(self, header: ChannelRecord) -> None:
+        if header["do"] == "open":
             self._fold_open(header)
             return
         channel = self._there[header["c"]]
-        match do:
+        match header["do"]:
             case "close":
                 channel.closed = True
             case "break":
@@ -119,10 +117,12 @@ class Channels:
                 channel.groups[header["g"]].cursor = header["cursor"]
             case "gone":
                 channel.note_gone(header)
-            case _:
+            case "begin" | "give" | "undo" | "seat" | "tell" | "commit" | "settle":
                 _fold_member(channel.groups[header["g"]], header)
+            case never:
+                assert_never(never)
 
-    def _fold_open(self, header: Header) -> None:
+    def _fold_open(self, header: ChannelOpened) -> None:
         channel = self._there.get(header["c"]) or self._add(header)
         channel.buffer, channel.replay = header["buffer"], header["replay"]
         channel.closed, channel.broken = False, ""
@@ -133,7 +133,7 @@ class Channels:
             channel.groups[name].add(members)
 
 
-def _fold_member(group: Group, header: Header) -> None:
+def _fold_member(group: Group, header: OfMember) -> None:
     name = header["m"]
     member = group.members[name]
     match header["do"]:
@@ -151,3 +151,5 @@ def _fold_member(group: Group, header: Header) -> None:
             member.deliveries.commit(header["at"])
         case "settle":
             group.settle(name, header["good"])
+        case never:
+            assert_never(never)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from diel.streams.protocol import Header
+from diel.streams.records import GroupSnapshot
 
 
 class Deliveries:
@@ -117,7 +117,7 @@ class Group:
                 self.members[name] = Member()
                 self.unsettled.add(name)
 
-    def snapshot(self, block: bytearray) -> Header:
+    def snapshot(self, block: bytearray) -> GroupSnapshot:
         """How it stands, with what its members were given in the block."""
         there = self.members.items()
         members = {name: [one.attempt, one.at, *one.deliveries.snapshot(block)] for name, one in there}
@@ -132,7 +132,7 @@ class Group:
             "unsettled": sorted(self.unsettled),
         }
 
-    def restore(self, saved: Header, block: memoryview) -> memoryview:
+    def restore(self, saved: GroupSnapshot, block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
         self.add(saved["members"])
         self.unsettled, self.good = set(saved["unsettled"]), set(saved.get("good", ()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +52,7 @@ class RecordLog:
         """Whether the next record begins a file."""
         return self._writer < 0 or self._end >= self._roll
 
-    def append(self, header: Header, block: bytes = b"") -> Place:
+    def append(self, header: Mapping[str, object], block: bytes = b"") -> Place:
         """Writes a record. Raises OSError where there is no room; the record is then not there."""
         text = pack(header)
         if self.is_full:

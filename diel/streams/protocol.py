@@ -8,11 +8,11 @@ A message is a JSON object, and at most one block of bytes. A request has `id`, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from diel.form import ANY, COUNT, COUNTS, LIST, TEXT, TEXTS, Form, flaw_in, is_text, list_of
 
@@ -27,7 +27,7 @@ SILENCE = 600.0
 _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
-def pack(header: Header) -> bytes:
+def pack(header: Mapping[str, object]) -> bytes:
     return _encoder.encode(header).encode()
 
 
@@ -75,11 +75,48 @@ def read_contact(root: Path) -> Contact | None:
         return None
 
 
+Asked = TypedDict(
+    "Asked",
+    {
+        "id": int,
+        "op": str,
+        "of": int,
+        "channel": str,
+        "group": str,
+        "member": str,
+        "owner": str,
+        "attempt": int,
+        "buffer": int,
+        "replay": bool,
+        "groups": Any,
+        "why": str,
+        "good": bool,
+        "goes_on": bool,
+        "leaves": bool,
+        "failed": bool,
+        "first": int,
+        "sizes": list[int],
+        "held": int,
+        "files": list[str],
+        "above": int,
+        "at": int,
+        "from": int,
+        "most": int,
+        "do": str,
+        "key": list[Any],
+        "number": int,
+        "keep": bool,
+    },
+    total=False,
+)
+"""What requests say; `FORMS` has what each of them must have."""
+
+
 class PeerRequest(NamedTuple):
     """What a peer asks of the broker, which may answer later."""
 
     peer: bytes
-    header: Header
+    header: Asked
     block: bytes = b""
 
     def is_meant(self, forget: PeerRequest) -> bool:
@@ -123,7 +160,7 @@ FORMS: dict[str, Form] = {
 _OPTIONAL: Form = {"held": COUNT, "files": LIST}
 
 
-def flaw_of(header: Header) -> str:
+def flaw_of(header: Asked) -> str:
     """What is wrong with the form of a request that the broker knows; empty where nothing is."""
     return flaw_in(header, FORMS[str(header["op"])], _OPTIONAL)
 
@@ -132,7 +169,7 @@ class Refused(Exception):
     """A request that cannot be granted: the message is the answer."""
 
 
-def refuse_older(attempt: int, header: Header) -> None:
+def refuse_older(attempt: int, header: Asked) -> None:
     """Raises Refused where a later attempt than the request's has begun."""
     if header["attempt"] < attempt:
         who = header.get("member") or header.get("owner")

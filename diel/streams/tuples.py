@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.streams.log import Place, RecordLog
-from diel.streams.protocol import Answer, Header, PeerRequest, Refused, Serve, refuse_older
+from diel.streams.protocol import Answer, Asked, Header, PeerRequest, Refused, Serve, refuse_older
 
 Key = tuple[Any, ...]
-Asked = tuple[str, str]
+Operation = tuple[str, str]
 """One operation: what it is, and its key or pattern as JSON, for comparing."""
 
 
@@ -36,10 +36,10 @@ class Owner:
         """Operations that are committed."""
         self.at = 0
         """The operation that comes next in this attempt."""
-        self.done: list[tuple[Asked, Found]] = []
+        self.done: list[tuple[Operation, Found]] = []
         """Operations from `base` on, with their tuples."""
 
-    def answer(self, number: int, asked: Asked) -> Found | None:
+    def answer(self, number: int, asked: Operation) -> Found | None:
         """The tuple that this operation had before; None where it is new.
 
         Where the task now does something else, answers from there on are forgotten: what was done stays.
@@ -51,7 +51,7 @@ class Owner:
             del self.done[index:]
         return None
 
-    def record(self, number: int, asked: Asked, found: Found) -> None:
+    def record(self, number: int, asked: Operation, found: Found) -> None:
         if number - self.base > len(self.done):  # what a nameless owner read stands in no log
             self.base, self.done = number, []
         self.take_back(number)
@@ -148,7 +148,7 @@ class Tuples:
             return next(iter(self._exact.get(exact(pattern), ())), None)
         return next((number for number, one in self._there.items() if fits(pattern, one.key)), None)
 
-    def do(self, name: str, number: int, asked: Asked, request: Header, value: bytes) -> Found | None:
+    def do(self, name: str, number: int, asked: Operation, request: Asked, value: bytes) -> Found | None:
         """Puts, reads or takes; None where no tuple fits.
 
         `request` has `key` (a pattern, except for `put`) and `keep`: whether the operation is kept for a new
@@ -222,7 +222,7 @@ class TupleDesk:
         if what == "put":
             self._serve_seeking(key)
 
-    def _owner(self, header: Header) -> Owner:
+    def _owner(self, header: Asked) -> Owner:
         """Whose operation it is. Raises Refused for an unknown owner, or if a later attempt has begun."""
         owner = self.tuples.owners.get(header["owner"])
         if owner is None:
