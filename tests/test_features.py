@@ -16,7 +16,7 @@ FEATURES = {
     "service": (r"services?", {"service", "services"}, 243),
     "stream": (r"(?<![a-z])(?<!SOCK_)(?<!octet-)streams?(?!RequestHandler)", {"stream", "streams"}, 148),
     "staging": (r"staging|staged", {"staging"}, 64),
-    "publishing": (r"publish", {"publishing"}, 49),
+    "publishing": (r"publish", {"publishing"}, 48),
     "gang": (r"gangs?", {"gang", "gangs"}, 27),
 }
 

@@ -11,7 +11,7 @@ from diel.graph.judge import place_of_name, references_of
 from diel.terms import SIMULATED
 
 _SCRIPT = r"files\.|(?<=[\w.-])\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/"
-_DECLARE = "declare a value that it writes to DIEL_RESULT: outputs: {{{0}: {{value: float}}}}"
+DECLARE = "declare a value that it writes to DIEL_RESULT: outputs: {{{0}: {{value: float}}}}"
 _NO_NUMBERS = {
     "str": "a text",
     "list": "a list",
@@ -37,21 +37,6 @@ def check_outputs(found: Check) -> None:
         message = f"'{edge.upstream}' makes no output '{edge.output}'"
         made = (*known, *names.parameters)
         found.add(edge.key, message, _made_hint(found, edge.upstream, edge.output, made, "it has"))
-
-
-def check_published(found: Check) -> None:
-    """What stages publish are values that they make, as far as that can be known."""
-    for name, stage in found.workflow.stages.items():
-        known = known_outputs(found, name)
-        for label, output in stage.publishes.items() if not found.lacks_module(name) else ():
-            key = ("stages", name, "publishes", label)
-            if output in stage.outputs and stage.outputs[output].form not in (None, "value"):
-                what = "stream" if stage.outputs[output].stream is not None else "file"
-                message = f"'{output}' is a {what}, and a hyperparameter has a value"
-                found.add(key, message, _DECLARE.format(output))
-            elif known is not None and output not in known:
-                hint = did_you_mean(output, known) or (f"it makes: {', '.join(known)}" if known else "")
-                found.add(key, f"'{name}' makes no value '{output}'", hint)
 
 
 def check_metrics(found: Check) -> None:
@@ -88,7 +73,7 @@ def _made_hint(found: Check, name: str, output: str, made: tuple[str, ...], it: 
     hint = did_you_mean(output, made) or (f"{it}: {', '.join(made)}" if made else "")
     if found.workflow.stages[name].module is not None:
         return hint
-    return "; or ".join(filter(None, (hint, _DECLARE.format(output))))
+    return "; or ".join(filter(None, (hint, DECLARE.format(output))))
 
 
 def _no_number(found: Check, name: str, value: str) -> tuple[str, str] | None:

@@ -14,7 +14,8 @@ from diel.check.files import check_files
 from diel.check.flaws import Check, check_axes
 from diel.check.modules import check_module
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
-from diel.check.outputs import check_metrics, check_outputs, check_published
+from diel.check.outputs import check_metrics, check_outputs
+from diel.check.publishing import check_published
 from diel.check.search import check_searches, check_whens
 from diel.check.staging import check_staging
 from diel.check.surrogate import check_surrogates

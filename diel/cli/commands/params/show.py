@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import click
 
@@ -21,10 +21,51 @@ from diel.registry import Value, kept_values, read_changes, read_current, resolv
 from diel.results import Recorded
 from diel.spec import Workflow
 from diel.status import AxisStatus, CourseStatus, read_status
-from diel.status.axis import trial_document
+from diel.status.axis import CourseState, trial_document
 from diel.table import Listing, render, shown
 
 NARROW = 48
+
+
+class ShownParam(TypedDict):
+    """A hyperparameter with its value, and the stages and axes that have to do with it."""
+
+    type: str
+    default: Any
+    low: float | None
+    high: float | None
+    log: bool
+    choices: list[Any] | None
+    description: str
+    value: Any
+    origin: str | None
+    source: str
+    read_by: list[str]
+    searched_by: list[str]
+    published_by: list[str]
+
+
+class ShownSearch(TypedDict):
+    """A search, and its best trials."""
+
+    axis: str
+    at: dict[str, Any]
+    state: CourseState
+    reason: str
+    trials: int
+    objectives: list[dict[str, str]]
+    best: list[dict[str, Any]]
+
+
+class ShownParams(TypedDict):
+    """All that is shown: of a workflow's file, or of a run."""
+
+    workflow: str
+    run: str | None
+    hyperparameters: dict[str, ShownParam]
+    searches: list[ShownSearch]
+    published: list[dict[str, Any]]
+    unreadable: list[str]
 
 
 @click.command("show")
@@ -51,7 +92,7 @@ def show(
 
 def _of_file(
     path: Path, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path
-) -> dict[str, Any]:
+) -> ShownParams:
     held, unreadable = read_current(runs)
     document = load(path, lambda head: resolve(head, settings, params_files, held).plain())
     values = resolve(document, settings, params_files, held).values
@@ -66,7 +107,7 @@ def _of_file(
     }
 
 
-def _of_run(runs: Path, name: str) -> dict[str, Any]:
+def _of_run(runs: Path, name: str) -> ShownParams:
     run = Recorded(find_run(runs, name))
     changes, unreadable = read_changes(run.paths.root.parent)
     values = {
@@ -102,9 +143,9 @@ def _source(run: Recorded, name: str, origin: str) -> str:
 
 def _described(
     workflow: Workflow, values: Mapping[str, Value], reads: Mapping[str, list[str]]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, ShownParam]:
     none = {"value": None, "origin": None, "source": ""}
-    return {
+    found: dict[str, Any] = {
         name: {
             **given.model_dump(exclude={"when"}),
             **(asdict(values[name]) if name in values else none),
@@ -114,6 +155,7 @@ def _described(
         }
         for name, given in workflow.hyperparameters.items()
     }
+    return found
 
 
 def reads_of_run(run: Recorded) -> dict[str, list[str]]:
@@ -134,7 +176,7 @@ def searches_of(paths: RunPaths) -> list[tuple[AxisStatus, CourseStatus]]:
     return [(axis, course) for axis in axes for course in axis.courses]
 
 
-def _search(axis: AxisStatus, course: CourseStatus) -> dict[str, Any]:
+def _search(axis: AxisStatus, course: CourseStatus) -> ShownSearch:
     return {
         "axis": axis.label,
         "at": dict(course.at),
@@ -146,7 +188,7 @@ def _search(axis: AxisStatus, course: CourseStatus) -> dict[str, Any]:
     }
 
 
-def _search_lines(search: Mapping[str, Any]) -> Iterator[str]:
+def _search_lines(search: ShownSearch) -> Iterator[str]:
     at = f" at {pairs(search['at'])}" if search["at"] else ""
     what = "Pareto front" if len(search["objectives"]) > 1 else "best"
     none = "" if search["best"] else ", none good"
@@ -167,9 +209,15 @@ def pairs_of(names: Sequence[str], values: Sequence[Any]) -> str:
 
 # --- as text --------------------------------------------------------------------------------------
 
+_ROLES: tuple[tuple[str, Literal["read_by", "searched_by", "published_by"]], ...] = (
+    ("reads", "read_by"),
+    ("sets", "searched_by"),
+    ("publishes", "published_by"),
+)
 
-def _lines(document: dict[str, Any]) -> Iterator[str]:
-    known: dict[str, dict[str, Any]] = document["hyperparameters"]
+
+def _lines(document: ShownParams) -> Iterator[str]:
+    known = document["hyperparameters"]
     if not known:
         whose = document["run"] or document["workflow"]
         yield f"{whose} has no hyperparameters; they stand under `hyperparameters:` in the workflow file"
@@ -188,7 +236,7 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
         for name, one in known.items()
     ]
     yield from render(Listing(columns, rows, {}), width=NARROW)
-    for verb, key in (("reads", "read_by"), ("sets", "searched_by"), ("publishes", "published_by")):
+    for verb, key in _ROLES:
         for who in dict.fromkeys(stage for one in known.values() for stage in one[key]):
             yield f"{who} {verb} {', '.join(f'hp.{name}' for name, one in known.items() if who in one[key])}"
     for search in document["searches"]:
@@ -204,7 +252,7 @@ def origin_text(value: Mapping[str, Any]) -> str:
     return "default" if value["origin"] == "default" else value["source"] or value["origin"]
 
 
-def _allowed(one: dict[str, Any]) -> str:
+def _allowed(one: ShownParam) -> str:
     if one["choices"] is not None:
         return " | ".join(map(shown, one["choices"]))
     low, high = one["low"], one["high"]
