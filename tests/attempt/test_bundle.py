@@ -21,7 +21,7 @@ def test_a_bundle_arrives_as_it_was_sent() -> None:
     assert pickle.loads(pickle.dumps(bundle)) == bundle
 
 
-def test_a_job_is_bounded_by_what_its_attempt_asked_for() -> None:
+def test_work_is_bounded_by_what_its_attempt_asked_for() -> None:
     assert WORK.within(asked("1MiB", "60s")) is WORK
     more = WORK.within(asked("2MiB", "2m"))
     assert (more.memory, more.walltime, more.stage) == (2**21, 120.0, "s")

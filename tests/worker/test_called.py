@@ -21,13 +21,13 @@ from tests.worker.bench import request
 HEAD = "import os\nimport diel\n\n\n@diel.module(kind='analysis')\n"
 
 
-def called(folder: Path, text: str, **job: Any) -> subprocess.CompletedProcess[str]:
+def called(folder: Path, text: str, **work: Any) -> subprocess.CompletedProcess[str]:
     """Calls a module as a worker would."""
     (folder / "modules").mkdir()
     (folder / "modules" / "made.py").write_text(HEAD + text)
     (folder / "task").mkdir()
     given = request(0, params={"n": 3})
-    whole = Work("s", find("made", [folder / "modules"]), {}, None, (), 1, **job)
+    whole = Work("s", find("made", [folder / "modules"]), {}, None, (), 1, **work)
     context = Context(folder / "task", run_dir=folder, params=given.params)
     (folder / "call").write_bytes(pickle.dumps((whole, given, context)))
     words = [sys.executable, "-m", "diel.worker.called", str(folder / "call")]
