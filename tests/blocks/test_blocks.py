@@ -54,8 +54,8 @@ def could_hold(blocks: Blocks, most: int) -> bool:
 
 
 def hand_out(blocks: Blocks, number: int, shape: Shape, service: object) -> None:
-    job: Any = SimpleNamespace(service=service)
-    bundle: Any = SimpleNamespace(number=number, job=job)
+    work: Any = SimpleNamespace(service=service)
+    bundle: Any = SimpleNamespace(number=number, work=work)
     blocks.submit(shape, shape.cores, bundle)
 
 

@@ -6,7 +6,7 @@ import multiprocessing.util
 import os
 import tempfile
 from collections.abc import Iterator
-from multiprocessing import process, synchronize
+from multiprocessing import process
 from pathlib import Path
 
 import pytest
@@ -56,7 +56,8 @@ def test_sockets_and_semaphores_of_the_pool_get_the_directorys_name(
     scratch.use()
     assert VARIABLE not in os.environ
     assert multiprocessing.util.get_temp_dir() == str(folder / f"{PREFIX}x")
-    assert synchronize.SemLock._make_name().startswith(f"/{PREFIX}x-")  # type: ignore[attr-defined]
+    prefix = process.current_process()._config["semprefix"]  # type: ignore[attr-defined]
+    assert prefix == f"/{PREFIX}x"
 
 
 def test_without_a_directory_multiprocessing_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
