@@ -6,37 +6,46 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psutil
 
 PR_SET_CHILD_SUBREAPER = 36
 
+Living = Callable[[], list[psutil.Process]]
+
 
 @contextlib.contextmanager
-def gathered() -> Iterator[None]:
-    """Orphans come to this process, and not to init; what is left of them at the end is killed."""
+def gathered() -> Iterator[Living]:
+    """Orphans come to this process, and not to init; what is left of them at the end is killed.
+
+    Gives a function that finds those that live. What this process had before, as a server that other tests share,
+    is none of them.
+    """
     prctl = ctypes.CDLL(None).prctl
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    before = set(psutil.Process().children(recursive=True))
+
+    def living() -> list[psutil.Process]:
+        return [process for process in psutil.Process().children(recursive=True) if _lives(process, before)]
+
     try:
-        yield
+        yield living
     finally:
-        for process in psutil.Process().children(recursive=True):
-            if process.pid not in before:
-                with contextlib.suppress(psutil.Error):
-                    process.send_signal(signal.SIGKILL)
+        for process in living():
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL)
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def living() -> list[psutil.Process]:
-    """The descendants of this process that live; those that ended are reaped, but for its own children."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-            elif process.ppid() == os.getpid():
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(process.pid, os.WNOHANG)
-    return found
+def _lives(process: psutil.Process, before: set[psutil.Process]) -> bool:
+    """Whether it came since and has not ended; one that ended is reaped, where this process is its parent."""
+    if process in before:
+        return False
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return True
+        if process.ppid() == os.getpid():
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process.pid, os.WNOHANG)
+    return False

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from diel.executors.pipes import WorkerLost
-from tests.descendants import gathered, living
+from tests.descendants import Living
 from tests.record import as_record
 from tests.throwaway import Project, wait_for
 from tests.worker.bench import Bench, request, worker_bench
@@ -103,22 +103,21 @@ SLOW = """
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[tuple[Project, subprocess.Popen[str]]]:
+def running(tmp_path: Path, living: Living) -> Iterator[tuple[Project, subprocess.Popen[str]]]:
     """A run with two tasks under way, on two of three workers."""
     project = Project(tmp_path).workflow(SLOW.replace("GO", str(tmp_path / "go")))
     site = "name: three\nscheduler: local\npools: {all: {cores: 2}}\n"
     (tmp_path / "schedulers").mkdir()
     (tmp_path / "schedulers" / "three.yaml").write_text(site)
-    with gathered():
-        process = project.start("run", "flow.yaml", "--site", "three")
-        wait_for(lambda: len(list(tmp_path.glob("runs/*/tasks/wait/*/begun"))) == 2)
-        yield project, process
-        process.kill()
-        process.communicate()
+    process = project.start("run", "flow.yaml", "--site", "three")
+    wait_for(lambda: len(list(tmp_path.glob("runs/*/tasks/wait/*/begun"))) == 2)
+    yield project, process
+    process.kill()
+    process.communicate()
 
 
 def test_a_task_whose_controller_dies_is_committed_and_nothing_is_left(
-    running: tuple[Project, subprocess.Popen[str]],
+    running: tuple[Project, subprocess.Popen[str]], living: Living
 ) -> None:
     project, process = running
     process.kill()
@@ -133,7 +132,7 @@ def test_a_task_whose_controller_dies_is_committed_and_nothing_is_left(
 
 @pytest.mark.parametrize("victim", ["server", "workers"])
 def test_what_is_killed_below_a_controller_is_started_anew(
-    running: tuple[Project, subprocess.Popen[str]], victim: str
+    running: tuple[Project, subprocess.Popen[str]], living: Living, victim: str
 ) -> None:
     project, process = running
     run = project.newest()
@@ -152,13 +151,12 @@ def test_what_is_killed_below_a_controller_is_started_anew(
 IDLE = "import sys, time\nfrom diel.executors.pipes import Pipes\nPipes(1, {**__import__('os').environ})\ntime.sleep(600)"
 
 
-def test_nothing_outlives_a_controller_that_is_killed_as_it_starts(tmp_path: Path) -> None:
+def test_nothing_outlives_a_controller_that_is_killed_as_it_starts(tmp_path: Path, living: Living) -> None:
     """At many moments: before the server has started to follow it, while that imports, and after."""
-    with gathered():
-        for moment in range(20):
-            process = subprocess.Popen([sys.executable, "-c", IDLE], cwd=tmp_path)
-            wait_for(lambda: psutil.Process(process.pid).children())  # noqa: B023
-            time.sleep(moment * 0.01)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-        wait_for(lambda: not living(), 5)
+    for moment in range(20):
+        process = subprocess.Popen([sys.executable, "-c", IDLE], cwd=tmp_path)
+        wait_for(lambda: psutil.Process(process.pid).children())  # noqa: B023
+        time.sleep(moment * 0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    wait_for(lambda: not living(), 5)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.descendants import gathered, living
+from tests.descendants import Living
 from tests.throwaway import wait_for
 
 MODULE = "import sys, time\nprint(*sys.argv[1:], flush=True)\ntime.sleep(600)\n"
@@ -32,18 +32,19 @@ def test_a_tied_module_runs_with_its_arguments_and_ends_with_its_parent(tmp_path
         wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 5)
 
 
-def test_nothing_outlives_a_parent_that_is_killed_while_a_tied_module_starts(tmp_path: Path) -> None:
+def test_nothing_outlives_a_parent_that_is_killed_while_a_tied_module_starts(
+    tmp_path: Path, living: Living
+) -> None:
     """At many moments: it used to look for its parent only after slow imports."""
     (tmp_path / "tied.py").write_text(MODULE)
-    with gathered():
-        for moment in range(12):
-            parent = subprocess.Popen(
-                [sys.executable, "-c", PARENT], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-            )
-            assert parent.stdout is not None
-            with parent.stdout as said:
-                said.readline()
-                time.sleep(moment * 0.03)
-                parent.kill()
-                parent.wait()
-        wait_for(lambda: not living(), 5)
+    for moment in range(12):
+        parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        assert parent.stdout is not None
+        with parent.stdout as said:
+            said.readline()
+            time.sleep(moment * 0.03)
+            parent.kill()
+            parent.wait()
+    wait_for(lambda: not living(), 5)
