@@ -59,7 +59,7 @@ class History:
     def apply(self, record: records.Record, worker: str = "") -> None:
         """Folds one record in: the most frequent are asked for first.
 
-        What only a newer diel writes is left alone.
+        What only a newer diel writes is left alone; a damaged record raises.
         """
         match record["event"]:
             case "done":
@@ -118,12 +118,20 @@ class History:
                 self._end(record)
             case "handover":
                 pass
+            case _:
+                self._apply_to_axis(record)
+
+    def _apply_to_axis(self, record: records.OfAxis) -> None:
+        match record["event"]:
             case "axis":
                 self.axis(record["axis"]).know(record["facts"])
             case "begin" | "trial" | "reported" | "judged" | "round":
                 self.axis(record["axis"]).apply(record)
             case "stopped" | "closed" | "reopened" | "spared":
                 self.axis(record["axis"]).apply(record)
+        event: object = record["event"]
+        if not isinstance(event, str):
+            raise TypeError(event)
 
     @property
     def asks_first(self) -> bool:

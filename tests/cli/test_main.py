@@ -110,6 +110,8 @@ def test_a_run_with_a_journal_of_another_form_is_not_resumed(
             "2 tasks and 1 attempts",
         ),
         ({"event": "end", "state": "tired", "time": 1.0}, "`state` is 'tired': expected a state of a run"),
+        ({"event": 3, "time": 1.0}, "`event` is 3: expected a text"),
+        ({"event": None, "time": 1.0}, "`event` is None: expected a text"),
         ({"event": "failed", "stage": "a", "tasks": []}, "`tasks` is []: expected pairs of tasks"),
         (
             {"event": "judged", "axis": "t", "context": [], "number": 4, "state": "complete", "time": 1},
