@@ -7,6 +7,7 @@
     ├── Interrupted             no failure: a module that stopped at a checkpoint, to continue later
     ├── JournalError            a run's files cannot be read or written
     ├── NotBegun                a worker ended before it could run anything
+    ├── WorkerLost              a worker ended while it had tasks
     └── StreamError             a stream or the tuple space cannot be used
         ├── StreamEnd           no failure: a stream has ended, and all its items were read
         └── StreamBroken        4: a stream lacks items, for a task that puts into it failed
@@ -61,6 +62,15 @@ class JournalError(DielError):
 
 class NotBegun(DielError):
     """A worker ended before it could run anything: no task is to blame."""
+
+
+class WorkerLost(DielError):
+    """A worker process of this machine ended while it had a bundle."""
+
+    def __init__(self, message: str, *, killed: bool = False) -> None:
+        self.killed = killed
+        """Whether signal 9 ended it."""
+        super().__init__(message)
 
 
 class StreamError(DielError):

@@ -15,7 +15,7 @@ from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.escalation import Fits, escalated, exhausted
 from diel.controller.stages import Stages
-from diel.errors import DielError, NotBegun
+from diel.errors import DielError, NotBegun, WorkerLost
 from diel.journal.stage_history import Attempt
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
@@ -35,9 +35,9 @@ MAX_HASTY = 20
 """Such attempts in a row after which a task counts as failed."""
 TRIES = 5
 """Workers in a row that could not begin, after which the run ends."""
-DIED = "WorkerLost"
-"""What Parsl's exception and that of `diel.executors.pipes` are called, where a worker ended under a bundle;
-not where its node or block did. Neither is imported here."""
+DIED = WorkerLost.__name__
+"""Parsl's exception has the same name, and is not imported here. It says that a worker ended under a bundle,
+not that its node or block did."""
 
 
 class Intake:
@@ -203,7 +203,7 @@ class Intake:
             return FailureClass.TIMEOUT, message
         said = (str(error).splitlines() or [type(error).__name__])[0]
         lost = f"its worker was lost: {said[:200]}"
-        if attempt.worker not in self._ledger.history.workers and self._kills.grew():
+        if isinstance(error, WorkerLost) and error.killed and self._kills.grew():
             self._kills.forget()
             return FailureClass.OOM, f"out of memory: the system killed for want of it ({lost})"
         return FailureClass.NODE, lost

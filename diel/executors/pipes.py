@@ -20,7 +20,7 @@ import psutil
 from diel.attempt.bundle import Bundle
 from diel.attempt.line import is_readable, receive, send
 from diel.attempt.reaper import wait_ended
-from diel.errors import DielError, NotBegun
+from diel.errors import NotBegun, WorkerLost
 
 PAUSE = 0.3
 """Seconds after the end of a worker that could run nothing before its thread takes another bundle."""
@@ -28,10 +28,6 @@ PATIENCE = 5.0
 """Seconds that processes get to end once they were killed."""
 REASON = 500
 """Letters at most of what a process said before it died."""
-
-
-class WorkerLost(DielError):
-    """A worker process ended while it had a bundle."""
 
 
 class Pipes:
@@ -71,12 +67,12 @@ class Pipes:
             self._since = None
             report = pipe.take()
         except (EOFError, OSError) as error:
-            ended = "the server of the workers is gone" if pipe is None else pipe.end()
+            lost = WorkerLost("the server of the workers is gone") if pipe is None else pipe.end()
             if self._stopped or (pipe is not None and pipe.begun):
-                raise WorkerLost(ended) from error
+                raise lost from error
             time.sleep(PAUSE)  # whatever keeps workers from beginning may be over in a moment
             said = self._server.reason()
-            raise NotBegun(f"{ended}{said and f': {said}'}") from error
+            raise NotBegun(f"{lost}{said and f': {said}'}") from error
         self._idle.append(pipe)
         return report
 
@@ -203,8 +199,8 @@ class Pipe:
         self._end.close()
         self._told.close()
 
-    def end(self) -> str:
-        """Makes sure that the worker has ended; returns how."""
+    def end(self) -> WorkerLost:
+        """Makes sure that the worker has ended; returns what tells how."""
         self._end.close()
         if self._process and not self.is_gone:  # its own end may be closed, by a module that closes all
             with contextlib.suppress(ProcessLookupError):
@@ -215,7 +211,8 @@ class Pipe:
             with contextlib.suppress(psutil.Error):
                 wait_ended([psutil.Process(self._process)], PATIENCE)
         name = f"worker process {self._process}" if self._process else "a worker process"
-        return f"{name} {_how(int(code)) if code else 'ended with its server'}"
+        how = _how(int(code)) if code else "ended with its server"
+        return WorkerLost(f"{name} {how}", killed=code == b"%d" % -signal.SIGKILL)
 
 
 def _how(code: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import Future
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from diel.blocks.dispatcher import Dispatcher, InFlight, Sent
 from diel.blocks.local import ThisMachine
 from diel.controller.intake import Intake, Stillborn
+from diel.errors import WorkerLost
 from diel.journal.segment import SegmentWriter
 from diel.states import TaskState
 from diel.worker.fence import fenced
@@ -119,3 +121,24 @@ def test_news_of_a_bundle_that_was_lost_before_is_no_news_of_those_who_run_its_t
     assert work.history.under_way[0].state is TaskState.RUNNING
     assert late.in_flight == {("work", 0): InFlight(2, 2)}
     assert not fenced(late.bench.paths, "1-1"), "a good worker would end instead of committing its task"
+
+
+@pytest.mark.parametrize(("killed", "kind"), [(True, "oom"), (False, "node")])
+def test_only_a_worker_that_was_killed_may_have_died_for_want_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool, kind: str
+) -> None:
+    counter = tmp_path / "vmstat"
+    counter.write_text("oom_kill 0\n")
+    monkeypatch.setattr("diel.attempt.reaper._VMSTAT", counter)
+    late = Late(tmp_path)
+    late.dispatcher.sent[1] = Sent(late.bench.stages.runs["work"], (request(0),), time.monotonic())
+    late.in_flight[("work", 0)] = InFlight(1, 2)
+    late.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 1, "tasks": [0], "attempts": [2]})
+    late.writes("start", attempt=2, bundle=1)
+    counter.write_text("oom_kill 1\n")
+    lost: Future[bytes] = Future()
+    lost.set_exception(WorkerLost("worker process 7 ended", killed=killed))
+    late.intake.take(1, lost)
+    lines = late.bench.paths.controller_segment(1).read_text(encoding="utf-8").splitlines()
+    fails = [record for record in map(json.loads, lines) if record["event"] == "fail"]
+    assert [record["class"] for record in fails] == ["node", kind]

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.executors.pipes import WorkerLost
+from diel.errors import WorkerLost
 from tests.descendants import Living
 from tests.record import as_record
 from tests.throwaway import Project, wait_for
@@ -37,8 +37,9 @@ def test_a_worker_that_dies_is_told_and_replaced(bench: Bench) -> None:
     wait_for(lambda: bench.records("start"))
     (record,) = bench.records("worker")
     os.kill(record["pid"], signal.SIGKILL)
-    with pytest.raises(WorkerLost, match="was killed by signal 9"):
+    with pytest.raises(WorkerLost, match="was killed by signal 9") as lost:
         future.result(timeout=10)
+    assert lost.value.killed
     assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
     assert len(bench.records("worker")) == 2
 
@@ -56,8 +57,9 @@ def test_a_forked_child_that_holds_the_pipe_hides_no_death(bench: Bench) -> None
         "def made() -> dict:\n    import os, time\n"
         "    if os.fork() == 0:\n        time.sleep(600)\n    os._exit(9)"
     )
-    with pytest.raises(WorkerLost, match="ended with exit code 9"):
+    with pytest.raises(WorkerLost, match="ended with exit code 9") as lost:
         bench.start([request(0)], module=module).result(timeout=10)
+    assert not lost.value.killed
 
 
 def test_a_large_report_arrives_whole(bench: Bench) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.executors.pipes import WorkerLost
+from diel.errors import WorkerLost
 from diel.journal.segment import read_segment, segments
 from diel.project.requests import ask_cancel
 from diel.spec import Output, Service, Surrogate

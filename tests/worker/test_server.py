@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.executors.pipes import WorkerLost
+from diel.errors import WorkerLost
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
