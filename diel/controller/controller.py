@@ -88,7 +88,7 @@ class Controller:
         self._limbo: list[tuple[int, Future[bytes], float]] = []
         self._cancelling_since: float | None = None
         self._requests_seen = 0.0
-        self._until: float | None = None
+        self._is_let_go = False
         self._born = self._last_beat = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._last_poll = self._last_snapshot = time.monotonic()
 
@@ -120,7 +120,6 @@ class Controller:
         At `until` (time.monotonic seconds) it lets go of the run and of what runs in blocks, for the
         next controller to go on with, and returns `interrupted`.
         """
-        self._until = until
         state = RunState.INTERRUPTED
         leave: Callable[[RunState], None] = self._end
         try:
@@ -129,7 +128,7 @@ class Controller:
             if self._gangs is not None:
                 self._gangs.take_up()
             while not self._is_over():
-                is_time = self._until is not None and time.monotonic() > self._until
+                is_time = self._is_let_go or (until is not None and time.monotonic() > until)
                 if is_time and self._cancelling_since is None:
                     leave = self._hand_over
                     break
@@ -160,7 +159,7 @@ class Controller:
 
     def let_go(self) -> None:
         """Lets go of the run at the next look, as at the end of `until`."""
-        self._until = 0.0
+        self._is_let_go = True
 
     @property
     def left(self) -> tuple[str, ...]:

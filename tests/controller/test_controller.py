@@ -58,6 +58,14 @@ def test_a_run_that_is_let_go_is_the_next_controllers(workspace: Path) -> None:
     assert len(Run(made.paths.root).results("down")) == 6
 
 
+def test_a_run_that_is_let_go_before_it_is_driven_begins_nothing(workspace: Path) -> None:
+    made = controller(workspace, FLOW)
+    made.let_go()
+    assert made.drive(unwatched) is RunState.INTERRUPTED
+    assert not Run(made.paths.root).records("start")
+    assert take_over(made.paths).drive(unwatched) is RunState.SUCCEEDED
+
+
 def test_a_controller_whose_run_another_one_took_stops_and_writes_no_end(workspace: Path) -> None:
     made = controller(workspace, LONG)
 
