@@ -25,6 +25,7 @@ from diel.attempt.capture import Capture
 from diel.attempt.command import collect, launch, run_command
 from diel.attempt.environment import Surroundings, restore, search_path
 from diel.attempt.function import call, call_on_ranks
+from diel.attempt.line import is_cut
 from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
 from diel.attempt.staging import Drain, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
@@ -101,14 +102,14 @@ class Worker:
             signal.signal(signal.SIGTERM, self.dog.end_now)
 
     def run(self, bundle: Bundle) -> BundleReport:
-        """Runs a bundle's tasks until they are done or the bundle's time slice is over."""
+        """Runs a bundle's tasks until they are done, its time slice is over, or its controller is gone."""
         self._rest = deque(bundle.requests)
         self._bundle = bundle
         self.dog.look_again()
         self._kills.mark()
         end = time.monotonic() + bundle.slice
         records: list[tuple[int, Record]] = []
-        while not os.path.exists(self._successor) and not self._is_given_up():
+        while not (is_cut() or os.access(self._successor, os.F_OK) or self._is_given_up()):
             if self.block is not None and not self.block.has_room(bundle.work, time.time(), bundle.needed):
                 self._release_rest()
                 time.sleep(LAST)

@@ -42,7 +42,7 @@ def test_the_next_bundle_has_another_worker_where_one_died(bench: Bench) -> None
 
 def test_a_worker_at_a_task_commits_it_when_the_controller_is_gone_and_ends_then(bench: Bench) -> None:
     go = bench.folder / "go"
-    bench.start([request(0, "sh", "-c", f"until test -e {go}; do sleep 0.02; done")])
+    bench.start([request(n, "sh", "-c", f"until test -e {go}; do sleep 0.02; done") for n in range(3)])
     wait_for(lambda: bench.records("start"))
     left = server(bench)
     (worker,) = left.children()
@@ -52,6 +52,8 @@ def test_a_worker_at_a_task_commits_it_when_the_controller_is_gone_and_ends_then
     wait_for(lambda: bench.records("done"))
     bench.pipes._server._process.wait(30)
     assert not worker.is_running()
+    assert [record["index"] for record in bench.records("done")] == [0]
+    assert len(bench.records("start")) == 1
 
 
 def test_workers_end_with_a_server_that_is_killed(bench: Bench) -> None:
