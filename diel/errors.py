@@ -38,6 +38,15 @@ class DielError(Exception):
     exit_code = 1
 
 
+class HintedError(DielError):
+    """One that says apart what is wrong, and what to do about it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message = message
+        self.hint = hint
+
+
 class UsageError(DielError):
     """A command line or a request that cannot be carried out."""
 

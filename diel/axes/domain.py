@@ -125,6 +125,10 @@ class Domain:
         return prod(len(factor.matching(fixed)) for factor in self.factors)
 
 
+UNKNOWN = Domain((), (Factor((), 0, ()),))
+"""That of a stage whose axes are not all known yet: it has no tasks."""
+
+
 def make_domain(over: Sequence[str], counts: Mapping[str, int], origins: Mapping[str, Origins]) -> Domain:
     """The domain of a stage from the number of points of each axis.
 

@@ -16,7 +16,7 @@ from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
 from diel.results.view import RunView
-from diel.tasks.keeping import Place, Readers, ended_well, reading
+from diel.tasks.keeping import Place, Readers, reading
 from diel.tasks.link import Link
 from diel.tasks.results import artifact_path
 from diel.tasks.stage_run import StageRun
@@ -42,10 +42,7 @@ def find_missing(view: RunView) -> Again:
             stage.history.lose(index, attempt)
         if lost:
             found[name] = lost
-        if readers.reads(name) and stage.domain is not None:
-            for index in range(stage.size):
-                if ended_well(stage, index):
-                    readers.count(stage, index)
+        readers.count_ended(stage)
     return found
 
 
@@ -104,7 +101,7 @@ class _Outdated:
     def look_at(self, stage: StageRun) -> None:
         links = [link for link in self._view.into(stage.name) if _reads(link)]
         lasts = bool(stage.adaptive) or stage.name in self._lasting or stage.spec.service is not None
-        for index in range(stage.size if stage.domain is not None else 0):
+        for index in range(stage.size):
             state = stage.history.state(index)
             if not state.good:
                 if self._is_tried_again(stage, index, links):
@@ -126,7 +123,7 @@ class _Outdated:
 
         Told once for each group: a million tasks may read the same one.
         """
-        if link.up.domain is None:
+        if not link.up.known:
             return False, False
         group = link.group_of_downstream(index)
         place = (id(link), group)

@@ -84,14 +84,13 @@ class GangLine:
         return None
 
     def open_at(self, stage: StageRun, group: Group) -> Iterator[int]:
-        if stage.domain is None:
+        if not stage.known:
             return
         for index in stage.domain.matching(dict(zip(self.gang.axes, group, strict=True))):
             if not stage.history.state(index).ended:
                 yield index
 
     def _group(self, stage: StageRun, index: int) -> Group:
-        assert stage.domain is not None
         return stage.domain.group(index, self.gang.axes)
 
 
@@ -179,7 +178,7 @@ class Gangs:
         """The tasks that must be there at the same time; none while one of them is not ready."""
         found: list[Member] = []
         for stage in line.stages:
-            if stage.domain is None:
+            if not stage.known:
                 return []
             if stage.name in line.gang.in_waves:
                 first = line.first_ready(stage, group, self._finder.is_held)

@@ -95,7 +95,7 @@ class Intake:
         index, stage = record["index"], self._stages.runs.get(record["stage"])
         if (
             stage is None
-            or stage.domain is None
+            or not stage.known
             or stage.history.is_fenced(index, record["attempt"])
             or (stage.name, index) in self._dispatcher.in_flight
         ):

@@ -140,7 +140,7 @@ class Stages:
     def _wake(self, label: str, coordinates: Mapping[str, int]) -> None:
         """Looks again at what waits for points of an axis: tasks at them, tasks that choose among them."""
         for stage in self.runs.values():
-            if label in stage.spec.over and stage.domain is not None:
+            if label in stage.spec.over:
                 stage.look_at(stage.domain.matching(coordinates))
         over = label not in coordinates  # what is chosen from outside of an axis is known when it is over
         for link in self._links if over else ():
@@ -154,7 +154,7 @@ class Stages:
         """Whether a task that picks among the points of an axis has a result, at some coordinates."""
         for link in self._links:
             domain, state = link.down.domain, link.down.history.state
-            if label in link.edge.chosen and domain is not None:
+            if label in link.edge.chosen:
                 here = {axis: place for axis, place in coordinates.items() if axis in domain.axes}
                 if any(state(index).good for index in domain.matching(here)):
                     return True
@@ -169,7 +169,7 @@ class Stages:
         stage.ended += 1
         for link in self.out_of[stage.name]:
             link.count(index)
-            if link.down.domain is not None:
+            if link.down.known:
                 link.down.look_at(link.woken_by(index))
         for tell in self._watching_ends:
             tell(stage, index)
@@ -183,7 +183,6 @@ class Stages:
 
     def _wake_empty_groups(self, stage: StageRun) -> None:
         """Looks at tasks that wait for combinations of points which do not exist: no end tells them."""
-        assert stage.domain is not None
         if stage.size and all(factor.rows is None for factor in stage.domain.factors):
             return
         for link in self.out_of[stage.name]:
@@ -195,7 +194,7 @@ class Stages:
         while opened:
             opened = False
             for stage in self.runs.values():
-                if stage.domain is None and not stage.void and self._know_axes(stage):
+                if not stage.known and not stage.void and self._know_axes(stage):
                     self._open_stage(stage)
                     opened = True
 
@@ -301,9 +300,9 @@ class Stages:
         for index in range(stage.size):
             if stage.history.state(index).ended:
                 stage.ended += 1
-                if self._keeping is not None:
-                    self._keeping.count_end(stage, index)
                 for link in self.out_of[stage.name]:
                     link.count(index)
+        if self._keeping is not None:
+            self._keeping.note_open(stage)
         if self._publishing is not None:
             self._publishing.catch_up(stage)

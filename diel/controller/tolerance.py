@@ -89,7 +89,6 @@ class _Tolerance:
     def _find(self, name: str, place: int | Context) -> Finding:
         if isinstance(place, int):
             stage = self._stages[name]
-            assert stage.domain is not None
             reading = ((link, place) for link in self._out_of[name])
             return self._finding(stage.adaptive, stage.domain.coordinates(place), reading)
         axis = self._axes[name]
@@ -114,7 +113,7 @@ class _Tolerance:
         """The edges that pick points of a search or loop from outside, with the tasks at its first point."""
         for link in (link for links in self._out_of.values() for link in links):
             inside = axis.label in link.down.spec.over
-            if axis.label in link.edge.chosen and not inside and link.up.domain is not None:
+            if axis.label in link.edge.chosen and not inside and link.up.known:
                 for index in link.up.domain.matching({**coordinates, axis.label: 0}):
                     yield link, index
 
@@ -141,7 +140,7 @@ class _Tolerance:
 
     def _by(self, link: Link, index: int) -> Generator[Lost, str | None, str | None]:
         """What tolerates the loss along one edge: empty where none is met, None where it is not tolerated."""
-        if link.down.domain is None:
+        if not link.down.known:
             return None
         if self._is_spared(link, index):
             return f"`min_success` of '{link.down.name}'"

@@ -13,7 +13,7 @@ from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import Recorded
 from diel.results.view import RunView
-from diel.tasks.keeping import Place, Readers, delete, dropped_record, ended_well, own_files, reading
+from diel.tasks.keeping import Place, Readers, delete, dropped_record, own_files, reading
 
 if TYPE_CHECKING:
     from diel.journal.records import Made
@@ -49,10 +49,7 @@ def find_unneeded(run: Recorded) -> list[Unneeded]:
     # A stage that reads its own last round is a reader as well, of what it hands to others too.
     readers = Readers(link for link in links if (link.edge.upstream, link.edge.output) in handed)
     for stage in view.stages.values():
-        if readers.reads(stage.name) and stage.domain is not None:
-            for index in range(stage.size):
-                if ended_well(stage, index):
-                    readers.count(stage, index)
+        readers.count_ended(stage)
     found = (Unneeded(place, dict(_records(run, readers, place))) for place in readers.links)
     return [one for one in found if one.records]
 

@@ -43,7 +43,6 @@ def explain_axis(axis: AxisStatus) -> Explanation:
 def points_awaited(view: RunView, stage: str, index: int) -> list[str]:
     """Why the trial or round of a task is not there yet; nothing where all its points are."""
     run = view.stages[stage]
-    assert run.domain is not None
     coordinates = run.domain.coordinates(index)
     waiting = [axis for axis in run.adaptive if axis.standing(coordinates) is Standing.WAITING]
     # One that waits for another to make room for it says nothing new.
@@ -81,8 +80,7 @@ def _judges(view: RunView, axis: Adaptive, coordinates: Mapping[str, int], place
     """The tasks that judge a point and have not ended: `check/2 (running)`."""
     here = {label: coordinates[label] for label in axis.judge.context} | {axis.label: place}
     for name in axis.judge.stages:
-        domain = view.stages[name].domain
-        index = None if domain is None else domain.index(here)
+        index = view.stages[name].domain.index(here)
         if index is not None and not (state := view.stages[name].history.state(index)).ended:
             yield f"{name}/{index} ({state.label})"
 
@@ -90,7 +88,7 @@ def _judges(view: RunView, axis: Adaptive, coordinates: Mapping[str, int], place
 def _closed(view: RunView, stage: str, index: int) -> list[tuple[Adaptive, Mapping[str, int]]]:
     """The searches and loops that end before the point of a task, with its coordinates."""
     run = view.stages[stage]
-    if run.domain is None:
+    if not run.known:
         return []
     place = run.domain.coordinates(index)
     return [(axis, place) for axis in run.adaptive if axis.standing(place) is Standing.CLOSED]
@@ -168,7 +166,7 @@ class Pick:
 
 def picks(link: Link, members: list[int]) -> list[Pick]:
     """The points of searches and loops at which an edge reads."""
-    if not isinstance(link, ChoosingLink) or link.up.domain is None:
+    if not isinstance(link, ChoosingLink) or not link.up.known:
         return []
     places = [link.up.domain.coordinates(member) for member in members[:SHOWN]]
     found = [_pick(link.axes[label], place) for place in places for label in link.edge.chosen]
@@ -188,7 +186,6 @@ def _pick(axis: Adaptive, coordinates: Mapping[str, int]) -> Pick:
 
 def choice_awaited(link: ChoosingLink, index: int) -> str:
     """What an edge that picks still waits for, to follow the words `waits for`."""
-    assert link.down.domain is not None
     here = link.down.domain.coordinates(index)
     up = link.up.name
     for label, choice in link.edge.chosen.items():

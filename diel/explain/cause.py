@@ -332,7 +332,7 @@ def _service_changes(view: RunView, old: RunView, stage: str, index: int, depth:
         name, before = link.up.name, old.stages.get(link.up.name)
         if not isinstance(link, ServiceLink) or before is None or depth >= MAX_DEPTH:
             continue
-        if link.up.domain is None or before.domain is None:
+        if not link.up.known or not before.known:
             continue  # its tasks were never known
         replica = next(iter(link.members(link.group_of_downstream(index))))
         for change in _changes(view, old, name, (replica, replica), None, depth + 1):

@@ -20,15 +20,15 @@ def gang_of(view: RunView, stage: str) -> Gang | None:
 
 def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
     """The tasks that must run at the same time as this one, and still wait for something themselves."""
-    gang, domain = gang_of(view, stage), view.stages[stage].domain
-    if gang is None or domain is None:
+    gang, run = gang_of(view, stage), view.stages[stage]
+    if gang is None or not run.known:
         return []
-    coordinates = domain.coordinates(index)
+    coordinates = run.domain.coordinates(index)
     place = {axis: coordinates[axis] for axis in gang.axes}
     found: list[str] = []
     for name in gang.stages:
         other, in_waves = view.stages[name], name in gang.in_waves
-        if other.domain is None:
+        if not other.known:
             found.append(f"waits for '{name}', which runs at the same time, and whose axes are not known yet")
             continue
         states = {i: other.history.state(i) for i in islice(other.domain.matching(place), LOOKED_AT)}

@@ -181,7 +181,7 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
 def _waiting(view: RunView, stage: str) -> Explanation | None:
     run = view.run
     counts = run.history.stage(stage).counts()
-    known = view.stages[stage].domain is not None
+    known = view.stages[stage].known
     block = wait_for_block(run, stage)
     waiting = counts["waiting"] + counts["ready"] + (counts["queued"] if block is not None else 0)
     over = run.state in (RunState.SUCCEEDED, RunState.CANCELLED)

@@ -126,12 +126,12 @@ def _resolved(view: RunView, stage: str, index: int) -> Request | None:
 
 
 def _check(view: RunView, stage: str, index: int) -> None:
-    domain = view.stages[stage].domain
-    if domain is None:
+    run = view.stages[stage]
+    if not run.known:
         why = view.run.void.get(stage) or awaited_text(view.run) or "its axes are not known yet"
         raise UsageError(f"'{stage}' has no tasks: {why}; `diel explain {view.run.paths.run_id} {stage}`")
-    if not 0 <= index < domain.size:
-        raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {domain.size - 1}")
+    if not 0 <= index < run.size:
+        raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {run.size - 1}")
 
 
 def _command(words: Sequence[str]) -> Iterator[str]:
@@ -300,7 +300,7 @@ def _inputs(view: RunView, stage: str, index: int) -> Iterator[tuple[str, Given]
 def _given(view: RunView, link: Link, index: int, read: str) -> Given:
     known: dict[str, Any] = {"rule": rule_of(link)}
     task = count = picked = ""
-    if link.up.domain is None:
+    if not link.up.known:
         return Given(read, known, f" ({known['rule']})")
     group = link.group_of_downstream(index)
     members = list(link.members(group))

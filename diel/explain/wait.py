@@ -78,7 +78,7 @@ def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
         up = link.up
         if link.edge.follows or link.edge.stream:
             continue  # it waits for itself, or for what comes after it; a stream is read as it is made
-        if up.domain is None:
+        if not up.known:
             found[up.name] = Wait(up.name, rule_of(link))
             continue
         wait = _wait(link, range(up.size), up.history.expected)
@@ -93,7 +93,7 @@ def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
     for link in view.into(stage):
         if link.edge.stream:
             continue  # it is read as it is made
-        if link.up.domain is None:
+        if not link.up.known:
             found[(link.up.name, "")] = Wait(link.up.name, rule_of(link))
             continue
         group = link.group_of_downstream(index)
@@ -119,7 +119,7 @@ def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
 def culprits(view: RunView, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
     """The links and upstream tasks for which a task was skipped: those that ended without a result."""
     for link in view.into(stage):
-        if link.up.domain is None:
+        if not link.up.known:
             yield link, []
             continue
         state = link.up.history.state

@@ -13,7 +13,7 @@ from typing import Any
 
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
-from diel.errors import DielError, did_you_mean
+from diel.errors import DielError, HintedError, did_you_mean
 from diel.expressions.functions import FUNCTIONS, OPERATORS, SCALARS, Undefined, is_list, noun, written
 
 MAX_EXPRESSION = 10_000
@@ -32,17 +32,15 @@ _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:\.[A-Za-z][A-Za-z0-9_]*)*", r
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
 
-class ExpressionError(DielError):
+class ExpressionError(HintedError):
     """An expression that cannot be read or evaluated.
 
     `offset` counts the characters of the text before the place of the error.
     """
 
     def __init__(self, message: str, offset: int = 0, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message = message
+        super().__init__(message, hint)
         self.offset = offset
-        self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.message, self.offset, self.hint)

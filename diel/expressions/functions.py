@@ -12,7 +12,7 @@ from typing import Any
 
 from simpleeval import safe_add
 
-from diel.errors import counted
+from diel.errors import HintedError, counted
 
 SCALARS = (str, int, float, type(None))
 
@@ -61,13 +61,8 @@ MAX_BITS = 4096
 """Largest whole number that a power or a product may make, in bits."""
 
 
-class Undefined(Exception):
+class Undefined(HintedError):
     """A computation that is not done, with the reason."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
 
 
 def noun(value: Any) -> str:

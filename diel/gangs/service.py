@@ -72,7 +72,7 @@ class _Point:
     def wake(self) -> None:
         """Looks again at those who ask it."""
         for link in self.links:
-            if link.down.domain is not None:
+            if link.down.known:
                 link.down.look_at(link.dependents(self.group))
 
 
@@ -128,12 +128,11 @@ class Serving:
         return self._points[place]
 
     def _of(self, service: StageRun, index: int) -> _Point:
-        assert service.domain is not None
         return self._at(service, service.domain.group(index, service.spec.over))
 
     def note_open(self, stage: StageRun) -> None:
         """A stage's tasks are known, or never will be."""
-        if stage.name in self._asked and stage.domain is not None:
+        if stage.name in self._asked and stage.known:
             self._begin_anew(stage)
         for link in self._asks.get(stage.name, ()):
             for index in range(min(stage.size, len(stage.history.states))):
@@ -154,7 +153,7 @@ class Serving:
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task ended: it may have made newer inputs, or have been the last to ask a service."""
         for renewing in self._renews.get(stage.name, ()):
-            if renewing.down.domain is not None:
+            if renewing.down.known:
                 self._renew(renewing, index)
         for link in self._asks.get(stage.name, ()):
             point = self._at(link.up, link.note_end(index))
@@ -354,7 +353,7 @@ class Serving:
         if point in self._up:
             point.why, point.ready = "over", False
             self._tell_stop(point)
-        if point.service.domain is not None:
+        if point.service.known:
             point.service.look_at(point.replicas)  # those that are not up never will be
 
     def _tell_stop(self, point: _Point) -> None:

@@ -109,7 +109,7 @@ class Streaming:
         for link in links:
             self._count_end(link, index)
         for link in self._into.get(stage.name, ()):
-            if link.up.domain is not None and link.channel(link.group_of_downstream(index)) in self._opened:
+            if link.up.known and link.channel(link.group_of_downstream(index)) in self._opened:
                 self._settle(link, index)
 
     def _break(self, links: Iterable[StreamLink], index: int) -> None:

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from diel.errors import ModuleError, Problem, UsageError, did_you_mean
+from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.paths import shipped
 
@@ -29,13 +29,8 @@ ENTRY_POINTS = "diel.modules"
 _MAX_REFERENCE = 200
 
 
-class ModuleNotFound(UsageError):
+class ModuleNotFound(HintedError, UsageError):
     """No module has this name, or the one that has cannot be used."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message = message
-        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,7 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
     for folder in folders:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
         if os.path.exists(path) and not os.path.isdir(path):  # reading it tells what is no ordinary file
-            return _in_file(reference, path, function, _origin(folder, folders))
+            return _usable(reference, path, function, None, _origin(folder, folders))
     target = None if function else _entry_points().get(reference)
     if target is not None:
         return _installed(reference, *_split(target))
@@ -149,11 +144,14 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     yield from sorted(found.items())
 
 
-def _in_file(reference: str, path: Path, function: str | None, origin: Origin) -> Module:
+def _usable(
+    reference: str, path: Path, function: str | None, import_name: str | None, origin: Origin
+) -> Module:
     try:
-        return _module(reference, path, function or _only_function(reference, path), None, origin)
+        return _module(reference, path, function or _only_function(reference, path), import_name, origin)
     except SignatureError as error:
-        raise _unusable(reference, path, error) from None
+        message = f"module '{reference}' ({path}:{error.line}): {error.message}"
+        raise ModuleNotFound(message, error.hint) from None
 
 
 def _only_function(reference: str, path: Path) -> str:
@@ -189,10 +187,6 @@ def _module(reference: str, path: Path, function: str, import_name: str | None, 
     return Module(reference, path, function, signature, import_name, origin, digest_of(path))
 
 
-def _unusable(reference: str, path: Path, error: SignatureError) -> ModuleNotFound:
-    return ModuleNotFound(f"module '{reference}' ({path}:{error.line}): {error.message}", error.hint)
-
-
 @lru_cache(maxsize=1)
 def _entry_points() -> dict[str, str]:
     """What installed packages name, as `package.module:function` by name."""
@@ -211,11 +205,7 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
         raise ModuleNotFound(
             f"module '{reference}': '{name}' is not a Python file", "call it from a function in modules/"
         )
-    path = Path(spec.origin)
-    try:
-        return _module(reference, path, function, name, "installed")
-    except SignatureError as error:
-        raise _unusable(reference, path, error) from None
+    return _usable(reference, Path(spec.origin), function, name, "installed")
 
 
 def _spec(name: str) -> ModuleSpec | None:

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-from diel.errors import UsageError, did_you_mean
+from diel.errors import HintedError, UsageError, did_you_mean
 from diel.files import flaw_of
 from diel.modules.annotations import Annotations, outer
 from diel.modules.decorator import Kind
@@ -213,14 +213,12 @@ def _fields(
     return fields if record else None
 
 
-class SignatureError(UsageError):
+class SignatureError(HintedError, UsageError):
     """A function whose signature cannot be used. `line` (from 1) says where in the file."""
 
     def __init__(self, message: str, line: int = 1, hint: str = "") -> None:
-        super().__init__(f"{message}; {hint}" if hint else message)
-        self.message = message
+        super().__init__(message, hint)
         self.line = line
-        self.hint = hint
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from diel.axes.domain import UNKNOWN
 from diel.errors import DielError
 from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.project.runs import all_runs
@@ -55,7 +56,7 @@ class RunView:
 
     @cached_property
     def stages(self) -> dict[str, StageRun]:
-        """The stages as the controller would hold them; `domain` is None where an axis is not known."""
+        """The stages as the controller would hold them; `known` only where all their axes are."""
         return {name: self._stage(name) for name in self.run.workflow.stages}
 
     def _stage(self, name: str) -> StageRun:
@@ -70,7 +71,7 @@ class RunView:
             spec,
             history,
             run.graph.depth[name],
-            domain,
+            domain or UNKNOWN,
             points,
             adaptive=tuple(run.adaptive[label] for label in spec.over if label in run.adaptive),
             void=name in run.void,
@@ -90,7 +91,7 @@ class RunView:
         edges = self.run.graph.edges
         made = [link_of(edge, stages[edge.upstream], stages[edge.downstream], adaptive) for edge in edges]
         for link in made:
-            if link.up.domain is not None:
+            if link.up.known:
                 link.resolve()
             if isinstance(link, ServiceLink):
                 link.inputs = [other for other in made if other.edge.downstream == link.up.name]

@@ -71,10 +71,9 @@ class Decider(ABC):
     def _contexts(self) -> Iterator[Context]:
         """All contexts, in the order of their tasks, once the stages that judge are open."""
         judges = [self._stages[name] for name in self.axis.judge.stages]
-        if not judges or any(judge.domain is None for judge in judges):
+        if not judges or any(not judge.known for judge in judges):
             return
         domain = judges[0].domain
-        assert domain is not None
         for index in domain.matching({self.label: 0}):
             yield self.axis.context(domain.coordinates(index))
 
@@ -90,7 +89,7 @@ class Decider(ABC):
         """The tasks of all stages over the axis, at one point or at all points of a context."""
         coordinates = self._coordinates(context, point)
         for stage in self._stages.values():
-            if self.label in stage.spec.over and stage.domain is not None:
+            if self.label in stage.spec.over:
                 for index in stage.domain.matching(coordinates):
                     yield stage, index
 
@@ -111,7 +110,6 @@ class Decider(ABC):
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task of a stage over the axis has ended."""
-        assert stage.domain is not None
         coordinates = stage.domain.coordinates(index)
         context, point = self.axis.context(coordinates), coordinates[self.label]
         if context in self._begun:
@@ -127,9 +125,7 @@ class Decider(ABC):
         coordinates = self._coordinates(context, point)
         found = []
         for name in self.axis.judge.stages:
-            domain = self._stages[name].domain
-            assert domain is not None
-            index = domain.index(coordinates)
+            index = self._stages[name].domain.index(coordinates)
             assert index is not None
             found.append((self._stages[name], index))
         return found

@@ -301,7 +301,7 @@ class Searching(Decider):
         """What is new in the metrics of a trial, attempt by attempt: each may go on where one ended."""
         name, _, metric = self.search.watched.partition(".")
         stage = self._stages[name]
-        index = None if stage.domain is None else stage.domain.index(self._coordinates(context, trial.number))
+        index = stage.domain.index(self._coordinates(context, trial.number))
         if index is None:
             return
         files = self._metrics.setdefault((context, trial.number), {})

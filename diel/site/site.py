@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from diel.errors import counted, did_you_mean
 from diel.extensions import SCHEDULERS, names_in
-from diel.spec.model import Duration, Flaw, Flaws, Items, Limit, Name, Size, SpecModel, Text, found, refuse
+from diel.spec.model import Duration, Flaw, Items, Limit, Name, Size, SpecModel, Text, found, refuse
 from diel.values import format_duration
 
 LOCAL = "local"
@@ -55,12 +56,6 @@ def _line(text: str) -> str:
     return text
 
 
-def _no_nul(text: str) -> str:
-    if "\0" in text:
-        raise refuse("a NUL character can be no part of a word")
-    return text
-
-
 def _filled_in(text: str, places: tuple[str, ...]) -> str:
     """Refuses places that are not filled in, and lone braces: they would reach the scheduler raw."""
     listed = " ".join(f"{{{place}}}" for place in places)
@@ -82,8 +77,8 @@ JobWord = Annotated[str, AfterValidator(job_word)]
 SetupLine = Annotated[str, AfterValidator(_line)]
 JobOption = Annotated[SetupLine, AfterValidator(partial(_filled_in, places=("nodes",)))]
 """One option of a scheduler, as its directive lines have it."""
-LauncherWord = Annotated[str, AfterValidator(_no_nul), AfterValidator(partial(_filled_in, places=_LAUNCHED))]
-SpreadWord = Annotated[str, AfterValidator(_no_nul), AfterValidator(partial(_filled_in, places=("nodes",)))]
+LauncherWord = Annotated[Text, AfterValidator(partial(_filled_in, places=_LAUNCHED))]
+SpreadWord = Annotated[Text, AfterValidator(partial(_filled_in, places=("nodes",)))]
 
 
 class Pool(SpecModel):
@@ -129,19 +124,14 @@ class Pool(SpecModel):
         """Seconds that a block may last at most."""
         return max(self.walltime, self.max_walltime or 0.0)
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Pool:
-        flaws = []
+    def flaws(self) -> Iterator[Flaw]:
         if self.block_nodes > self.nodes:
             message = f"{self.block_nodes} block_nodes, but a block has at most {counted(self.nodes, 'node')}"
-            flaws.append(Flaw(message, "raise `nodes`, or lower `block_nodes`", ("block_nodes",)))
+            yield Flaw(message, "raise `nodes`, or lower `block_nodes`", ("block_nodes",))
         if self.max_walltime is not None and self.max_walltime < self.walltime:
             longest, usual = format_duration(self.max_walltime), format_duration(self.walltime)
             message = f"max_walltime {longest} is shorter than walltime {usual}"
-            flaws.append(Flaw(message, "drop one of the two", ("max_walltime",)))
-        if flaws:
-            raise Flaws(*flaws)
-        return self
+            yield Flaw(message, "drop one of the two", ("max_walltime",))
 
 
 class ControllerHome(SpecModel):
@@ -244,18 +234,13 @@ class Site(SpecModel):
         """Whether a scheduler starts allocations; if not, this machine is all there is."""
         return self.scheduler != LOCAL
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Site:
-        flaws = []
-        if self.scheduled:
-            unknown = [name for name, pool in self.pools.items() if pool.cores is None]
-            words = "pool '{}' does not say how many cores a node has"
-            flaws = [Flaw(words.format(name), "write cores: 64", ("pools", name)) for name in unknown]
+    def flaws(self) -> Iterator[Flaw]:
+        for name, pool in self.pools.items() if self.scheduled else ():
+            if pool.cores is None:
+                message = f"pool '{name}' does not say how many cores a node has"
+                yield Flaw(message, "write cores: 64", ("pools", name))
         if not self.launcher or not self.launcher[0]:
-            flaws.append(Flaw("an empty launcher", "write launcher: [mpiexec, -n, '{ranks}']", ("launcher",)))
-        if flaws:
-            raise Flaws(*flaws)
-        return self
+            yield Flaw("an empty launcher", "write launcher: [mpiexec, -n, '{ranks}']", ("launcher",))
 
 
 def missing(site: Site) -> list[str]:

@@ -1,39 +1,26 @@
 """The models of a workflow file: the only list of its keys."""
 
-from diel.spec.data import Input, Output
-from diel.spec.forms import SAMPLERS, Axis, AxisForm, Choice, Loop, Search
-from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import MAX_POINTS, Flaw, Flaws, SpecModel
-from diel.spec.policy import Policies, Policy, Rule
-from diel.spec.resources import Resources
-from diel.spec.service import Ready, Service
-from diel.spec.stage import Kind, Retries, Stage
-from diel.spec.surrogate import Surrogate
-from diel.spec.workflow import Workflow
-
-__all__ = [
-    "MAX_POINTS",
-    "SAMPLERS",
-    "Axis",
-    "AxisForm",
-    "Choice",
-    "Flaw",
-    "Flaws",
-    "Hyperparameter",
-    "Input",
-    "Kind",
-    "Loop",
-    "Output",
-    "Policies",
-    "Policy",
-    "Ready",
-    "Resources",
-    "Retries",
-    "Rule",
-    "Search",
-    "Service",
-    "SpecModel",
-    "Stage",
-    "Surrogate",
-    "Workflow",
-]
+from diel.spec.data import Input as Input
+from diel.spec.data import Output as Output
+from diel.spec.forms import SAMPLERS as SAMPLERS
+from diel.spec.forms import Axis as Axis
+from diel.spec.forms import AxisForm as AxisForm
+from diel.spec.forms import Choice as Choice
+from diel.spec.forms import Loop as Loop
+from diel.spec.forms import Search as Search
+from diel.spec.hyperparameter import Hyperparameter as Hyperparameter
+from diel.spec.model import MAX_POINTS as MAX_POINTS
+from diel.spec.model import Flaw as Flaw
+from diel.spec.model import Flaws as Flaws
+from diel.spec.model import SpecModel as SpecModel
+from diel.spec.policy import Policies as Policies
+from diel.spec.policy import Policy as Policy
+from diel.spec.policy import Rule as Rule
+from diel.spec.resources import Resources as Resources
+from diel.spec.service import Ready as Ready
+from diel.spec.service import Service as Service
+from diel.spec.stage import Kind as Kind
+from diel.spec.stage import Retries as Retries
+from diel.spec.stage import Stage as Stage
+from diel.spec.surrogate import Surrogate as Surrogate
+from diel.spec.workflow import Workflow as Workflow

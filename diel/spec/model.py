@@ -234,3 +234,6 @@ Number = Annotated[int | float, BeforeValidator(_finite)]
 T = TypeVar("T")
 Items = Annotated[tuple[T, ...], Strict(False)]
 """A YAML list, kept as a tuple; its items stay strict."""
+
+Unique = Annotated[Items[T], AfterValidator(no_repeats)]
+"""The same, of names that are there once each."""

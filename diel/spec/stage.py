@@ -20,8 +20,8 @@ from diel.spec.model import (
     Name,
     SpecModel,
     Text,
+    Unique,
     found,
-    no_repeats,
     refuse,
 )
 from diel.spec.policy import Policies, Rule, default_rule, policy_flaws
@@ -167,22 +167,16 @@ class Stage(SpecModel):
     shell: Shell = Field(
         default=None, description="What runs a command that is a text; the workflow's where absent."
     )
-    over: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
-        default=(), description="Axes that the stage runs over."
-    )
+    over: Unique[str] = Field(default=(), description="Axes that the stage runs over.")
     inputs: dict[Name, Input] = Field(default_factory=dict, description="Data from other stages.")
-    after: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
-        default=(), description="Stages to wait for without taking data."
-    )
-    beside: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
+    after: Unique[str] = Field(default=(), description="Stages to wait for without taking data.")
+    beside: Unique[str] = Field(
         default=(), description="Stages whose tasks run at the same time as this stage's."
     )
     service: Later[Service] | None = Field(
         default=None, description="Its tasks stay up and answer requests while others run: true, or settings."
     )
-    services: Annotated[Items[str], AfterValidator(no_repeats)] = Field(
-        default=(), description="Services that its tasks ask."
-    )
+    services: Unique[str] = Field(default=(), description="Services that its tasks ask.")
     surrogate: Later[Surrogate] | None = Field(
         default=None, description="A service that each task asks first; it runs where that is too unsure."
     )

@@ -3,9 +3,9 @@
 import math
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from diel.spec.model import Items, Limit, Name, SpecModel, found, no_repeats, refuse, written_as
+from diel.spec.model import Limit, Name, SpecModel, Unique, found, refuse, written_as
 
 _TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 
@@ -28,10 +28,10 @@ class Surrogate(SpecModel):
     relative: bool = Field(
         default=False, description="Whether the tolerance is a fraction of the value instead."
     )
-    inputs: Annotated[Items[Name], AfterValidator(no_repeats)] = Field(
+    inputs: Unique[Name] = Field(
         default=(), description="Parameters that are sent; all that are numbers where absent."
     )
-    outputs: Annotated[Items[Name], AfterValidator(no_repeats)] = Field(
+    outputs: Unique[Name] = Field(
         default=(), description="Values that are answered; the stage's only one where absent."
     )
     timeout: Limit = Field(

@@ -70,7 +70,6 @@ class Axes:
         """
         axis = self._workflow.axes[label]
         assert axis.source is not None
-        assert maker.domain is not None
         output = axis.source.partition(".")[2]
         rows: list[tuple[Any, ...]] = []
         origins: list[tuple[int, ...]] = []

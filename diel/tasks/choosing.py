@@ -42,14 +42,11 @@ class ChoosingLink(Link):
     def group_of_downstream(self, index: int) -> Group:
         if not self._shared:
             return ()
-        assert self.down.domain is not None
         found = self.down.domain.coordinates(index)
         return tuple(found[axis] for axis in self._shared)
 
     def woken_by(self, index: int) -> Iterable[int]:
         """Those that may read this task, or look past it where it was left out."""
-        assert self.up.domain is not None
-        assert self.down.domain is not None
         found = self.up.domain.coordinates(index)
         outside = (axis for label, axis in self.axes.items() if label not in self._within)
         if not self.edge.renewed and not all(axis.is_over(found) for axis in outside):
@@ -81,15 +78,10 @@ class ChoosingLink(Link):
 
     def has_failed(self, index: int) -> bool:
         """Whether a search or loop that it picks from, and that an upstream task belongs to, failed."""
-        assert self.up.domain is not None
         found = self.up.domain.coordinates(index)
         return any(axis.has_failed(found) for label, axis in self.axes.items() if label not in self._within)
 
-    def verdict(self, group: Group) -> Verdict:
-        if self.up.void or self.missing:
-            return Verdict.FAILED
-        if self.up.domain is None:
-            return Verdict.WAITING
+    def _weigh(self, group: Group) -> Verdict:
         try:
             members, lost = self._members(group)
         except NotYet:
@@ -117,7 +109,6 @@ class ChoosingLink(Link):
         And how many it lacks, for their search or loop failed and `min_success` allows for that. Raises
         NotYet, and Lost where nothing allows for it.
         """
-        assert self.up.domain is not None
         shared = dict(zip(self._shared, group, strict=True))
         fixed = {axis: shared[axis] for axis in self.edge.matched} | (self.picked or {})
         rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
@@ -141,7 +132,6 @@ class ChoosingLink(Link):
 
     def _of_one_round(self, chosen: list[int | None]) -> list[int | None]:
         """The tasks of the latest round in which all have a result: what is gathered belongs together."""
-        assert self.up.domain is not None
         found = [self.up.domain.coordinates(index) for index in chosen if index is not None]
         if len(found) < len(chosen):
             return [None]
@@ -187,7 +177,6 @@ class ChoosingLink(Link):
 
         Raises NotYet while there may still be one, Lost where there will be none.
         """
-        assert self.up.domain is not None
         for number in reversed(range(axis.size)):
             index = self.up.domain.index({**place, label: number})
             if index is not None and self.verdict_of(index) is Verdict.READY:
@@ -198,7 +187,6 @@ class ChoosingLink(Link):
 
     def _find(self, place: dict[str, int]) -> int | None:
         """The task at a place; of a loop's rounds the last one that was not left out."""
-        assert self.up.domain is not None
         loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
         found = None
         while all(place[label] >= 0 for label in loops):

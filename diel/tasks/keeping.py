@@ -71,12 +71,18 @@ class Readers:
                 over.append((link, group))
         return over
 
+    def count_ended(self, stage: StageRun) -> None:
+        """Takes in which tasks of a stage have ended well by now."""
+        for index in range(stage.size if self.reads(stage.name) else 0):
+            if ended_well(stage, index):
+                self.count(stage, index)
+
     def done_with(self, place: Place, index: int) -> bool:
         """Whether nobody needs an output of a task any more."""
         return all(self._is_over(link, index) for link in self.links[place])
 
     def _is_over(self, link: Link, index: int) -> bool:
-        if link.down.domain is None or link.picked is None:
+        if not link.down.known or link.picked is None:
             return False
         if link.edge.chosen:
             return _all_well(link.down)
@@ -90,7 +96,6 @@ class Readers:
 
 
 def _waiting(link: Link, group: Group) -> int:
-    assert link.down.domain is not None
     return link.down.domain.count(dict(zip(link.edge.matched, group, strict=True)))
 
 
@@ -100,7 +105,7 @@ def ended_well(stage: StageRun, index: int) -> bool:
 
 
 def _all_well(stage: StageRun) -> bool:
-    return stage.domain is not None and all(ended_well(stage, index) for index in range(stage.size))
+    return stage.known and all(ended_well(stage, index) for index in range(stage.size))
 
 
 def reading(links: Iterable[Link]) -> Iterator[Link]:
@@ -157,10 +162,9 @@ class Keeping:
             members = range(link.up.size) if group is None else link.members(group)
             self._drop((link.edge.upstream, str(link.edge.output)), members)
 
-    def count_end(self, stage: StageRun, index: int) -> None:
-        """A task had ended before this controller took over."""
-        if self._readers.reads(stage.name) and ended_well(stage, index):
-            self._readers.count(stage, index)
+    def note_open(self, stage: StageRun) -> None:
+        """Takes in what had ended before this controller took over."""
+        self._readers.count_ended(stage)
 
     def catch_up(self) -> None:
         """Deletes what the controller before did not come to."""

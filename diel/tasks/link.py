@@ -61,7 +61,6 @@ class Link:
 
     def group_of_upstream(self, index: int) -> Group | None:
         """The group that an upstream task is in; None where `at` picks others."""
-        assert self.up.domain is not None
         assert self.picked is not None
         if not self.picked:
             return self.up.domain.group(index, self.edge.matched)
@@ -73,12 +72,10 @@ class Link:
     def group_of_downstream(self, index: int) -> Group:
         if not self.edge.matched:
             return ()
-        assert self.down.domain is not None
         return self.down.domain.group(index, self.edge.matched)
 
     def members(self, group: Group) -> Iterable[int]:
         """The upstream tasks of a group, in axis order."""
-        assert self.up.domain is not None
         return self.up.domain.matching(self._fixed(group))
 
     def good_members(self, group: Group) -> Iterator[int]:
@@ -90,7 +87,6 @@ class Link:
         return 0
 
     def dependents(self, group: Group) -> Iterable[int]:
-        assert self.down.domain is not None
         if (
             self.edge.matched == self.down.domain.axes
             and len(self.down.domain.factors) == 1
@@ -124,8 +120,9 @@ class Link:
         """Whether the tasks that wait for a group may go on."""
         if self.up.void or self.missing:
             return Verdict.FAILED
-        if self.up.domain is None:
-            return Verdict.WAITING
+        return self._weigh(group) if self.up.known else Verdict.WAITING
+
+    def _weigh(self, group: Group) -> Verdict:
         if self.edge.gathered:
             return self._gathered(group)
         index = next(iter(self.members(group)), None)
@@ -143,7 +140,6 @@ class Link:
         return Verdict.OMITTED if state == TaskState.SKIPPED and index in self.up.omitted else Verdict.FAILED
 
     def _gathered(self, group: Group) -> Verdict:
-        assert self.up.domain is not None
         size = self.up.domain.count(self._fixed(group))
         count = self._counts.get(group, _Count())
         wanted = size - count.omitted
@@ -161,7 +157,6 @@ class Link:
         """Whether a group lacks tasks because some of those that make its points failed."""
         fixed = self._fixed(group)
         for maker in self.makers:
-            assert maker.domain is not None
             here = {axis: place for axis, place in fixed.items() if axis in maker.domain.axes}
             if any(maker.has_lost(index) for index in maker.domain.matching(here)):
                 return True

@@ -40,17 +40,13 @@ class ServiceLink(Link):
 
     def verdict(self, group: Group) -> Verdict:
         """READY as soon as one replica could be started, or has been, or where it can be done without."""
-        return Verdict.READY if self.is_spared(group) else self._verdict(group)
+        return Verdict.READY if self.is_spared(group) else super().verdict(group)
 
     def is_spared(self, group: Group) -> bool:
         """Whether the service will not come, and its consumers go on without it."""
-        return self.edge.optional and self._verdict(group) in (Verdict.FAILED, Verdict.OMITTED)
+        return self.edge.optional and super().verdict(group) in (Verdict.FAILED, Verdict.OMITTED)
 
-    def _verdict(self, group: Group) -> Verdict:
-        if self.up.void or self.missing:
-            return Verdict.FAILED
-        if self.up.domain is None:
-            return Verdict.WAITING
+    def _weigh(self, group: Group) -> Verdict:
         found = [self._verdict_of_replica(index) for index in self.members(group)]
         for one in (Verdict.READY, Verdict.WAITING):
             if one in found:
@@ -91,7 +87,7 @@ class ServiceLink(Link):
         """Whether no consumer will ask the service at a point any more."""
         if self.down.void:
             return True
-        if self.down.domain is None:
+        if not self.down.known:
             return False
         fixed = dict(zip(self.edge.matched, group, strict=True))
         return self._ended.get(group, 0) >= self.down.domain.count(fixed)
@@ -115,6 +111,5 @@ class AskedServices:
 
 def add_replicas(stage: StageRun, count: int) -> None:
     """Has the tasks of a service that is open run over its replicas as well."""
-    assert stage.domain is not None
     stage.domain = with_replicas(stage.domain, count)
     stage.points = {**stage.points, REPLICA: Points.counted(REPLICA, count)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diel.axes.adaptive import Adaptive, Standing
-from diel.axes.domain import Domain
+from diel.axes.domain import UNKNOWN, Domain
 from diel.journal.stage_history import StageHistory
 from diel.spec import Resources, Stage
 from diel.spec.forms.axis import Points
@@ -25,8 +25,7 @@ class StageRun:
     spec: Stage
     history: StageHistory
     depth: int
-    domain: Domain | None = None
-    """None until all its axes are known."""
+    domain: Domain = UNKNOWN
     points: dict[str, Points] = field(default_factory=dict)
     adaptive: tuple[Adaptive, ...] = ()
     """The searches and loops among its axes."""
@@ -48,9 +47,14 @@ class StageRun:
     _delayed: list[tuple[float, int]] = field(default_factory=list)
 
     @property
+    def known(self) -> bool:
+        """Whether all its axes are known, and so its tasks."""
+        return self.domain is not UNKNOWN
+
+    @property
     def size(self) -> int:
         """How many tasks there are; 0 while that is not known."""
-        return self.domain.size if self.domain is not None else 0
+        return self.domain.size
 
     @property
     def at_once(self) -> int:
@@ -63,7 +67,7 @@ class StageRun:
 
     @property
     def complete(self) -> bool:
-        return self.void or (self.domain is not None and self.ended >= self.domain.size)
+        return self.void or (self.known and self.ended >= self.domain.size)
 
     def has_lost(self, index: int) -> bool:
         """Whether a task that ended has no result though it was wanted."""
@@ -110,7 +114,6 @@ class StageRun:
 
     def point(self, index: int) -> dict[str, Any]:
         """The value of each axis parameter of a task."""
-        assert self.domain is not None
         found: dict[str, Any] = {}
         for axis, place in self.domain.coordinates(index).items():
             points = self.points[axis]
@@ -121,7 +124,6 @@ class StageRun:
         """Whether the points of a task's searches and loops are there."""
         if not self.adaptive:
             return Standing.OPEN
-        assert self.domain is not None
         coordinates = self.domain.coordinates(index)
         found = {axis.standing(coordinates) for axis in self.adaptive}
         return next(one for one in (Standing.CLOSED, Standing.WAITING, Standing.OPEN) if one in found)
@@ -130,7 +132,6 @@ class StageRun:
         """The hyperparameters that searches have set for a task, by name."""
         found: dict[str, Any] = {}
         if self.adaptive:
-            assert self.domain is not None
             coordinates = self.domain.coordinates(index)
             for axis in self.adaptive:
                 found.update(axis.hyperparameters(coordinates))
@@ -142,8 +143,8 @@ class StageRun:
 
     def look_at_all(self) -> None:
         """Puts all its tasks in line, as far as they are known."""
-        if self.domain is not None:
-            self.look_at(range(self.domain.size))
+        if self.known:
+            self.look_at(range(self.size))
 
     def later(self, index: int, when: float) -> None:
         """Puts a task in line from a moment on (time.monotonic seconds)."""

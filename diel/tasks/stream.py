@@ -23,7 +23,7 @@ class StreamLink(Link):
     def verdict(self, group: Group) -> Verdict:
         """Nobody waits: both run together. It fails once too many producers are lost."""
         found = super().verdict(group)
-        if found is not Verdict.WAITING or self.up.domain is None:
+        if found is not Verdict.WAITING or not self.up.known:
             return found
         lacks = self.edge.min_success == 1 and self._never_made(group)
         return Verdict.FAILED if lacks else Verdict.READY

@@ -98,7 +98,7 @@ class Meter:
         cached, done = count(TaskState.CACHED), count(TaskState.DONE)
         return Row(
             name=name,
-            total=self.plan.stages[name].tasks if run is None or run.domain is None else stage.expected,
+            total=self.plan.stages[name].tasks if run is None or not run.known else stage.expected,
             good=done + cached,
             cached=cached,
             running=running,
@@ -172,7 +172,7 @@ class Meter:
         run = self._controller.stages.get(name)
         if run is not None and run.void:
             return 0
-        if run is None or run.domain is None:
+        if run is None or not run.known:
             return self.plan.stages[name].tasks
         return max(0, run.size - run.ended)
 

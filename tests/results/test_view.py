@@ -36,7 +36,7 @@ def test_its_links_and_recipes_give_what_a_task_reads(tmp_path: Path) -> None:
 def test_an_axis_that_is_not_known_yet_is_named_with_its_maker(tmp_path: Path) -> None:
     view = RunView(Recorded(made(tmp_path).paths))
     assert view.unknown_axes("end") == [("found", "fit")]
-    assert view.stages["end"].domain is None
+    assert not view.stages["end"].known
     assert view.unknown_axes("sim") == []
 
 

@@ -187,8 +187,7 @@ def test_the_next_controller_goes_on_where_the_last_one_was(workspace: Path, end
     path.write_text("killed before it was deleted")
     bench.ledger.history.stage("make").dropped.clear()
     keeping = Keeping(bench.stages.runs, bench.stages.into["use"], bench.ledger)
-    for index in range(2):
-        keeping.count_end(bench.stages.runs["use"], index)
+    keeping.note_open(bench.stages.runs["use"])
     keeping.catch_up()
     assert path.exists() is not ended
     if not ended:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diel.axes.domain import make_domain
+from diel.axes.domain import UNKNOWN, make_domain
 from diel.graph import Edge
 from diel.journal.stage_history import StageHistory
 from diel.spec import Stage
@@ -226,7 +226,7 @@ def test_a_point_that_is_not_there_fails_what_waits_for_it() -> None:
 
 def test_a_stage_whose_axes_are_not_known_yet_is_waited_for_and_one_that_never_will_be_fails() -> None:
     link = linked(plain("a", a=2), plain(""), {})
-    link.up.domain = None
+    link.up.domain = UNKNOWN
     assert verdict_of(link, 0) is Verdict.WAITING
     link.up.void = True
     assert verdict_of(link, 0) is Verdict.FAILED

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from diel.errors import DielError
 from diel.spec.forms.axis import Axis, Known, Points
 from diel.spec.hyperparameter import undrawable
-from diel.spec.model import Flaw, Items, Label, Number, SpecModel, found, no_repeats, refuse
+from diel.spec.model import Flaw, Label, Number, SpecModel, Unique, found, refuse
 from diel.values import as_float
 
 MAX_SAMPLES = 10_000_000
@@ -60,7 +60,7 @@ class Sample(SpecModel, Axis):
     points: int = Field(ge=1, le=MAX_SAMPLES, description="How many points to draw.")
     seed: int = Field(default=0, ge=0, description="Seed of the random numbers.")
     parameters: Annotated[
-        Annotated[Items[Label], AfterValidator(no_repeats)] | dict[Label, SampleRange],
+        Unique[Label] | dict[Label, SampleRange],
         BeforeValidator(_list_or_ranges),
     ] = Field(description="Ranges by parameter name, or names of hyperparameters that have bounds.")
 
