@@ -54,12 +54,10 @@ def run(
     for a workflow that is wrong and UsageError for settings that do not fit, before anything runs.
     KeyboardInterrupt leaves the run interrupted; `diel resume` goes on with it.
     """
-    settings = _settings(set)
-    files = _files(params)
     place = runs_dir(_path(runs))
     fresh = not place.exists()
-    plan = prepare(Path(path), settings, files, site, place)
-    controller = start(plan, place, settings, files, use_cache=cache)
+    plan = prepare(Path(path), _settings(set), _files(params), site, place)
+    controller = start(plan, place, use_cache=cache)
     if not quiet:
         print(f"{controller.paths.run_id}: {controller.paths.root}")  # noqa: T201 - asked for
     try:
@@ -90,11 +88,9 @@ def submit(
     scheduler does not take its job; SchedulerBusy where it has not answered: then the run is there, and
     waits for its job, which may be queued all the same.
     """
-    settings = _settings(set)
-    files = _files(params)
-    place = runs_dir(_path(runs))
-    plan = prepare(Path(path), settings, files, site or os.environ.get("DIEL_SITE") or detect(), place)
-    return Run(submit_new(plan, place, settings, files, home=home, use_cache=cache)[0])
+    place, site = runs_dir(_path(runs)), site or os.environ.get("DIEL_SITE") or detect()
+    plan = prepare(Path(path), _settings(set), _files(params), site, place)
+    return Run(submit_new(plan, place, home=home, use_cache=cache)[0])
 
 
 def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 
 from diel.artifacts import files_of
 from diel.axes.domain import Group
@@ -146,9 +147,7 @@ def _reads(link: Link) -> bool:
 
 def write_again(paths: RunPaths, epoch: int, again: Iterable[Again]) -> None:
     """Writes into the journal, in one more segment, that these results count no more."""
-    segment = SegmentWriter(paths.journal / worker_segment_name(epoch, socket.gethostname(), os.getpid()))
-    try:
+    name = worker_segment_name(epoch, socket.gethostname(), os.getpid())
+    with closing(SegmentWriter(paths.journal / name)) as segment:
         for stage, tasks in (item for found in again for item in found.items()):
             segment.append({"event": "gone", "stage": stage, "tasks": list(map(list, tasks.items()))})
-    finally:
-        segment.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from diel.attempt.reaper import kill_marked
 from diel.blocks.leftovers import Leftovers, end_jobs
@@ -25,15 +26,12 @@ def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
 
     The lease comes first: a controller that is only just coming then finds the run taken.
     """
-    _, segment = take(paths)
-    try:
+    with closing(take(paths)[1]) as segment:
         kill_marked("DIEL_RUN_DIR", str(paths.root))
         found = end_left_jobs(paths, reader, patience=PATIENCE, tend=lambda: beat(paths))
         if found is not None:
             _note_blocks(paths, found, segment)
         _verdicts(paths, status, segment)
-    finally:
-        segment.close()
     read_run(paths).save()
     return found
 

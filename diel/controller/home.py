@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -123,8 +123,6 @@ def refuse_homeless(plan: Plan, home: Home) -> None:
 def submit_new(
     plan: Plan,
     runs: Path,
-    settings: Sequence[str] = (),
-    params_files: Sequence[Path] = (),
     *,
     home: Home | None = None,
     use_cache: bool = True,
@@ -138,7 +136,7 @@ def submit_new(
     where = choose_home(plan.site, home)
     refuse_homeless(plan, where)
     jobs = () if where == "inside" else block_jobs(plan, runs)
-    paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
+    paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
     try:
         made = submit(paths, plan, where)
         if where == "login" and plan.site.scheduled:

@@ -10,7 +10,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,18 +40,10 @@ TIMES = 5
 Outcome = TypeVar("Outcome")
 
 
-def start(
-    plan: Plan,
-    runs: Path,
-    settings: Sequence[str] = (),
-    params_files: Sequence[Path] = (),
-    *,
-    use_cache: bool = True,
-    begin_at: str | None = None,
-) -> Controller:
+def start(plan: Plan, runs: Path, *, use_cache: bool = True, begin_at: str | None = None) -> Controller:
     """Makes a new run and its controller. Raises UsageError where it cannot run, before it is made."""
     jobs = block_jobs(plan, runs) if plan.site.scheduled else ()
-    paths = create(plan, runs, settings, params_files, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
+    paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
     try:
         lease, segment = take(paths)
     except OSError as error:
@@ -71,8 +63,6 @@ def discard(paths: RunPaths, *, fresh: bool) -> None:
 def create(
     plan: Plan,
     runs: Path,
-    settings: Sequence[str] = (),
-    params_files: Sequence[Path] = (),
     *,
     use_cache: bool = True,
     begin_at: str | None = None,
@@ -107,8 +97,8 @@ def create(
             hyperparameters=given.plain(),
             origins={name: value.origin for name, value in given.values.items()},
             sources={name: value.source for name, value in given.values.items()},
-            settings=tuple(settings),
-            params_files=tuple(str(file.absolute()) for file in params_files),
+            settings=given.said,
+            params_files=tuple(str(file.absolute()) for file in given.files),
             use_cache=use_cache,
             begin_at=begin_at,
             created=time.time(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -70,9 +71,8 @@ def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> tuple[int, in
     Killed in between, it leaves files in the journal that are gone; the next one finds that, and says so.
     """
     name = worker_segment_name(run.history.epoch, socket.gethostname(), os.getpid())
-    segment = SegmentWriter(paths.journal / name)
     whole = files = 0
-    try:
+    with closing(SegmentWriter(paths.journal / name)) as segment:
         for one in found:
             freed = {index: delete(record, *one.place, paths.root) for index, record in one.records.items()}
             gone = {index: size for index, size in freed.items() if size is not None}
@@ -81,6 +81,4 @@ def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> tuple[int, in
                 segment.append(dropped_record(one.place, gone, size))
                 whole += size
                 files += sum(len(files_of(one.records[index]["artifacts"][one.place[1]])) for index in gone)
-    finally:
-        segment.close()
     return files, whole

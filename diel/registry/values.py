@@ -33,6 +33,10 @@ class Hyperparameters:
     """The hyperparameters that have a value; those without default or setting are not there."""
 
     values: Mapping[str, Value]
+    said: tuple[str, ...] = ()
+    """The settings that were given, as they were written."""
+    files: tuple[Path, ...] = ()
+    """The files that were given."""
 
     def plain(self) -> dict[str, Any]:
         """The values alone, by name."""
@@ -88,7 +92,7 @@ def resolve(
         raise UsageError("\n".join([*map(str, sorted(set(problems))), *complaints]))
     if problems:
         raise SpecError(problems)
-    return Hyperparameters(_in_order(document, values))
+    return Hyperparameters(_in_order(document, values), tuple(settings), tuple(params_files))
 
 
 def kept_values(run_file: RunFile) -> Hyperparameters:

@@ -30,7 +30,7 @@ def command(
     """Results of earlier runs are used where nothing that they depend on has changed."""
     fresh = not runs.exists()
     plan = prepare(file, settings, params_files, site, runs)
-    controller = start(plan, runs, settings, params_files, use_cache=not no_cache, begin_at=begin_at)
+    controller = start(plan, runs, use_cache=not no_cache, begin_at=begin_at)
     try:
         return drive(controller, quiet=quiet)
     except NeverRuns:

@@ -56,9 +56,7 @@ def command(
     """
     plan = prepare(file, settings, params_files, site or os.environ.get("DIEL_SITE") or detect(), runs)
     with patience(plan, as_json=as_json):
-        paths, made = submit_new(
-            plan, runs, settings, params_files, home=home, use_cache=not no_cache, begin_at=begin_at
-        )
+        paths, made = submit_new(plan, runs, home=home, use_cache=not no_cache, begin_at=begin_at)
     return tell(paths, plan, made, as_json=as_json)
 
 
