@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diel.errors import MAX_PROBLEMS, DielError, Problem, SpecError, first_problems
 from diel.graph import Key, StageGraph
+from diel.graph.build import strange_word
 from diel.load import Document
 from diel.modules.catalogue import Module
 from diel.spec import MAX_POINTS, Axis, Workflow
@@ -81,9 +82,12 @@ def check_axes(found: Check) -> dict[str, int | None]:
     for edge in found.graph.edges:
         for label, wanted in edge.picked.items():
             points = found.points.get(label)
-            if points is not None and len(points) <= _SEARCHED and points.find(wanted) is None:
-                key = (*edge.key, "at", label)
-                found.add(key, f"axis '{label}' has no point {wanted!r}", _points_hint(points, wanted))
+            if points is None:
+                continue
+            strange = strange_word(label, found.workflow.axes[label], wanted)
+            if points.find(wanted) is None if len(points) <= _SEARCHED else strange:
+                hint = f"{strange and f'{strange}; '}{_points_hint(points, wanted)}"
+                found.add((*edge.key, "at", label), f"axis '{label}' has no point {wanted!r}", hint)
     return counts
 
 

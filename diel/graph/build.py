@@ -72,10 +72,14 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
         hint = nearest_service(workflow, other) if use.service else hint
         flaws.append(Flaw(f"no stage '{other}'", hint, use.key))
         return None
-    if other == name and "previous" not in use.picked.values():
+    at, axes = use.picked, workflow.axes
+    chosen = {a: choice for a in at if a in axes and (choice := axes[a].choice(at[a])) is not None}
+    use = replace(use, chosen=chosen) if chosen else use
+    if other == name and not use.follows:
         hint = "in a loop, `at: {AXIS: previous}` reads the round before"
         hint = "a service is asked by other stages" if use.service else hint
-        flaws.append(Flaw(f"the stage depends on itself: {name} -> {name}", hint, use.key))
+        itself = Flaw(f"the stage depends on itself: {name} -> {name}", hint, use.key)
+        flaws += [*_at_flaws(workflow, use)] or [itself]
         return None
     source, reader = workflow.stages[other], workflow.stages[name]
     flaws += _at_flaws(workflow, use)
@@ -84,8 +88,6 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
         flaws += check_stream(use, stream=stream)
     if source.service is not None or use.service or use.begun:
         flaws += check_service(workflow, use)
-    at, axes = use.picked, workflow.axes
-    chosen = {a: choice for a in at if a in axes and (choice := axes[a].choice(at[a])) is not None}
     left = [a for a in source.over if a not in at]
     several = [a for a, choice in chosen.items() if choice.several]
     edge = replace(
@@ -93,15 +95,13 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
         picked={a: point for a, point in at.items() if a not in chosen},
         matched=tuple(a for a in left if a in reader.over),
         gathered=tuple(a for a in source.over if (a in left and a not in reader.over) or a in several),
-        chosen=chosen,
         stream=stream and use.name is not None,
         renewed=reader.service is not None and is_renewed(reader, use),
     )
     if use.min_success < 1 and not edge.gathered:
         message = f"nothing is gathered here: '{other}' gives one result a task"
         flaws.append(Flaw(message, "", (*use.key, "min_success")))
-    # `previous` of no loop: nothing can wait for itself
-    return None if other == name and not edge.follows else edge
+    return edge
 
 
 def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Flaw]:
@@ -113,26 +113,30 @@ def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Flaw]:
             hint = did_you_mean(label, upstream) or f"its axes: {', '.join(upstream) or 'none'}"
             yield Flaw(f"'{use.upstream}' does not run over an axis '{label}'", hint, key)
         elif axis is not None:
-            for message, hint in _pick_flaws(label, axis, point, label in downstream):
-                yield Flaw(message, hint, key)
+            strange = strange_word(label, axis, point)
+            if not strange:
+                yield from (Flaw(*flaw, key) for flaw in axis.pick_flaws(label, point, label in downstream))
+            elif axis.adaptive or use.upstream == use.downstream:
+                yield Flaw(strange, axis.pick_hint, key)
+            elif axis.source is not None and point in Loop.picks:
+                hint = f"for a point of that name write {{{label}: {{PARAMETER: {point}}}}}"
+                yield Flaw(strange, hint, key)
             if point == "previous" and point in axis.picks and not use.begun:
                 reference = f"{use.upstream}.{use.output}"
                 hint = f"for instance {{from: {reference}, at: {{{label}: previous}}, initially: 0}}"
                 yield Flaw("`previous` needs `initially:`, the value in the first round", hint, use.key)
 
 
-def _pick_flaws(label: str, axis: Axis, point: Any, inside: bool) -> Iterator[tuple[str, str]]:
-    """What is wrong with a pick: message and hint. `inside` tells whether the reader runs over the axis."""
-    top = isinstance(point, dict) and "top" in point and "top" not in (axis.gives or ())
-    word = "top" if top else point
+def strange_word(label: str, axis: Axis, point: Any) -> str:
+    """Says that a pick is a word of another form of axis; empty where it is none.
+
+    An axis that is no search and no loop may have a point of that name.
+    """
+    word = "top" if isinstance(point, dict) and "top" in point else point
     kind: type[Axis] | None = next((kind for kind in (Search, Loop) if word in kind.picks), None)
     if kind is None or word in axis.picks:
-        yield from axis.pick_flaws(label, point, inside)
-    elif axis.source is None or kind.in_turn:
-        yield (
-            f"`{word}` picks a {kind.point} of a {kind.word}, and '{label}' is no {kind.word}",
-            axis.pick_hint,
-        )
+        return ""
+    return f"`{word}` picks a {kind.point} of a {kind.word}, and '{label}' is no {kind.word}"
 
 
 def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:

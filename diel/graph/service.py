@@ -35,8 +35,7 @@ def _read_flaws(use: Edge, upstream: Stage, reader: Stage) -> list[Flaw]:
         hint = f"ask it while it runs: services: [{use.upstream}]"
         what = "nothing to read" if use.output is not None else "no end to wait for"
         return [Flaw(f"'{use.upstream}' is a service, and has {what}", hint, use.key)]
-    begins = use.begun and "previous" not in use.picked.values()
-    if begins and not is_renewed(reader, use):
+    if use.begun and not (use.follows or is_renewed(reader, use)):
         hint = "write `previous`, or drop `initially`; a service with `reload: true` may have both"
         return [
             Flaw("`initially` is the value before the first round of a loop", hint, (*use.key, "initially"))
@@ -47,7 +46,7 @@ def _read_flaws(use: Edge, upstream: Stage, reader: Stage) -> list[Flaw]:
 def is_renewed(reader: Stage, use: Edge) -> bool:
     """Whether an input of a running service is replaced as a loop makes newer ones."""
     reloads = reader.service is not None and reader.service.reload is not None
-    return reloads and use.name is not None and "last" in use.picked.values()
+    return reloads and use.name is not None and any(choice.word == "last" for choice in use.chosen.values())
 
 
 def check_services(graph: StageGraph) -> Iterator[Flaw]:

@@ -24,6 +24,12 @@ stages:
         ("{linspace: [0, 1, 11]}", "0.3"),
         ("{zip: {p: [1, 2], q: [x, y]}}", "{q: y}"),
         ("{range: 1000000000}", "7"),
+        ("{values: [best, worst]}", "best"),
+        ("{values: [first, last]}", "last"),
+        ("{values: [previous, next]}", "previous"),
+        ("{values: [top, bottom]}", "top"),
+        ("{zip: {p: [pareto, x], q: [1, 2]}}", "{p: pareto}"),
+        ("{zip: {top: [1, 2], q: [x, y]}}", "{top: 2}"),
     ],
 )
 def test_a_point_that_is_there_can_be_picked(folder: Path, axis: str, wanted: str) -> None:
@@ -37,6 +43,13 @@ def test_a_point_that_is_there_can_be_picked(folder: Path, axis: str, wanted: st
         ("{range: 100}", "100", "its points: 0, 1, 2, 3, 4, …"),
         ("{zip: {p: [1, 2], q: [x, y]}}", "{r: y}", "its parameters: p, q"),
         ("{zip: {p: [1, 2], q: [x, y]}}", "1", "its points: (1, 'x'), (2, 'y')"),
+        ("{values: [1, 2]}", "last", "`last` picks a round of a loop, and 'a' is no loop; its points: 1, 2"),
+        (
+            "{values: [1, 2]}",
+            "{top: 2}",
+            "`top` picks a trial of a search, and 'a' is no search; its parameters: a",
+        ),
+        ("{range: 1000000000}", "best", "`best` picks a trial of a search, and 'a' is no search"),
     ],
 )
 def test_a_point_that_is_not_there_is_told_with_those_that_are(
@@ -46,6 +59,34 @@ def test_a_point_that_is_not_there_is_told_with_those_that_are(
     assert problem.message.startswith("axis 'a' has no point ")
     assert hint in problem.hint
     assert problem.key == "stages.down.inputs.x.at.a"
+
+
+def test_a_point_of_a_file_can_have_the_name_of_a_word(folder: Path) -> None:
+    (folder / "p.csv").write_text("a\nbest\nlast\n")
+    checked(folder, PICK.format(axis="{file: p.csv}", wanted="last"))
+
+
+@pytest.mark.parametrize(
+    ("reads", "message"),
+    [
+        ("{from: up.x, at: {a: last}, initially: 1}", "`initially` is the value before the first round"),
+        (
+            "{from: down.x, at: {a: previous}, initially: 1}",
+            "`previous` picks a round of a loop, and 'a' is no loop",
+        ),
+    ],
+)
+def test_a_point_of_such_a_name_makes_no_loop(folder: Path, reads: str, message: str) -> None:
+    problem = the_problem(
+        folder,
+        f"""
+        axes: {{a: {{values: [previous, last]}}}}
+        stages:
+          up: {{command: [run], over: [a], outputs: {{x: {{value: int}}}}}}
+          down: {{command: [run], over: [a], outputs: {{x: {{value: int}}}}, inputs: {{x: {reads}}}}}
+        """,
+    )
+    assert problem.message.startswith(message)
 
 
 def test_a_file_of_points_is_counted_and_its_columns_are_names(folder: Path) -> None:

@@ -94,18 +94,6 @@ def test_a_cycle_is_named_in_the_order_in_which_it_turns_from_the_first_stage_of
             "its axes: a",
         ),
         (
-            {"u": {"over": ["a"]}, "s": {"inputs": {"x": {"from": "u.x", "at": {"a": "last"}}}}},
-            ("stages", "s", "inputs", "x", "at", "a"),
-            "`last` picks a round of a loop, and 'a' is no loop",
-            "",
-        ),
-        (
-            {"u": {"over": ["a"]}, "s": {"inputs": {"x": {"from": "u.x", "at": {"a": "best"}}}}},
-            ("stages", "s", "inputs", "x", "at", "a"),
-            "`best` picks a trial of a search, and 'a' is no search",
-            "",
-        ),
-        (
             {
                 "u": {"over": ["a"]},
                 "s": {"over": ["a"], "inputs": {"x": {"from": "u.x", "min_success": 0.5}}},
