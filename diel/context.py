@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from diel.errors import ModuleError
+from diel.services import ServiceUser
+from diel.streams import StreamUser
 
 if TYPE_CHECKING:
-    from diel.services.client import ServiceClient
     from diel.staging.item import Local, Shard
-    from diel.streams.client import TupleSpace
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ _loaded: dict[object, Any] = {}
 
 
 @dataclass(frozen=True)
-class Context:
+class Context(ServiceUser, StreamUser):
     """The task that a module runs in.
 
     Made by diel for a parameter annotated with it; `Context(task_dir=tmp_path)` serves in a
@@ -55,9 +55,9 @@ class Context:
     local: Local | None = None
     """The node's own disk, where the stage uses it."""
     streams: Mapping[str, Mapping[str, str]] | None = None
-    """Streams that the task puts into and gets from, by name; None where it runs beside no other stage's."""
+    """What the task puts into and gets from, by name; None where it runs beside no other stage's."""
     services: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """The services that the stage asks, by name: the task indices of their replicas."""
+    """Those that the stage asks, by name: the task indices of their replicas."""
     _epoch: float = field(default_factory=lambda: time.time() - time.monotonic(), init=False, compare=False)
     """What to add to time.monotonic for seconds since the epoch: a step of the clock moves no deadline."""
 
@@ -103,64 +103,6 @@ class Context:
             raise ModuleError(f"input '{name}' has no `shard` in the workflow; inputs that have: {known}")
         shard, ranks = self.shards[name], (self.rank, self.ranks)
         return draw(name, self.inputs[name], shard, *ranks, epoch, self.local, os.environ)
-
-    @property
-    def member(self) -> str:
-        """Who this process is to streams: the task, or one rank of it."""
-        return self.task_id if self.ranks == 1 else f"{self.task_id}.{self.rank}"
-
-    def stream(self, name: str) -> Any:
-        """The task's end of a stream: a `diel.streams.Producer` for an output, a `Consumer` for an input.
-
-        `put(item)` takes JSON values, bytes, arrays and dicts of arrays; `for item in context.stream(name)`
-        gets items until the stream is closed, `get(timeout=…)` one. Each MPI rank has an end of its own.
-        Raises ModuleError for a stream that the stage does not have.
-        """
-        from diel.streams.client import end_of  # only here: most modules have none
-
-        return end_of(self.run_dir, self.streams or {}, name, self.member, self.attempt)
-
-    @property
-    def space(self) -> TupleSpace:
-        """The run's tuple space: `put(key, value)`, `read(pattern)`, `take(pattern)`.
-
-        Raises ModuleError where the stage runs beside no other: nobody would answer.
-        """
-        from diel.streams.client import connect  # only here: most modules share nothing
-
-        if self.streams is None:
-            raise ModuleError("the tuple space is for stages that run beside others: add `beside: [STAGE]`")
-        return connect(self.run_dir).space(self.member, self.attempt)
-
-    def service(self, name: str) -> ServiceClient:
-        """A client of a service that the stage names in `services`; its connections stay open in this worker.
-
-        Raises ModuleError for a service that the stage does not name.
-        """
-        # Only here: it loads the HTTP client, which most modules do not need.
-        from diel.services.client import connect
-
-        if name not in self.services:
-            known = ", ".join(self.services) or "none"
-            raise ModuleError(f"the stage does not name '{name}' in its `services`, which are: {known}")
-        replicas = tuple(self.services[name])
-        key = "diel.services", self.run_dir, name, replicas
-        return self.cached(key, lambda: connect(self.run_dir, name, replicas, first=self.index))
-
-    @property
-    def service_host(self) -> str:
-        """The address at which a service listens."""
-        return os.environ.get("DIEL_SERVICE_HOST", "127.0.0.1")
-
-    @property
-    def service_port(self) -> int:
-        """The port at which a service listens; 0, any that is free, outside of one."""
-        return int(os.environ.get("DIEL_SERVICE_PORT") or 0)
-
-    @property
-    def service_token(self) -> str:
-        """What a service's consumers must show, as `Authorization: Bearer TOKEN`; empty outside of one."""
-        return os.environ.get("DIEL_SERVICE_TOKEN", "")
 
     def cached(self, key: object, load: Callable[[], T]) -> T:
         """What `load()` returned for this key in this worker process, loading it at most once.

@@ -26,6 +26,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -68,7 +69,6 @@ class RunPaths:
     """What workers may not do any more: one file for each block that was given up, or lost workers."""
     axes = _Below("axes")
     services = _Below("services")
-    service_token = _Below("services", "token")
     tasks = _Below("tasks")
     logs = _Below("logs")
     captures = _Below("logs", "captures")
@@ -93,8 +93,7 @@ class RunPaths:
     def own(self) -> Iterator[Path]:
         """The folders in which its processes put files for each other: none is large."""
         yield from (self.root, self.fences, self.axes, self.streams, self.services)
-        yield from self.streams.glob("channels/*/")
-        yield from self.services.glob("*/")
+        yield from chain(self.streams.glob("channels/*/"), self.services.glob("*/"))
 
     def shared(self) -> tuple[Path, ...]:
         """The folders in which other commands put files as well, at any time: none is large."""
@@ -111,18 +110,6 @@ class RunPaths:
 
     def axis(self, name: str) -> Path:
         return self.axes / f"{name}.jsonl"
-
-    def service(self, stage: str, index: int) -> Path:
-        """Where a replica of a service is, and its state."""
-        return self.services / stage / f"{index}.json"
-
-    def service_stop(self, stage: str, index: int, attempt: int) -> Path:
-        """Tells the worker of a replica to stop it."""
-        return self.services / stage / f"{index}.{attempt}.stop"
-
-    def service_renewal(self, stage: str, index: int, attempt: int) -> Path:
-        """The newer inputs of a replica."""
-        return self.services / stage / f"{index}.{attempt}.inputs.json"
 
     def block_script(self, block: str) -> Path:
         """The job script of a block."""

@@ -118,12 +118,8 @@ class Plan:
         """Workers on this machine beside those for its cores: for services that hold none."""
         if self.site.scheduled:
             return 0
-        together = [
-            service.replicas
-            for stage in self.workflow.stages.values()
-            if (service := stage.service) is not None and service.shared_cores
-        ]
-        return sum(together)
+        stages = self.workflow.stages.values()
+        return sum(stage.replicas for stage in stages if stage.service and stage.service.shared_cores)
 
     def fits(self, stage: str, wanted: Resources) -> bool:
         """Whether a task of a stage fits its pool with these resources."""
@@ -263,11 +259,8 @@ def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems
 def _stage_plan(checked: Checked, site: Site, name: str, pool: str) -> StagePlan:
     stage = checked.workflow.stages[name]
     wanted = stage.resources
-    service = stage.service
-    counts = [checked.counts[axis] for axis in stage.over]
-    if service is not None:
-        counts.append(service.replicas)
-    shares = service is not None and service.shared_cores and not site.scheduled
+    counts = [*(checked.counts[axis] for axis in stage.over), stage.replicas]
+    shares = stage.service is not None and stage.service.shared_cores and not site.scheduled
     return StagePlan(
         name=name,
         kind=checked.kind(name),

@@ -18,10 +18,12 @@ def stream_environment(work: Work, request: Request) -> dict[str, str]:
     """What `diel stream` reads.
 
     DIEL_STREAMS has the task's ends in a JSON object by the stream's name. DIEL_RANKED is set where what a
-    launcher says of ranks is said of the task's own, and not of its worker's.
+    launcher says of ranks is said of the task's own, and not of its worker's. Nothing without streams.
     """
+    if request.streams is None:
+        return {}
     member = {"member": f"{work.stage}/{request.index}", "attempt": request.attempt}
-    ends = {name: {**end, **member} for name, end in (request.streams or {}).items()}
+    ends = {name: {**end, **member} for name, end in request.streams.items()}
     return {"DIEL_STREAMS": json.dumps(ends), "DIEL_RANKED": "1" if work.launcher else ""}
 
 
@@ -33,6 +35,9 @@ def held_to_streams(run_dir: str, work: Work, request: Request) -> Iterator[None
     where what it read is broken, also if it failed by that; `app` where it did not put all; `node` where who
     read or put was killed, and where nobody can tell.
     """
+    if request.streams is None or work.service is not None:
+        yield
+        return
     try:
         yield
     except Failure as failure:

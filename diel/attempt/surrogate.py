@@ -6,8 +6,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Values, check_values
@@ -18,12 +16,9 @@ from diel.terms import SIMULATED
 
 if TYPE_CHECKING:
     from diel.journal.records import Answered, Done
-    from diel.services.client import ServiceClient
     from diel.spec import Surrogate
 
 GONE = "the service has ended, or never came up"
-LONGEST_PAUSE = 32.0
-"""At most so many times as long as a question took in vain, the next one waits."""
 SILENT = "the service tells no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
 
 
@@ -54,15 +49,19 @@ class Consulted:
 
 
 def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
-    """Asks the service of the stage's surrogate. Never raises: without an answer the task simulates."""
+    """Asks the stage's surrogate. Never raises: without an answer the task simulates."""
     surrogate, question = work.surrogate, request.question
     assert surrogate is not None
     if question is None:
         return Consulted(None, 0.0, message=GONE)
     began = time.perf_counter()
     try:
-        line = _line(str(paths.root), surrogate.service, question.replicas)
-        answer = _read(line.ask(question, surrogate.timeout), surrogate.outputs)
+        from diel.services.client import (
+            wary_client,
+        )  # it loads the HTTP client, which other workers do not need
+
+        client = wary_client(paths.root, surrogate.service, question.replicas)
+        answer = _read(client.predict([dict(question.row)], surrogate.timeout), surrogate.outputs)
         _check(work, answer)
     except (DielError, OSError, ValueError) as error:
         return Consulted(question, time.perf_counter() - began, message=str(error))
@@ -83,7 +82,7 @@ Answer = Mapping[str, tuple[float, float | None]]
 
 
 def _read(answer: Any, outputs: Sequence[str]) -> Answer:
-    """What a service says of one row. Raises ValueError for what is no such answer."""
+    """What is said of one row. Raises ValueError for what is no such answer."""
     try:
         values = _by_output(answer["prediction"][0], outputs)
         deviations = answer.get("deviation")
@@ -136,50 +135,3 @@ def _check(work: Work, answer: Answer) -> None:
     promises = {name: promise for name, promise in work.promises.items() if name in answer}
     if promises:
         check_values({name: value for name, (value, _) in answer.items()}, promises)
-
-
-# --- the connection -------------------------------------------------------------------------------
-
-
-class _Line:
-    """A connection to a service that stays open; one that does not answer is asked more and more rarely."""
-
-    def __init__(self, client: ServiceClient) -> None:
-        self._client = client
-        self._silent = ""
-        """Why there was no answer to the last question; empty where there was one."""
-        self._pause = 1.0
-        """For how many times as long as a question took in vain the next one waits."""
-        self._again = 0.0
-        """When it is asked again, in time.monotonic seconds."""
-
-    def ask(self, question: Question, timeout: float) -> Any:
-        """Raises ServiceError where it refuses the question, or does not answer."""
-        from diel.services.client import ServiceError  # it is loaded by now
-
-        began = time.monotonic()
-        if self._silent and began < self._again:
-            raise ServiceError(self._silent)
-        self._client.timeout = timeout / len(question.replicas)  # one of them may hang
-        self._client.patience = 0.0 if self._silent else timeout
-        try:
-            answer = self._client.predict([dict(question.row)])
-        except ServiceError as error:
-            self._note(str(error) if error.status is None else "", began)
-            raise
-        self._note("", began)
-        return answer
-
-    def _note(self, silent: str, began: float) -> None:
-        """What came of a question: nothing, or why there was no answer."""
-        now = time.monotonic()
-        self._silent, self._again = silent, now + self._pause * (now - began)
-        self._pause = min(LONGEST_PAUSE, 2 * self._pause) if silent else 1.0
-
-
-@lru_cache(maxsize=64)
-def _line(root: str, service: str, replicas: tuple[int, ...]) -> _Line:
-    """Raises OSError where the token of the run's services cannot be read."""
-    from diel.services.client import connect  # it loads the HTTP client, which other workers do not need
-
-    return _Line(connect(Path(root), service, replicas))

@@ -129,12 +129,18 @@ UNKNOWN = Domain((), (Factor((), 0, ()),))
 """That of a stage whose axes are not all known yet: it has no tasks."""
 
 
-def make_domain(over: Sequence[str], counts: Mapping[str, int], origins: Mapping[str, Origins]) -> Domain:
+def make_domain(
+    over: Sequence[str], counts: Mapping[str, int], origins: Mapping[str, Origins], replicas: int = 1
+) -> Domain:
     """The domain of a stage from the number of points of each axis.
 
     `origins` tells, for a derived axis made by a stage with axes of its own, where each of its
-    points was made. It is joined with those of these axes that the stage runs over.
+    points was made. It is joined with those of these axes that the stage runs over. Several `replicas`
+    stand side by side at each point.
     """
+    if replicas > 1:
+        one = make_domain(over, counts, origins)
+        return Domain((*one.axes, REPLICA), (*one.factors, Factor((REPLICA,), replicas)))
     joined: dict[str, tuple[str, ...]] = {}
     for axis in over:
         shared = tuple(a for a in over if axis in origins and a in origins[axis].axes)
@@ -158,13 +164,6 @@ def make_domain(over: Sequence[str], counts: Mapping[str, int], origins: Mapping
             factors.append(_joined(derived, joined[derived], origins[derived], over))
         placed.update(factors[-1].axes)
     return Domain(tuple(over), tuple(factors))
-
-
-def with_replicas(domain: Domain, count: int) -> Domain:
-    """The same with `count` tasks at each point, side by side: the replicas of a service."""
-    if count == 1:
-        return domain
-    return Domain((*domain.axes, REPLICA), (*domain.factors, Factor((REPLICA,), count)))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from diel.blocks.agent import Agent
 from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Adopt, Block, EngineLost, Outlook, is_idle, wants_block
 from diel.blocks.leftovers import adopt
+from diel.blocks.service import Holding
 from diel.blocks.watching import Watching
 from diel.errors import DielError
 from diel.plan import Plan
@@ -54,8 +55,7 @@ class Blocks:
         self._count = 0
         self._out: dict[str, dict[int, float]] = {}
         """Bundles that are out, by shape: when each was handed out (monotonic seconds)."""
-        self._services: dict[int, Shape] = {}
-        """The shapes of services that are out, by bundle."""
+        self._holding = Holding(plan)
         self._refused_room: set[str] = set()
         self._backlog: Mapping[str, float] = {}
         self._needed: Mapping[str, float] = {}
@@ -108,24 +108,13 @@ class Blocks:
     def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
         """Whether they could once all that is out has ended, but for services."""
         counts = Counter(shape for shape, _ in tasks)
-        return all(self._without_services(shape) >= count for shape, count in counts.items())
-
-    def _without_services(self, shape: Shape) -> int:
-        """Tasks of a shape that all blocks of its pool could run beside the services that are up."""
-        pool, own, blocks = self._asking.pool(shape), 0, 0
-        for other, count in Counter(self._services.values()).items():
-            if other == shape:
-                own = count
-            elif other.pool == shape.pool:
-                blocks += ceil(count / other.slots(pool))
-        return (pool.blocks - blocks) * shape.slots(pool) - own
+        return all(self._holding.room_beside(shape) >= count for shape, count in counts.items())
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         """Hands out a bundle; the future raises if its worker was lost."""
         future = self._asking.submit(shape, cores, bundle)
         self._out.setdefault(shape.label, {})[bundle.number] = time.monotonic()
-        if bundle.work.service is not None:
-            self._services[bundle.number] = shape
+        self._holding.take(bundle, shape, cores)
         self._renew(shape)
         if not self._usable(shape):
             self._grow(shape)
@@ -133,7 +122,7 @@ class Blocks:
 
     def ended(self, number: int) -> None:
         """A bundle ended: its room is free."""
-        self._services.pop(number, None)
+        self._holding.ended(number)
         for out in self._out.values():
             out.pop(number, None)
 

@@ -10,6 +10,7 @@ from queue import Empty
 from diel.attempt.bundle import Bundle
 from diel.attempt.reaper import mark
 from diel.blocks.block import Adopt, Outlook
+from diel.blocks.service import Holding
 from diel.errors import DielError
 from diel.executors.pipes import Pipes
 from diel.plan import Plan
@@ -30,8 +31,7 @@ class ThisMachine:
         self._pipes: Pipes | None = None
         self._out: dict[int, int] = {}
         self._load = 0
-        self._services: dict[int, int] = {}
-        """The cores that services hold for as long as they are up, by bundle."""
+        self._holding = Holding(plan)
         self._waits = False
         """Whether `status` says that workers take long to start."""
 
@@ -45,19 +45,19 @@ class ThisMachine:
         """
         if not cores:
             return True  # a service that shares the cores of those that ask it
-        capacity = self._left_by_services
+        capacity = self._capacity
         small = cores == 1 and all(other <= 1 for other in self._out.values())
         return self._load + cores <= (2 * capacity if small else capacity)
 
     def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        return self._load + sum(cores for _, cores in tasks) <= self._left_by_services
+        return self._load + sum(cores for _, cores in tasks) <= self._capacity
 
     def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        return sum(cores for _, cores in tasks) <= self._left_by_services
+        return sum(cores for _, cores in tasks) <= self._capacity
 
     @property
-    def _left_by_services(self) -> int:
-        return self._plan.capacity - sum(self._services.values())
+    def _capacity(self) -> int:
+        return self._plan.capacity - self._holding.cores
 
     def width(self, shape: Shape) -> int:
         return self._plan.capacity
@@ -66,16 +66,14 @@ class ThisMachine:
         return shape.cores == 1 and not shape.nodes
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
-        if bundle.work.service is not None:
-            self._services[bundle.number] = cores
-        else:
+        if not self._holding.take(bundle, shape, cores):
             self._out[bundle.number] = cores
             self._load += cores
         return self._start().submit(bundle)
 
     def ended(self, number: int) -> None:
         self._load -= self._out.pop(number, 0)
-        self._services.pop(number, None)
+        self._holding.ended(number)
 
     def _start(self) -> Pipes:
         if self._pipes is None:

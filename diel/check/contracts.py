@@ -26,7 +26,7 @@ def check_contracts(found: Check) -> None:
         _check_kept(found, name, stage)
     sizes: dict[str, dict[str, tuple[int, str]]] = {}
     for edge in found.graph.edges:
-        if edge.output is not None and edge.name is not None and edge.published is None:
+        if edge.output and edge.name and not edge.published and not edge.stream:
             _check_expected(found, edge, sizes.setdefault(edge.downstream, {}))
             _check_annotated(found, edge)
 
@@ -83,9 +83,7 @@ def _check_expected(found: Check, edge: Edge, sizes: dict[str, tuple[int, str]])
     promised = maker.outputs.get(str(edge.output))
     for name in given.expectations:
         key: Key = (*edge.key, name)
-        if promised is not None and promised.stream is not None:
-            found.add(key, f"`{name}` is no promise that a stream can make: {source} is one", "drop it")
-        elif promised is None or getattr(promised, name) is None:
+        if promised is None or getattr(promised, name) is None:
             found.add(key, *_not_promised(edge, name, getattr(given, name), maker, promised))
         else:
             for message, hint in _disagreements(name, given, promised, source):
@@ -167,7 +165,7 @@ class Kind:
 def _check_annotated(found: Check, edge: Edge) -> None:
     """A Python function is annotated with what its input is, as far as both can be known."""
     module = found.modules.get(edge.downstream)
-    if module is None or edge.stream:
+    if module is None:
         return
     parameter = next((p for p in module.signature.parameters if p.name == edge.name), None)
     kind = _kind_of(found, edge)

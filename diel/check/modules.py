@@ -8,7 +8,8 @@ from typing import Any
 from diel.check.flaws import Check
 from diel.check.names import Names
 from diel.expressions import ExpressionError, parse_tree
-from diel.graph import Key, stream_inputs
+from diel.graph import Key
+from diel.graph.stream import stream_inputs
 from diel.modules.catalogue import Module
 from diel.spec import Hyperparameter
 from diel.spec.model import found as shown

@@ -17,6 +17,8 @@ def check_staging(found: Check) -> None:
         for label, given in stage.inputs.items():
             key: Key = ("stages", name, "inputs", label)
             edge = edges.get(label)
+            if edge is not None and edge.stream:
+                continue
             made = found.workflow.stages[edge.upstream].outputs if edge is not None else {}
             output = made.get(str(edge and edge.output))
             if given.stage is not None:
@@ -40,9 +42,6 @@ def _check_staged(found: Check, key: Key, output: Output | None, source: str) ->
     elif output is not None and output.value is not None:
         hint = "drop `stage`: values come with the task"
         found.add(key, f"{source} is a value: there is no file to bring", hint)
-    elif output is not None and output.stream is not None:
-        hint = "drop `stage`: items of a stream come to the task by themselves"
-        found.add(key, f"{source} is a stream: there is no file to bring", hint)
 
 
 def _shard_flaws(
@@ -50,9 +49,6 @@ def _shard_flaws(
 ) -> Iterator[tuple[str, str]]:
     if source.startswith("hp."):
         yield f"{source} is a hyperparameter: there is nothing to share out", "drop `shard`"
-    elif output is not None and output.stream is not None:
-        hint = "write `share: true`: the tasks then share the items of the stream"
-        yield f"{source} is a stream, not a list of files", hint
     elif output is not None and edge is not None and not edge.gathered and output.value not in (None, "list"):
         hint = "share out gathered results, a directory, a list of files, or an array"
         yield f"{source} is one value: there is nothing to share out", hint

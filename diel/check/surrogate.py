@@ -50,14 +50,13 @@ def _check_kind(found: Check, name: str, stage: Stage, module: Module | None) ->
     """Whether a stage is one that a surrogate can stand for."""
     key: Key = ("stages", name, "surrogate")
     kind = stage.kind or (module.signature.kind if module is not None else None) or "analysis"
-    streams = [label for label, output in stage.outputs.items() if output.stream is not None]
     if kind != "simulation":
         article = "an" if kind[0] in "aeiou" else "a"
         message = f"a surrogate stands for a simulation, and '{name}' is {article} {kind}"
         found.add(key, message, "drop it; or write kind: simulation")
-    elif streams or stage.beside:
-        why = f"'{name}' runs beside other stages" if stage.beside else f"'{streams[0]}' is a stream"
-        found.add(key, f"{why}, and an answer puts nothing into a stream", "drop one of the two")
+    elif stage.joined:
+        message = f"'{name}' runs beside other stages, and an answer puts nothing into a stream"
+        found.add(key, message, "drop one of the two")
     else:
         return True
     return False

@@ -142,7 +142,7 @@ def _reads(link: Link) -> bool:
     """Whether tasks read results along a link, of tasks that they themselves do not choose."""
     edge = link.edge
     reads = edge.output is not None or edge.hyperparameter is not None
-    return reads and not (edge.chosen or edge.stream or edge.service or edge.published)
+    return reads and not (edge.chosen or edge.stream or edge.published)
 
 
 def write_again(paths: RunPaths, epoch: int, again: Iterable[Again]) -> None:

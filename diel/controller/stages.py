@@ -23,7 +23,6 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.publishing import Publishing
 from diel.tasks.recipe import Recipe, family_parts, work_of
-from diel.tasks.service import add_replicas
 from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
@@ -232,9 +231,7 @@ class Stages:
         points = {label: self._axes.points[label] for label in stage.spec.over}
         counts = {label: len(found) for label, found in points.items()}
         stage.points = points
-        stage.domain = make_domain(stage.spec.over, counts, self._axes.origins)
-        if stage.spec.service is not None:
-            add_replicas(stage, stage.spec.service.replicas)
+        stage.domain = make_domain(stage.spec.over, counts, self._axes.origins, stage.spec.replicas)
         recipe = self.recipes[stage.name]
         record: records.StageRecord = {
             "event": "stage",
@@ -252,7 +249,7 @@ class Stages:
         self._ledger.append(record)
         for link in self.out_of[stage.name]:
             link.resolve()
-            if link.edge.stream:
+            if link.alongside:
                 link.down.look_at_all()
         if self.serving is not None:
             self.serving.note_open(stage)
@@ -260,8 +257,7 @@ class Stages:
         if self._axes.was_made_by(stage.name):
             self._keep_losses(stage)
         if stage.adaptive or all(
-            link.edge.service or link.edge.stream or link.up.ended or link.up.complete
-            for link in self.into[stage.name]
+            link.alongside or link.up.ended or link.up.complete for link in self.into[stage.name]
         ):
             stage.look_at_all()
         if stage.complete:

@@ -62,10 +62,8 @@ def rule_of(link: Link) -> str:
     broadcast = [axis for axis in link.down.spec.over if axis not in apart]
     if broadcast:
         words.append(f"same for every {', '.join(broadcast)}")
-    if edge.stream:
-        words.append("reads the stream")
-    if edge.service:
-        words.append("asks the service")
+    if link.way:
+        words.append(link.way)
     elif edge.output is None and edge.hyperparameter is None:
         words.append("order alone")
     return ", ".join(words) or "one result"
@@ -77,7 +75,7 @@ def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
     for link in view.into(stage):
         up = link.up
         if link.edge.follows or link.edge.stream:
-            continue  # it waits for itself, or for what comes after it; a stream is read as it is made
+            continue  # it waits for itself, or for what comes after it, or reads what is made meanwhile
         if not up.known:
             found[up.name] = Wait(up.name, rule_of(link))
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,14 +18,23 @@ from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.files import put
 from diel.plan import Plan
-from diel.services.endpoint import Endpoint, make_token, mark_of, read_endpoint, write_endpoint
+from diel.services.endpoint import (
+    Endpoint,
+    endpoint_file,
+    make_token,
+    mark_of,
+    read_endpoint,
+    renewal_file,
+    stop_file,
+    write_endpoint,
+)
 from diel.site import rooms
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.recipe import Recipe
 from diel.tasks.results import MissingInput
-from diel.tasks.service import ServiceLink
+from diel.tasks.service import ServiceLink, tie
 from diel.tasks.stage_run import StageRun
 
 PATIENCE = 10.0
@@ -93,13 +102,12 @@ class Serving:
         self._asked: dict[str, list[ServiceLink]] = {}
         self._renews: dict[str, list[Link]] = {}
         """The edges to services that take newer inputs while they are up, by the stage that makes these."""
+        tie([link for links in into.values() for link in links], self._key)
         for name, links in into.items():
             for link in links:
                 if link.edge.renewed:
                     self._renews.setdefault(link.up.name, []).append(link)
                 if isinstance(link, ServiceLink):
-                    link.inputs = into[link.up.name]
-                    link.key_of = _key_of(recipes[link.up.name])
                     self._asks.setdefault(name, []).append(link)
                     self._asked.setdefault(link.up.name, []).append(link)
         self._room = _Room(plan, runs, self._asked)
@@ -120,6 +128,9 @@ class Serving:
     def is_busy(self) -> bool:
         """Whether a service is up, or on its way: what that means for others is seen at the next look."""
         return bool(self._up)
+
+    def _key(self, stage: str, index: int) -> str:
+        return self._recipes[stage].resolve(index).key
 
     def _at(self, service: StageRun, group: Group) -> _Point:
         place = service.name, group
@@ -164,7 +175,7 @@ class Serving:
 
     def _write_off(self, service: StageRun, index: int) -> None:
         """Says that a replica is gone whose worker was lost, and so cannot."""
-        path = self._ledger.paths.service(service.name, index)
+        path = endpoint_file(self._ledger.paths, service.name, index)
         endpoint = read_endpoint(path)
         if endpoint is not None and not endpoint.is_over:
             try:
@@ -192,7 +203,7 @@ class Serving:
             self._of(service, index).ready = False
 
     def _renewal(self, service: StageRun, index: int) -> Path:
-        return self._ledger.paths.service_renewal(service.name, index, service.history.latest(index))
+        return renewal_file(self._ledger.paths, service.name, index, service.history.latest(index))
 
     def _put(self, path: Path, text: str) -> None:
         """Puts a file in place for a replica's worker; one that cannot be written now is owed."""
@@ -229,8 +240,8 @@ class Serving:
     def _forget_told(self, service: StageRun, index: int) -> None:
         """A message to an attempt that never began is not meant for the one that gets its number."""
         paths, number = self._ledger.paths, service.history.attempts.get(index, 0) + 1
-        for where in (paths.service_stop, paths.service_renewal):
-            path = where(service.name, index, number)
+        for file in (stop_file, renewal_file):
+            path = file(paths, service.name, index, number)
             self._sent.pop(path, None)
             self._owed.pop(path, None)
             path.unlink(missing_ok=True)
@@ -340,7 +351,7 @@ class Serving:
     def _endpoint(self, service: StageRun, index: int) -> Endpoint | None:
         if service.history.state(index) not in HANDED_OUT:
             return None
-        found = read_endpoint(self._ledger.paths.service(service.name, index))
+        found = read_endpoint(endpoint_file(self._ledger.paths, service.name, index))
         own = found is not None and found.is_ready and found.attempt == service.history.latest(index)
         return found if own else None
 
@@ -360,7 +371,7 @@ class Serving:
         for index, state in zip(point.replicas, point.states, strict=True):
             if state in HANDED_OUT:
                 number = point.service.history.latest(index)
-                path = self._ledger.paths.service_stop(point.service.name, index, number)
+                path = stop_file(self._ledger.paths, point.service.name, index, number)
                 if not path.exists():
                     self._put(path, point.why)
 
@@ -371,10 +382,6 @@ class Serving:
         waiting, self._turned_away = self._turned_away, set()
         for other in {*waiting, point}:
             other.wake()
-
-
-def _key_of(recipe: Recipe) -> Callable[[int], str]:
-    return lambda index: recipe.resolve(index).key
 
 
 class _Room:

@@ -6,6 +6,5 @@ from diel.graph.gang import gangs as gangs
 from diel.graph.stage_graph import Edge as Edge
 from diel.graph.stage_graph import Published as Published
 from diel.graph.stage_graph import StageGraph as StageGraph
-from diel.graph.stream import stream_inputs as stream_inputs
 from diel.graph.uses import hyperparameter_reads as hyperparameter_reads
 from diel.spec.model import Key as Key

@@ -57,4 +57,4 @@ def teachers(graph: StageGraph, name: str) -> Teachers:
 
 
 def _brings_data(edge: Edge) -> bool:
-    return not edge.service and (edge.output is not None or edge.hyperparameter is not None)
+    return edge.output is not None or edge.hyperparameter is not None

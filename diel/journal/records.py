@@ -113,7 +113,7 @@ class Adopted(_Stamped):
 
 
 class TaughtBy(TypedDict):
-    """The service that answers for tasks of a stage, and the stages that teach its model."""
+    """What answers for tasks of a stage, and the stages that teach its model."""
 
     service: str
     training: list[str]
@@ -409,7 +409,7 @@ class Release(_Stamped):
 
 class ServiceRecord(_Attempt):
     event: Literal["service"]
-    """The state of a service's replica."""
+    """The state of a replica."""
     state: str
     url: str
     restarts: Count

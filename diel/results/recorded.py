@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import Artifact
 from diel.axes.adaptive import Adaptive, adaptive_axes
-from diel.axes.domain import Domain, Origins, make_domain, with_replicas
+from diel.axes.domain import Domain, Origins, make_domain
 from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
 from diel.journal.history import History
@@ -118,22 +118,19 @@ class Recorded:
 
     def _points(self, label: str) -> Points | None:
         if label == REPLICA and label not in self.workflow.axes:
-            services = (stage.service for stage in self.workflow.stages.values())
-            most = max((one.replicas for one in services if one is not None), default=1)
-            return Points.counted(REPLICA, most)
+            return Points.counted(REPLICA, max(one.replicas for one in self.workflow.stages.values()))
         axis = self.workflow.axes[label]
         if axis.kept:
             return kept(self.paths.axis(label))
         return axis.points_of(label, self.workflow.hyperparameters, self.run_file.folder)
 
     def _domain(self, stage: str) -> Domain | None:
-        over, service = self.workflow.stages[stage].over, self.workflow.stages[stage].service
+        over = self.workflow.stages[stage].over
         counts = {label: len(points) for label in over if (points := self.points(label)) is not None}
         if len(counts) < len(over):
             return None
         origins = {label: origin for label in over if (origin := self._origin(label)) is not None}
-        domain = make_domain(over, counts, origins)
-        return domain if service is None else with_replicas(domain, service.replicas)
+        return make_domain(over, counts, origins, self.workflow.stages[stage].replicas)
 
     def _find_origin(self, label: str) -> Origins | None:
         """Where the points of a derived axis were made; None where its maker has no axes."""

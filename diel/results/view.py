@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +18,12 @@ from diel.errors import DielError
 from diel.modules.catalogue import Module, ModuleNotFound, find, search_path
 from diel.project.runs import all_runs
 from diel.results.recorded import Recorded
-from diel.services import REPLICA
 from diel.states import RunState
 from diel.status import AxisStatus, axes_of
 from diel.tasks.link import Link
 from diel.tasks.recipe import Recipe, family_parts
 from diel.tasks.results import MissingInput, Results
-from diel.tasks.service import ServiceLink
+from diel.tasks.service import tie
 from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
 
@@ -63,8 +62,6 @@ class RunView:
         run, spec = self.run, self.run.workflow.stages[name]
         points = {label: found for label in spec.over if (found := run.points(label)) is not None}
         domain = run.domain(name) if len(points) == len(spec.over) else None
-        if spec.service is not None and (replicas := run.points(REPLICA)) is not None:
-            points[REPLICA] = replicas
         history = run.history.stage(name)
         return StageRun(
             name,
@@ -93,9 +90,7 @@ class RunView:
         for link in made:
             if link.up.known:
                 link.resolve()
-            if isinstance(link, ServiceLink):
-                link.inputs = [other for other in made if other.edge.downstream == link.up.name]
-                link.key_of = partial(self._key, link.up.name)
+        tie(made, self._key)
         return made
 
     def _key(self, stage: str, index: int) -> str:

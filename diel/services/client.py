@@ -13,13 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from diel.errors import DielError
 from diel.paths import RunPaths
-from diel.services.endpoint import read_endpoint, read_token
+from diel.services.endpoint import endpoint_file, read_endpoint, read_token
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,6 +38,8 @@ PATIENCE = 60.0
 """Seconds for which a service without any replica that answers is tried again."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two rounds over all replicas."""
+MOST_IN_VAIN = 32.0
+"""For at most so many times as long as a question took in vain, nobody asks again."""
 _LOST = (ConnectionError, TimeoutError, OSError, http.client.HTTPException)
 
 _Request = tuple[str, str, bytes | None, Mapping[str, str]]
@@ -188,8 +191,49 @@ class ServiceClient:
 def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -> ServiceClient:
     """A client of a run's service, by the task indices of its replicas. Raises OSError without a token."""
     paths = RunPaths(run_dir)
-    files = [paths.service(name, replica) for replica in replicas]
+    files = [endpoint_file(paths, name, replica) for replica in replicas]
     return ServiceClient(name, files, read_token(paths), first)
+
+
+class WaryClient:
+    """Asks a service that does not answer more and more rarely. One thread may use it."""
+
+    def __init__(self, client: ServiceClient, replicas: int) -> None:
+        self._client = client
+        self._count = replicas
+        self._silent = ""
+        """Why there was no answer to the last question; empty where there was one."""
+        self._pause = 1.0
+        """For how many times as long as a question took in vain the next one waits."""
+        self._again = 0.0
+        """When it is asked again, in time.monotonic seconds."""
+
+    def predict(self, rows: Sequence[Any], timeout: float) -> Any:
+        """Raises ServiceError where it refuses the question, or does not answer."""
+        began = time.monotonic()
+        if self._silent and began < self._again:
+            raise ServiceError(self._silent)
+        self._client.timeout = timeout / self._count  # one of them may hang
+        self._client.patience = 0.0 if self._silent else timeout
+        try:
+            answer = self._client.predict(rows)
+        except ServiceError as error:
+            self._note(str(error) if error.status is None else "", began)
+            raise
+        self._note("", began)
+        return answer
+
+    def _note(self, silent: str, began: float) -> None:
+        """What came of a question: nothing, or why there was no answer."""
+        now = time.monotonic()
+        self._silent, self._again = silent, now + self._pause * (now - began)
+        self._pause = min(MOST_IN_VAIN, 2 * self._pause) if silent else 1.0
+
+
+@lru_cache(maxsize=64)
+def wary_client(run_dir: Path, name: str, replicas: tuple[int, ...]) -> WaryClient:
+    """Raises OSError without a token."""
+    return WaryClient(connect(run_dir, name, replicas), len(replicas))
 
 
 def in_url(path: str) -> str:

@@ -18,6 +18,9 @@ from typing import Any
 from diel.files import put
 from diel.paths import RunPaths
 
+TOKEN = "token"
+"""The file beside the replicas' folders that only its owner may read."""
+
 
 @dataclass(frozen=True)
 class Endpoint:
@@ -47,6 +50,21 @@ class Endpoint:
         return self.state in ("stopped", "failed")
 
 
+def endpoint_file(paths: RunPaths, stage: str, index: int) -> Path:
+    """Where a replica says where it is."""
+    return paths.services / stage / f"{index}.json"
+
+
+def stop_file(paths: RunPaths, stage: str, index: int, attempt: int) -> Path:
+    """Tells the worker of a replica to stop it."""
+    return paths.services / stage / f"{index}.{attempt}.stop"
+
+
+def renewal_file(paths: RunPaths, stage: str, index: int, attempt: int) -> Path:
+    """The newer inputs of a replica."""
+    return paths.services / stage / f"{index}.{attempt}.inputs.json"
+
+
 def mark_of(inputs: bytes) -> str:
     """What tells one file of newer inputs from another."""
     return f"{zlib.crc32(inputs):08x}-{len(inputs)}"
@@ -74,13 +92,13 @@ def make_token(paths: RunPaths) -> str:
     with contextlib.suppress(FileNotFoundError):
         return read_token(paths)
     paths.services.mkdir(parents=True, exist_ok=True)
-    put(paths.service_token, secrets.token_urlsafe(32), 0o600)
+    put(paths.services / TOKEN, secrets.token_urlsafe(32), 0o600)
     return read_token(paths)
 
 
 def read_token(paths: RunPaths) -> str:
     """The token of a run's services. Raises OSError where it has none."""
-    return paths.service_token.read_text(encoding="ascii").strip()
+    return (paths.services / TOKEN).read_text(encoding="ascii").strip()
 
 
 def variable_of(service: str) -> str:
@@ -88,17 +106,16 @@ def variable_of(service: str) -> str:
     return f"DIEL_SERVICE_{service.upper()}"
 
 
-def variables(paths: RunPaths, services: Mapping[str, Iterable[int]], index: int) -> dict[str, str]:
+def variables(paths: RunPaths, services: Mapping[str, Iterable[int]] | None, index: int) -> dict[str, str]:
     """What the environment of a consumer says of its services, by their replicas' task indices.
 
     `index` is the consumer's own: consumers take turns at the replicas. Without a replica that is ready, the
     URLs are those where they were last, or are to be.
     """
     found: dict[str, str] = {}
-    for name, replicas in services.items():
-        known = [
-            one for replica in replicas if (one := read_endpoint(paths.service(name, replica))) is not None
-        ]
+    for name, replicas in (services or {}).items():
+        read = (read_endpoint(endpoint_file(paths, name, replica)) for replica in replicas)
+        known = [one for one in read if one is not None]
         urls = [one.url for one in known if one.is_ready] or [one.url for one in known if one.url]
         begin = variable_of(name)
         found[f"{begin}_URL"] = urls[index % len(urls)] if urls else ""

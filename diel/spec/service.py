@@ -104,3 +104,17 @@ class Service(SpecModel):
         if self.reload is not None and not self.reload.startswith("/"):
             message = f"expected true or a path such as /reload, found {found(self.reload)}"
             yield Flaw(message, "write reload: true", ("reload",))
+
+
+def service_flaws(stage: SpecModel, *, beside: bool, mpi: bool) -> Iterator[Flaw]:
+    """What a stage says that does not go with a service."""
+    for key in ("outputs", "publishes", "timeout", "checkpoint", "surrogate"):
+        if getattr(stage, key):
+            message = "a service has no result: it stays up until its consumers have ended"
+            yield Flaw(message, "drop it, or drop `service`", (key,))
+    if beside:
+        hint = "drop it: a service starts when its first consumer is ready"
+        yield Flaw("a service is placed when it is needed", hint, ("beside",))
+    if mpi:
+        hint = "drop `ranks`, and let the command start its own"
+        yield Flaw("a service is one process", hint, ("resources", "ranks"))

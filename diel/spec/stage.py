@@ -26,7 +26,7 @@ from diel.spec.model import (
 )
 from diel.spec.policy import Policies, Rule, default_rule, policy_flaws
 from diel.spec.resources import Resources
-from diel.spec.service import Service
+from diel.spec.service import Service, service_flaws
 from diel.spec.surrogate import Surrogate
 from diel.states import FailureClass
 from diel.values import format_duration
@@ -229,6 +229,11 @@ class Stage(SpecModel):
         return tuple(dict.fromkeys((*self.services, *first)))
 
     @property
+    def replicas(self) -> int:
+        """Its tasks at each point of its axes: several of a service share the requests."""
+        return 1 if self.service is None else self.service.replicas
+
+    @property
     def joined(self) -> bool:
         """Whether it names stages to run beside, or makes a stream."""
         return bool(self.beside) or any(output.stream is not None for output in self.outputs.values())
@@ -280,19 +285,7 @@ class Stage(SpecModel):
         if self.grace is not None:
             yield from _grace_flaws(self.grace, self.checkpoint, self.resources.walltime)
         if self.service is not None:
-            yield from self._service_flaws()
-
-    def _service_flaws(self) -> Iterator[Flaw]:
-        for key in ("outputs", "publishes", "timeout", "checkpoint", "surrogate"):
-            if getattr(self, key):
-                message = "a service has no result: it stays up until its consumers have ended"
-                yield Flaw(message, "drop it, or drop `service`", (key,))
-        if self.beside:
-            hint = "drop it: a service starts when its first consumer is ready"
-            yield Flaw("a service is placed when it is needed", hint, ("beside",))
-        if self.resources.mpi:
-            hint = "drop `ranks`, and let the command start its own"
-            yield Flaw("a service is one process", hint, ("resources", "ranks"))
+            yield from service_flaws(self, beside=bool(self.beside), mpi=self.resources.mpi)
 
 
 def _grace_flaws(grace: float, checkpoint: bool, walltime: float | None) -> Iterator[Flaw]:

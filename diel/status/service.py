@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from diel.paths import RunPaths
-from diel.services.endpoint import read_endpoint
+from diel.services.endpoint import endpoint_file, read_endpoint
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
 def _replicas(paths: RunPaths, name: str, driven: bool) -> Iterator[ReplicaStatus]:
     files = (paths.services / name).glob("*.json")
     for number in sorted(int(file.stem) for file in files if file.stem.isdecimal()):
-        endpoint = read_endpoint(paths.service(name, number))
+        endpoint = read_endpoint(endpoint_file(paths, name, number))
         if endpoint is not None:
             left = not driven and not endpoint.is_over
             state = "gone" if left else endpoint.state

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import ClassVar
 
 from diel.axes.domain import Group
 from diel.graph import Edge
@@ -37,6 +38,11 @@ class _Count:
 @dataclass
 class Link:
     """One edge between two running stages."""
+
+    way: ClassVar[str] = ""
+    """What the downstream tasks do with the upstream ones, where that is not to read what these made."""
+    alongside: ClassVar[bool] = False
+    """Whether both run at the same time, so that neither waits for the end of the other."""
 
     edge: Edge
     up: StageRun

@@ -6,20 +6,21 @@ It holds nothing back for what the service does: only for what the service reads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
-from diel.axes.domain import Group, with_replicas
-from diel.services import REPLICA
-from diel.spec.forms.axis import Points
+from diel.axes.domain import Group
 from diel.states import TaskState
 from diel.tasks.link import Link, Verdict
-from diel.tasks.stage_run import StageRun
 
 
 @dataclass
 class ServiceLink(Link):
     """A service and one of its consumers. Its groups are the points of the service; replicas are members."""
+
+    way = "asks the service"
+    alongside = True
 
     inputs: list[Link] = field(default_factory=list)
     """What the service itself reads."""
@@ -109,7 +110,12 @@ class AskedServices:
         return {f"service {link.up.name}": link.key(link.group_of_downstream(index)) for link in self._links}
 
 
-def add_replicas(stage: StageRun, count: int) -> None:
-    """Has the tasks of a service that is open run over its replicas as well."""
-    stage.domain = with_replicas(stage.domain, count)
-    stage.points = {**stage.points, REPLICA: Points.counted(REPLICA, count)}
+def tie(links: Collection[Link], key: Callable[[str, int], str]) -> None:
+    """Tells services what they read themselves, and their keys: `key` makes that of a stage's task."""
+    inputs: dict[str, list[Link]] = {}
+    for link in links:
+        inputs.setdefault(link.down.name, []).append(link)
+    for link in links:
+        if isinstance(link, ServiceLink):
+            link.inputs = inputs.get(link.up.name, [])
+            link.key_of = partial(key, link.up.name)

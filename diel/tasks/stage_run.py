@@ -116,8 +116,10 @@ class StageRun:
         """The value of each axis parameter of a task."""
         found: dict[str, Any] = {}
         for axis, place in self.domain.coordinates(index).items():
-            points = self.points[axis]
-            found.update(zip(points.parameters, points.values(place), strict=True))
+            if (points := self.points.get(axis)) is None:
+                found[axis] = place  # a replica's number
+            else:
+                found.update(zip(points.parameters, points.values(place), strict=True))
         return found
 
     def standing(self, index: int) -> Standing:

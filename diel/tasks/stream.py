@@ -20,6 +20,9 @@ StreamEnds = Callable[[int], dict[str, dict[str, str]]]
 class StreamLink(Link):
     """An edge along which items move while both its tasks run: no task waits for the other's end."""
 
+    way = "reads the stream"
+    alongside = True
+
     def verdict(self, group: Group) -> Verdict:
         """Nobody waits: both run together. It fails once too many producers are lost."""
         found = super().verdict(group)

@@ -300,9 +300,7 @@ class Worker:
         os.chdir(task_dir)
 
     def _execute_joined(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
-        """Executes an attempt; one that streams join to others is held to them."""
-        if attempt.request.streams is None or attempt.work.service is not None:
-            return self._execute(attempt)
+        """Executes an attempt; one that runs beside others is held to what they hand to each other."""
         try:
             with held_to_streams(self._root, attempt.work, attempt.request):
                 return self._execute(attempt)
@@ -314,12 +312,8 @@ class Worker:
 
     def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         work, request = attempt.work, attempt.request
-        own = self._surroundings.variables(attempt)
-        if request.streams is not None:
-            own |= stream_environment(work, request)
-        given = dict(request.env)
-        if request.services:
-            given |= variables(self.paths, request.services, request.index)
+        own = {**self._surroundings.variables(attempt), **stream_environment(work, request)}
+        given = {**request.env, **variables(self.paths, request.services, request.index)}
         if attempt.in_process:
             return self._call(attempt, {**own, **given}, own)
         env = {**self.environ, **own, **given}

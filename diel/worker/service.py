@@ -27,7 +27,15 @@ from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import counted
 from diel.paths import RunPaths
-from diel.services.endpoint import Endpoint, mark_of, read_token, write_endpoint
+from diel.services.endpoint import (
+    Endpoint,
+    endpoint_file,
+    mark_of,
+    read_token,
+    renewal_file,
+    stop_file,
+    write_endpoint,
+)
 from diel.services.health import Line, Printed
 from diel.states import FailureClass
 
@@ -88,9 +96,9 @@ class Keeper:
         self._context = context
         self._dog = dog
         self._note = note
-        self._file = paths.service(work.stage, request.index)
+        self._file = endpoint_file(paths, work.stage, request.index)
         self._wanted = Wanted(paths, work.stage, request.index, request.attempt, work.service.idle)
-        self._renewal = paths.service_renewal(work.stage, request.index, request.attempt)
+        self._renewal = renewal_file(paths, work.stage, request.index, request.attempt)
         self._renewed = (0, 0)
         """Which file of newer inputs it has: its inode, and when it was written in nanoseconds."""
         self._given = ""
@@ -330,7 +338,7 @@ class Wanted:
     """One attempt at a replica, as its controller wants it."""
 
     def __init__(self, paths: RunPaths, stage: str, index: int, attempt: int, idle: float) -> None:
-        self._stop_file = paths.service_stop(stage, index, attempt)
+        self._stop_file = stop_file(paths, stage, index, attempt)
         self._lease = paths.lease
         self._patience = max(ALONE, idle)
         self._parent = os.getppid()

@@ -16,7 +16,7 @@ import pytest
 from diel.attempt.bundle import Question, Request, Work
 from diel.attempt.surrogate import Consulted, ask
 from diel.paths import RunPaths
-from diel.services.endpoint import Endpoint, make_token, write_endpoint
+from diel.services.endpoint import Endpoint, endpoint_file, make_token, write_endpoint
 from diel.spec import Output, Surrogate
 from tests.record import as_record
 from tests.throwaway import wait_for
@@ -64,7 +64,7 @@ def asking(server: Any, tmp_path: Path) -> Asking:
     paths = RunPaths(tmp_path / "w-1")
     make_token(paths)
     url = f"http://127.0.0.1:{server.server_port}"
-    write_endpoint(paths.service("serve", 0), Endpoint("ready", url, 1))
+    write_endpoint(endpoint_file(paths, "serve", 0), Endpoint("ready", url, 1))
 
     def given(answer: Any, tolerance: float = 0.1, *, promises: Any = None, **more: Any) -> Consulted:
         server.answer = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
@@ -145,7 +145,7 @@ def test_a_service_that_does_not_answer_is_waited_for_once(
     asking: Asking, server: Any, tmp_path: Path
 ) -> None:
     assert asking(answer(2.0, 0.0)).values
-    write_endpoint(RunPaths(tmp_path / "w-1").service("serve", 0), Endpoint("restarting", "", 1))
+    write_endpoint(endpoint_file(RunPaths(tmp_path / "w-1"), "serve", 0), Endpoint("restarting", "", 1))
     server.shutdown()
     server.server_close()
     first = asking(answer(2.0, 0.0))

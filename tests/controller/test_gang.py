@@ -14,6 +14,7 @@ from diel.blocks.local import ThisMachine
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.gangs.stream import Streaming
+from diel.spec import Service
 from tests.controller.bench import Bench
 
 FOREVER = float("inf")
@@ -120,7 +121,9 @@ def test_a_gang_without_room_stands_in_line_and_nobody_goes_before_it(workspace:
 
 def test_a_gang_that_waits_for_a_service_to_end_is_in_nobodys_way(workspace: Path) -> None:
     crowd = Crowd(workspace, PAIRS, 2)
-    crowd.backend._services[7] = 1  # one that is up holds a core
+    up = replace(crowd.bench.stages.work["one"], service=Service())
+    bundle = Bundle(7, "", 1, up, (), 1.0)
+    crowd.backend._holding.take(bundle, next(iter(crowd.bench.plan.shapes)), 1)  # holds a core
     full: set[str] = set()
     assert crowd.hand_out(full) == []
     assert not full

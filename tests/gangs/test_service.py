@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.gangs.service import Serving
-from diel.services.endpoint import Endpoint, write_endpoint
+from diel.services.endpoint import Endpoint, endpoint_file, stop_file, write_endpoint
 from diel.states import TaskState
 from tests.controller.bench import Bench
 
@@ -34,11 +34,11 @@ class Served:
 
     def tell(self, index: int, state: str) -> None:
         endpoint = Endpoint(state, "http://127.0.0.1:1", self.serve.history.latest(index))
-        write_endpoint(self.bench.paths.service("serve", index), endpoint)
+        write_endpoint(endpoint_file(self.bench.paths, "serve", index), endpoint)
 
     def stopped(self) -> list[str]:
         """What the workers of its replicas are told of their end."""
-        paths = (self.bench.paths.service_stop("serve", index, 1) for index in range(2))
+        paths = (stop_file(self.bench.paths, "serve", index, 1) for index in range(2))
         return [path.read_text() for path in paths if path.exists()]
 
 
@@ -99,7 +99,7 @@ def test_consumers_that_ended_for_an_earlier_controller_count(run: Served) -> No
 def test_a_replica_whose_worker_was_lost_is_written_off(run: Served) -> None:
     run.ready(0)
     run.bench.fail("serve", 0)
-    said = run.bench.paths.service("serve", 0).read_text()
+    said = endpoint_file(run.bench.paths, "serve", 0).read_text()
     assert '"failed"' in said
     assert "its worker was lost" in said
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.paths import RunPaths
-from diel.services.endpoint import Endpoint, write_endpoint
+from diel.services.endpoint import Endpoint, endpoint_file, write_endpoint
 from diel.status.service import service_lines, services_of
 
 
@@ -16,9 +16,13 @@ def paths(tmp_path: Path) -> RunPaths:
     """A run with two services; of one all replicas are ready."""
     found = RunPaths(tmp_path / "w-1")
     for index in (10, 9):
-        write_endpoint(found.service("model", index), Endpoint("ready", f"http://here:{index}", 1, index - 9))
-    write_endpoint(found.service("db", 0), Endpoint("restarting", "http://here:1", 1, 2, "exit code 3"))
-    write_endpoint(found.service("db", 1), Endpoint("stopped", "http://here:2", 1))
+        write_endpoint(
+            endpoint_file(found, "model", index), Endpoint("ready", f"http://here:{index}", 1, index - 9)
+        )
+    write_endpoint(
+        endpoint_file(found, "db", 0), Endpoint("restarting", "http://here:1", 1, 2, "exit code 3")
+    )
+    write_endpoint(endpoint_file(found, "db", 1), Endpoint("stopped", "http://here:2", 1))
     return found
 
 
@@ -38,7 +42,7 @@ def test_without_a_controller_no_service_stays_up(paths: RunPaths) -> None:
 
 
 def test_a_script_reads_each_replica_in_the_order_of_tasks(paths: RunPaths) -> None:
-    paths.service("model", 11).write_text("{")  # half written, or a newer diel's
+    endpoint_file(paths, "model", 11).write_text("{")  # half written, or a newer diel's
     (paths.services / "model" / "9.1.inputs.json").write_text("{}")
     document = services_of(paths, driven=True)[1].document()
     assert (document["ready"], document["restarts"]) == (2, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from diel.paths import RunPaths
+from diel.services.endpoint import stop_file
 from diel.worker import service
 from diel.worker.service import GONE, Stopped, Wanted
 from tests.throwaway import wait_for
@@ -18,7 +19,7 @@ from tests.throwaway import wait_for
 @pytest.fixture
 def paths(tmp_path: Path) -> RunPaths:
     made = RunPaths(tmp_path / "w-1")
-    made.service_stop("serve", 0, 1).parent.mkdir(parents=True)
+    stop_file(made, "serve", 0, 1).parent.mkdir(parents=True)
     made.lease.touch()
     return made
 
@@ -38,9 +39,9 @@ def stopped(one: Wanted) -> str:
 def test_the_controllers_word_ends_it_with_its_reason(paths: RunPaths, text: str, why: str) -> None:
     one = Wanted(paths, "serve", 0, 1, idle=300.0)
     assert not stopped(one)
-    paths.service_stop("serve", 0, 2).write_text("over")  # another attempt's
+    stop_file(paths, "serve", 0, 2).write_text("over")  # another attempt's
     assert not stopped(one)
-    paths.service_stop("serve", 0, 1).write_text(text)
+    stop_file(paths, "serve", 0, 1).write_text(text)
     assert stopped(one) == why
 
 

@@ -86,8 +86,7 @@ def _axes(workflow: Workflow, over: tuple[str, ...], counts: Mapping[str, int | 
 
 
 def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -> str:
-    known = [counts[axis] for axis in stage.over]
-    known += [stage.service.replicas] if stage.service is not None else []
+    known = [*(counts[axis] for axis in stage.over), stage.replicas]
     if None in known:
         return "… tasks"
     bound = "up to " if any(workflow.axes[label].may_end_early for label in stage.over) else ""

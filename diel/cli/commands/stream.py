@@ -21,7 +21,7 @@ from click.core import ParameterSource
 
 from diel.cli.commands.shard import RANK, RANKS, from_launcher, launched
 from diel.cli.options import Duration
-from diel.cli.piped import Piping, Program, program_of
+from diel.cli.stream import Piping, Program, program_of
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
 
 if TYPE_CHECKING:

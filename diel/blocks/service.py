@@ -1,0 +1,42 @@
+"""What services hold of a backend for as long as they are up, besides the tasks that ask them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import ceil
+
+from diel.attempt.bundle import Bundle
+from diel.plan import Plan
+from diel.site import Shape
+
+
+class Holding:
+    """The services that are out."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._held: dict[int, tuple[Shape, int]] = {}
+        """Shape and cores of each, by bundle."""
+
+    def take(self, bundle: Bundle, shape: Shape, cores: int) -> bool:
+        """Notes a service; False for a bundle of other tasks."""
+        if bundle.work.service is not None:
+            self._held[bundle.number] = shape, cores
+        return bundle.work.service is not None
+
+    def ended(self, number: int) -> None:
+        self._held.pop(number, None)
+
+    @property
+    def cores(self) -> int:
+        return sum(cores for _, cores in self._held.values())
+
+    def room_beside(self, shape: Shape) -> int:
+        """Tasks of a shape that all blocks of its pool could run."""
+        pool, own, blocks = self._plan.site.pools[shape.pool], 0, 0
+        for other, count in Counter(shape for shape, _ in self._held.values()).items():
+            if other == shape:
+                own = count
+            elif other.pool == shape.pool:
+                blocks += ceil(count / other.slots(pool))
+        return (pool.blocks - blocks) * shape.slots(pool) - own
