@@ -19,7 +19,7 @@ from diel.streams.channels import Channels
 from diel.streams.group import Group, Member
 from diel.streams.protocol import FORMS, Asked, Header, PeerRequest, Refused, flaw_of, refuse_older
 from diel.streams.records import ChannelOpened, Seat
-from diel.streams.tuples import TupleDesk
+from diel.streams.tuples import Tuples
 
 Send = Callable[[bytes, Header, bytes], bool]
 """Sends an answer to a peer; False where the peer is gone."""
@@ -34,21 +34,17 @@ class Broker:
         self._root = root
         self._send = send
         self._channels = Channels(root)
-        self._desk = TupleDesk(root / "space", self._answer, self._serve)
+        self._tuples = Tuples(root / "space", self._answer, self._serve)
         self._unopened: list[PeerRequest] = []
-        self._getting: dict[str, dict[tuple[str, str], PeerRequest]] = {}
-        """By channel: requests that wait for an item, by group and member, oldest first."""
-        self._wanting: dict[str, dict[str, PeerRequest]] = {}
-        """By channel: producers that wait for room."""
         self.stopped = False
         self._requests: dict[str, Callable[[PeerRequest], Header | None]] = {
             "open": self._open,
             "facts": self._facts,
             "stop": self._stop,
             "forget": self._forget,
-            "space": self._desk.enter,
-            "tuple": self._desk.do,
-            "space_commit": self._desk.commit,
+            "space": self._tuples.enter,
+            "tuple": self._tuples.do,
+            "space_commit": self._tuples.commit,
         }
         self._of_a_channel: dict[str, Callable[[Channel, PeerRequest], Header | None]] = {
             "close": self._close,
@@ -148,14 +144,14 @@ class Broker:
         if group is None or member not in group.unsettled:
             return {}  # it was settled before, or it never came, and nobody counts on it
         self._channels.write({"do": "settle", **_seat(request), "good": bool(header["good"])})
-        self._getting.get(channel.name, {}).pop((header["group"], member), None)
+        channel.getting.pop((header["group"], member), None)
         self._channels.remove_spent(channel)
         self._serve_waiting(channel)
         return {}
 
     def _facts(self, request: PeerRequest) -> Header:
         facts = {channel.name: channel.facts() for channel in self._channels}
-        return {"channels": facts, "space": self._desk.tuples.facts()}
+        return {"channels": facts, "space": {"tuples": len(self._tuples)}}
 
     def _stop(self, request: PeerRequest) -> Header:
         self.stopped = True
@@ -179,10 +175,10 @@ class Broker:
 
     def _forget(self, request: PeerRequest) -> Header:
         """Takes back a request that still waits. The answer says whether it did."""
-        forgotten = self._desk.forget(request)
-        for waiting in self._getting.values():
-            for place in [place for place, one in waiting.items() if one.is_meant(request)]:
-                del waiting[place]
+        forgotten = self._tuples.forget(request)
+        for channel in self._channels:
+            for place in [place for place, one in channel.getting.items() if one.is_meant(request)]:
+                del channel.getting[place]
                 forgotten = True
         left = [one for one in self._unopened if not one.is_meant(request)]
         forgotten |= len(left) < len(self._unopened)
@@ -217,18 +213,17 @@ class Broker:
 
     def _want(self, channel: Channel, request: PeerRequest) -> None:
         self._source(channel, request)
-        self._wanting.setdefault(channel.name, {})[request.header["member"]] = request
+        channel.wanting[request.header["member"]] = request
         self._grant(channel)
 
     def _grant(self, channel: Channel) -> None:
         """Lets producers continue once an eighth of the buffer is free, not for every single item."""
-        wanting = self._wanting.get(channel.name)
-        if not wanting or (channel.room() < max(1, channel.buffer // 8) and not channel.closed):
+        if not channel.wanting or (channel.room() < max(1, channel.buffer // 8) and not channel.closed):
             return
-        for member, one in wanting.items():
+        for member, one in channel.wanting.items():
             above = max(channel.limit(member), int(one.header["above"]) + 1)
             self._answer(one, {"limit": above})
-        wanting.clear()
+        channel.wanting.clear()
 
     def _place(self, channel: Channel, request: PeerRequest) -> Header:
         """Where an attempt stands that continues in another process: after what it put, known or not."""
@@ -274,7 +269,7 @@ class Broker:
             if again and (channel.base or len(group.members) > 1):
                 why = f"{header['member']} runs again, and the items that it had read are not there any more"
                 self._break_for(channel, [header["group"]], why, 0)
-            late = self._getting.get(channel.name, {}).pop((header["group"], header["member"]), None)
+            late = channel.getting.pop((header["group"], header["member"]), None)
             if late is not None:
                 self._serve(late)  # the attempt before learns that it is over
             if not replay and not group.delivered:
@@ -282,21 +277,20 @@ class Broker:
                 self._channels.remove_spent(channel)
         member.reading |= bool(header.get("leaves", False))
         ahead = max(1, channel.buffer // 4)
-        return {"committed": member.deliveries.committed, "at": member.at, "ahead": ahead}
+        return {"committed": member.committed, "at": member.at, "ahead": ahead}
 
     def _get(self, channel: Channel, request: PeerRequest) -> None:
         header = request.header
-        deliveries = self._member(channel, request)[1].deliveries
-        if not deliveries.committed <= header["from"] <= deliveries.total:
+        _, member = self._member(channel, request)
+        if not member.committed <= header["from"] <= member.total:
             raise Refused(
                 f"{header['member']} asks for its item {header['from']} of {channel.name}; "
-                f"{deliveries.committed} are committed, {deliveries.total} were delivered"
+                f"{member.committed} are committed, {member.total} were delivered"
             )
         if not self._deliver(channel, request):
-            waiting = self._getting.setdefault(channel.name, {})
             place = (header["group"], header["member"])
-            waiting.pop(place, None)
-            waiting[place] = request
+            channel.getting.pop(place, None)  # the newest stands last
+            channel.getting[place] = request
         self._grant(channel)
 
     def _deliver(self, channel: Channel, request: PeerRequest) -> bool:
@@ -304,8 +298,8 @@ class Broker:
         header, where = request.header, _seat(request)
         group, member = self._member(channel, request)
         number, most = int(header["from"]), max(1, int(header["most"]))
-        again = number < member.deliveries.total
-        position, there = member.deliveries.stretch(number) if again else group.next_stretch(channel.end)
+        again = number < member.total
+        position, there = member.stretch(number) if again else group.next_stretch(channel.end)
         if not there:
             return self._tell_end(channel, request)
         if not again and len(group.unsettled) > 1:
@@ -334,30 +328,31 @@ class Broker:
 
     def _serve_waiting(self, channel: Channel) -> None:
         """Items came, or no more will come: serves all waiting requests again."""
-        for one in self._getting.pop(channel.name, {}).values():
+        waiting, channel.getting = channel.getting, {}
+        for one in waiting.values():
             self._serve(one)
         self._grant(channel)
 
     def _seat(self, channel: Channel, request: PeerRequest) -> Header:
         """The next consumer of this attempt gets what this one fetched ahead and did not use."""
-        member, at = self._member(channel, request)[1], int(request.header["at"])
+        (_, member), at = self._member(channel, request), int(request.header["at"])
         member.reading = False
-        if member.deliveries.committed <= at <= member.deliveries.total:
+        if member.committed <= at <= member.total:
             self._channels.write({"do": "seat", **_seat(request), "at": at})
         return {}
 
     def _commit(self, channel: Channel, request: PeerRequest) -> Header:
-        deliveries, at = self._member(channel, request)[1].deliveries, int(request.header["at"])
-        if at > deliveries.total:
+        (_, member), at = self._member(channel, request), int(request.header["at"])
+        if at > member.total:
             raise Refused(f"{request.header['member']} commits items of {channel.name} that it did not get")
-        if at > deliveries.committed:
+        if at > member.committed:
             self._channels.write({"do": "commit", **_seat(request), "at": at})
             self._channels.remove_spent(channel)
         return {}
 
     def close(self) -> None:
         self._channels.close()
-        self._desk.tuples.log.close()
+        self._tuples.log.close()
 
 
 def _seat(request: PeerRequest) -> Seat:

@@ -13,7 +13,7 @@ from diel.errors import counted
 from diel.files import put
 from diel.streams.group import Group
 from diel.streams.log import RecordLog
-from diel.streams.protocol import Asked, Header, Refused, cut, pack, unpack
+from diel.streams.protocol import Asked, Header, PeerRequest, Refused, cut, pack, unpack
 from diel.streams.records import Batch, BatchIndex, ChannelSnapshot, Counts, Rest
 
 MANY = 2**53
@@ -58,6 +58,10 @@ class Channel:
         self.sources: dict[str, ProducerState] = {}
         self.here: set[str] = set()
         """Producers that share the room."""
+        self.getting: dict[tuple[str, str], PeerRequest] = {}
+        """Requests that wait for an item, by group and member, oldest first."""
+        self.wanting: dict[str, PeerRequest] = {}
+        """Producers that wait for room."""
         self.base = 0
         """The lowest position that is still there."""
         self.end = 0

@@ -148,7 +148,7 @@ def _fold_member(group: Group, header: OfMember) -> None:
         case "tell":
             member.broken = header["why"]
         case "commit":
-            member.deliveries.commit(header["at"])
+            member.commit(header["at"])
         case "settle":
             group.settle(name, header["good"])
         case never:

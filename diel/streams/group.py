@@ -11,14 +11,21 @@ from itertools import pairwise
 from diel.streams.records import GroupSnapshot
 
 
-class Deliveries:
-    """What one member got, in order: delivery number → position in the channel.
+class Member:
+    """One consumer of a group, over all its attempts: delivery number → position in the channel.
 
-    Deliveries are counted from 0 over the member's whole life; those below `committed` are forgotten. Kept
-    as ranges: 16 bytes for each stretch of neighbouring positions.
+    Deliveries are counted from 0 over its whole life; those below `committed` are forgotten. Kept as ranges:
+    16 bytes for each stretch of neighbouring positions.
     """
 
     def __init__(self) -> None:
+        self.attempt = 0
+        self.at = 0
+        """The delivery that this attempt gets next."""
+        self.broken = ""
+        """Why the stream is broken, once this attempt has learnt it; it stays so if the stream is mended."""
+        self.reading = False
+        """Whether a process reads for it that will say when it leaves."""
         self.committed = 0
         self.total = 0
         self._numbers = array("Q")
@@ -29,10 +36,12 @@ class Deliveries:
             self._numbers.append(self.total)
             self._positions.append(position)
         self.total += count
+        self.at = self.total
 
     def undo(self, count: int) -> None:
         """Takes the last deliveries back."""
         self.total -= count
+        self.at = self.total
         while self._numbers and self._numbers[-1] >= self.total:
             self._numbers.pop()
             self._positions.pop()
@@ -60,18 +69,18 @@ class Deliveries:
         """Takes all back that is not committed: positions and counts."""
         counts = (end - start for start, end in pairwise([*self._numbers, self.total]))
         found = list(zip(self._positions, counts, strict=True))
-        self.total = self.committed
+        self.at = self.total = self.committed
         del self._numbers[:], self._positions[:]
         return found
 
     def snapshot(self, block: bytearray) -> list[int]:
-        """Counts; the ranges go into the block."""
+        """How it stands; the ranges go into the block."""
         block += self._numbers.tobytes() + self._positions.tobytes()
-        return [self.committed, self.total, len(self._numbers)]
+        return [self.attempt, self.at, self.committed, self.total, len(self._numbers)]
 
-    def restore(self, counts: Sequence[int], block: memoryview) -> memoryview:
+    def restore(self, numbers: Sequence[int], block: memoryview) -> memoryview:
         """Takes in a snapshot; returns the rest of the block."""
-        self.committed, self.total, ranges = counts
+        self.attempt, self.at, self.committed, self.total, ranges = numbers
         self._numbers.frombytes(block[: 8 * ranges])
         self._positions.frombytes(block[8 * ranges : 16 * ranges])
         return block[16 * ranges :]
@@ -79,20 +88,6 @@ class Deliveries:
     def lowest(self, default: int) -> int:
         """The lowest position that is not committed."""
         return min(self._positions, default=default)
-
-
-class Member:
-    """One consumer of a group, over all its attempts."""
-
-    def __init__(self) -> None:
-        self.attempt = 0
-        self.at = 0
-        """The delivery that this attempt gets next."""
-        self.broken = ""
-        """Why the stream is broken, once this attempt has learnt it; it stays so if the stream is mended."""
-        self.reading = False
-        """Whether a process reads for it that will say when it leaves."""
-        self.deliveries = Deliveries()
 
 
 class Group:
@@ -120,11 +115,10 @@ class Group:
     def snapshot(self, block: bytearray) -> GroupSnapshot:
         """How it stands, with what its members were given in the block."""
         there = self.members.items()
-        members = {name: [one.attempt, one.at, *one.deliveries.snapshot(block)] for name, one in there}
         return {
             "cursor": self.cursor,
             "holds": self.holds,
-            "members": members,
+            "members": {name: one.snapshot(block) for name, one in there},
             "good": sorted(self.good),
             "broken_at": self.broken_at,
             "broken": {name: one.broken for name, one in there if one.broken},
@@ -138,21 +132,20 @@ class Group:
         self.unsettled, self.good = set(saved["unsettled"]), set(saved.get("good", ()))
         self.broken_at = saved.get("broken_at")
         self.returned = deque((position, count) for position, count in saved["returned"])
-        for name, (attempt, at, *counts) in saved["members"].items():
-            member = self.members[name]
-            member.attempt, member.at = attempt, at
-            member.broken = saved.get("broken", {}).get(name, "")
-            block = member.deliveries.restore(counts, block)
+        for name, numbers in saved["members"].items():
+            self.members[name].broken = saved.get("broken", {}).get(name, "")
+            block = self.members[name].restore(numbers, block)
         return block
 
     def begin(self, name: str, attempt: int) -> None:
         """A new attempt gets again what was not committed; all, where the result of one before was lost."""
         member = self.members[name]
         if name in self.good and len(self.members) == 1:
-            member.deliveries, self.cursor = Deliveries(), 0
+            member.release()
+            member.committed = member.total = self.cursor = 0
             self.returned.clear()
         member.attempt, member.broken, member.reading = attempt, "", False
-        member.at = member.deliveries.committed
+        member.at = member.committed
         self.good.discard(name)
         self.unsettled.add(name)
 
@@ -168,11 +161,11 @@ class Group:
 
     @property
     def delivered(self) -> int:
-        return sum(member.deliveries.total for member in self.members.values())
+        return sum(member.total for member in self.members.values())
 
     @property
     def committed(self) -> int:
-        return sum(member.deliveries.committed for member in self.members.values())
+        return sum(member.committed for member in self.members.values())
 
     def available(self, end: int) -> int:
         """Items that no member got yet."""
@@ -194,15 +187,11 @@ class Group:
                 self.returned.appendleft((position + count, there - count))
         else:
             self.cursor = position + count
-        member = self.members[name]
-        member.deliveries.add(position, count)
-        member.at = member.deliveries.total
+        self.members[name].add(position, count)
 
     def undo(self, name: str, position: int, count: int) -> None:
         """Takes back a delivery that never left."""
-        member = self.members[name]
-        member.deliveries.undo(count)
-        member.at = member.deliveries.total
+        self.members[name].undo(count)
         self.returned.appendleft((position, count))
 
     def settle(self, name: str, good: bool) -> None:
@@ -211,11 +200,10 @@ class Group:
         self.unsettled.discard(name)
         if good:
             self.good.add(name)
-            member.deliveries.commit(member.at)
-        self.returned = deque(sorted([*self.returned, *member.deliveries.release()]))
-        member.at = member.deliveries.committed
+            member.commit(member.at)
+        self.returned = deque(sorted([*self.returned, *member.release()]))
 
     def floor(self) -> int:
         """The lowest position that a member may still need."""
-        given = (member.deliveries.lowest(self.cursor) for member in self.members.values())
+        given = (member.lowest(self.cursor) for member in self.members.values())
         return min([self.cursor, *(position for position, _ in self.returned), *given])

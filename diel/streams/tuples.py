@@ -69,25 +69,34 @@ class Owner:
 
 
 class Tuples:
-    """Tuples that are there, oldest first, and where their values stand.
+    """Tuples that are there, oldest first; serves puts, reads and takes in the order in which they came.
 
     The log has one record an operation: {"do": "put", "tuple": n, "key": […], "owner": …, "number": i,
     "keep": …} with the value as its block; `take` and `read` name a tuple that was put before; `give
     back` says that its taker was gone.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, answer: Answer, serve: Serve) -> None:
         self.log = RecordLog(folder, "tuples")
-        self.owners: dict[str, Owner] = {}
+        self._answer = answer
+        self._serve = serve
+        self._owners: dict[str, Owner] = {}
         self._next = 1
         self._there: dict[int, Found] = {}
         self._exact: dict[str, dict[int, None]] = {}
+        self._seeking: list[PeerRequest] = []
+        """Requests that wait for a tuple, oldest first."""
         for header, place in self.log.records():
             self._fold(header, place)
 
+    def __len__(self) -> int:
+        return len(self._there)
+
+    # --- what is there ----------------------------------------------------------------------------
+
     def _fold(self, header: Header, place: Place) -> None:
         do, number = header["do"], header.get("tuple", 0)
-        owner = self.owners.setdefault(header["owner"], Owner())
+        owner = self._owners.setdefault(header["owner"], Owner())
         match do:
             case "attempt":
                 owner.attempt, owner.at = header["attempt"], owner.base
@@ -126,48 +135,89 @@ class Tuples:
         """Raises OSError where the disk is full."""
         self._fold(header, self.log.append(header, value))
 
-    def begin(self, name: str, attempt: int) -> Owner:
-        """A new attempt begins behind what was committed."""
-        owner = self.owners.setdefault(name, Owner())
-        if attempt > owner.attempt:
-            self._write({"do": "attempt", "owner": name, "attempt": attempt})
-        return owner
-
-    def commit(self, name: str, number: int) -> None:
-        """A new attempt goes on behind what was done before this operation."""
-        self._write({"do": "commit", "owner": name, "number": number})
-
-    def give_back(self, name: str, number: int, found: Found) -> None:
-        """Undoes an operation that took a tuple for a peer that is gone."""
-        header: Header = {"do": "give back", "owner": name, "number": number, "tuple": found.number}
-        self._write({**header, "key": list(found.key), "place": list(found.place)})
-
-    def find(self, pattern: Sequence[Any]) -> int | None:
+    def _find(self, pattern: Sequence[Any]) -> int | None:
         """The oldest tuple that fits."""
         if None not in pattern:
             return next(iter(self._exact.get(exact(pattern), ())), None)
         return next((number for number, one in self._there.items() if fits(pattern, one.key)), None)
 
-    def do(self, name: str, number: int, asked: Operation, request: Asked, value: bytes) -> Found | None:
-        """Puts, reads or takes; None where no tuple fits.
+    # --- requests ---------------------------------------------------------------------------------
 
-        `request` has `key` (a pattern, except for `put`) and `keep`: whether the operation is kept for a new
-        attempt. Raises OSError where the disk is full.
+    def enter(self, request: PeerRequest) -> Header:
+        """A task's attempt, or a nameless owner, begins behind what was committed, or goes on."""
+        name, attempt = request.header["owner"], request.header["attempt"]
+        owner = self._owners.setdefault(name, Owner())
+        refuse_older(owner.attempt, request.header)
+        if attempt > owner.attempt:  # what the attempt before still waited for is nobody's any more
+            self._seeking = [one for one in self._seeking if one.header["owner"] != name]
+            self._write({"do": "attempt", "owner": name, "attempt": attempt})
+        return {"at": owner.at}
+
+    def do(self, request: PeerRequest) -> None:
+        """One operation, kept for a new attempt if it says `keep`.
+
+        Raises Refused for what is none, and where it is committed; OSError where the disk is full.
         """
-        what, _ = asked
-        found = self._next if what == "put" else self.find(request["key"])
-        if found is None:
-            return None
-        if what == "read" and not request["keep"]:
-            tuple_read = self._there[found]
-            self.owners[name].record(number, asked, tuple_read)
-            return tuple_read
-        header: Header = {"do": what, "tuple": found, "owner": name, "number": number}
-        self._write({**header, "key": request["key"], "keep": request["keep"]}, value)
-        return self.owners[name].answer(number, asked)
+        header = request.header
+        what, key, name, number = header["do"], header["key"], header["owner"], int(header["number"])
+        _check_key(what, key)
+        owner = self._owner(header)
+        asked = (what, exact(key))
+        if owner.answer(number, asked) is not None:
+            owner.at = number + 1
+        elif number < owner.base:
+            raise Refused(f"operation {number} of {name} is committed")
+        elif (found := self._next if what == "put" else self._find(key)) is None:
+            others = (one for one in self._seeking if _place(one) != (name, number))
+            self._seeking = [*others, request]
+            return
+        elif what == "read" and not header["keep"]:
+            owner.record(number, asked, self._there[found])
+        else:
+            record: Header = {"do": what, "tuple": found, "owner": name, "number": number}
+            self._write({**record, "key": key, "keep": header["keep"]}, request.block)
+        self._tell(request, owner, asked)
+        if what == "put":
+            self._serve_seeking(key)
 
-    def facts(self) -> dict[str, int]:
-        return {"tuples": len(self._there)}
+    def _owner(self, header: Asked) -> Owner:
+        """Whose operation it is. Raises Refused for an unknown owner, or if a later attempt has begun."""
+        owner = self._owners.get(header["owner"])
+        if owner is None:
+            raise Refused(f"{header['owner']} has not entered the tuple space")
+        refuse_older(owner.attempt, header)
+        return owner
+
+    def _tell(self, request: PeerRequest, owner: Owner, asked: Operation) -> None:
+        """Answers; a tuple that was taken by a peer that is gone is there again."""
+        name, number, what = request.header["owner"], request.header["number"], request.header["do"]
+        found = owner.answer(number, asked)
+        assert found is not None
+        value = b"" if what == "put" else self.log.read(found.place)
+        if not self._answer(request, {"key": list(found.key)}, value) and what == "take":
+            back: Header = {"do": "give back", "owner": name, "number": number, "tuple": found.number}
+            self._write({**back, "key": list(found.key), "place": list(found.place)})
+
+    def _serve_seeking(self, key: list[Any]) -> None:
+        """A tuple came: those that wait for one like it get it, in the order in which they asked."""
+        for one in list(self._seeking):
+            pattern = one.header["key"]
+            if fits(pattern, tuple(key)) and self._find(pattern) is not None:
+                self._seeking.remove(one)
+                self._serve(one)
+
+    def commit(self, request: PeerRequest) -> Header:
+        """A new attempt does not repeat what its owner did so far."""
+        header = request.header
+        self._owner(header)
+        self._write({"do": "commit", "owner": header["owner"], "number": header["number"]})
+        return {}
+
+    def forget(self, request: PeerRequest) -> bool:
+        """Takes a request back that still waits; whether there was one."""
+        before = len(self._seeking)
+        self._seeking = [one for one in self._seeking if not one.is_meant(request)]
+        return len(self._seeking) < before
 
 
 def exact(key: Sequence[Any]) -> str:
@@ -182,84 +232,6 @@ def fits(pattern: Sequence[Any], key: Key) -> bool:
         wanted is None or (wanted == part and isinstance(wanted, bool) == isinstance(part, bool))
         for wanted, part in zip(pattern, key, strict=True)
     )
-
-
-class TupleDesk:
-    """Serves puts, reads and takes in the order in which they came."""
-
-    def __init__(self, folder: Path, answer: Answer, serve: Serve) -> None:
-        self.tuples = Tuples(folder)
-        self._answer = answer
-        self._serve = serve
-        self._seeking: list[PeerRequest] = []
-        """Requests that wait for a tuple, oldest first."""
-
-    def enter(self, request: PeerRequest) -> Header:
-        """A task's attempt, or a nameless owner, begins or goes on."""
-        name, attempt = request.header["owner"], request.header["attempt"]
-        before = self.tuples.owners.get(name, Owner()).attempt
-        refuse_older(before, request.header)
-        if attempt > before:  # what the attempt before still waited for is nobody's any more
-            self._seeking = [one for one in self._seeking if one.header["owner"] != name]
-        return {"at": self.tuples.begin(name, attempt).at}
-
-    def do(self, request: PeerRequest) -> None:
-        """One operation. Raises Refused for what is none, and where it is committed."""
-        header = request.header
-        what, key, name, number = header["do"], header["key"], header["owner"], int(header["number"])
-        _check_key(what, key)
-        owner = self._owner(header)
-        asked = (what, exact(key))
-        if owner.answer(number, asked) is not None:
-            owner.at = number + 1
-        elif number < owner.base:
-            raise Refused(f"operation {number} of {name} is committed")
-        elif self.tuples.do(name, number, asked, header, request.block) is None:
-            others = (one for one in self._seeking if _place(one) != (name, number))
-            self._seeking = [*others, request]
-            return
-        self._tell(request)
-        if what == "put":
-            self._serve_seeking(key)
-
-    def _owner(self, header: Asked) -> Owner:
-        """Whose operation it is. Raises Refused for an unknown owner, or if a later attempt has begun."""
-        owner = self.tuples.owners.get(header["owner"])
-        if owner is None:
-            raise Refused(f"{header['owner']} has not entered the tuple space")
-        refuse_older(owner.attempt, header)
-        return owner
-
-    def _tell(self, request: PeerRequest) -> None:
-        """Answers; a tuple that was taken by a peer that is gone is there again."""
-        header = request.header
-        name, number, what = header["owner"], header["number"], header["do"]
-        found = self.tuples.owners[name].answer(number, (what, exact(header["key"])))
-        assert found is not None
-        value = b"" if what == "put" else self.tuples.log.read(found.place)
-        if not self._answer(request, {"key": list(found.key)}, value) and what == "take":
-            self.tuples.give_back(name, number, found)
-
-    def _serve_seeking(self, key: list[Any]) -> None:
-        """A tuple came: those that wait for one like it get it, in the order in which they asked."""
-        for one in list(self._seeking):
-            pattern = one.header["key"]
-            if fits(pattern, tuple(key)) and self.tuples.find(pattern) is not None:
-                self._seeking.remove(one)
-                self._serve(one)
-
-    def commit(self, request: PeerRequest) -> Header:
-        """A new attempt does not repeat what its owner did so far."""
-        self._owner(request.header)
-        self.tuples.commit(request.header["owner"], request.header["number"])
-        return {}
-
-    def forget(self, request: PeerRequest) -> bool:
-        """Takes a request back that still waits; whether there was one."""
-        left = [one for one in self._seeking if not one.is_meant(request)]
-        forgotten = len(left) < len(self._seeking)
-        self._seeking = left
-        return forgotten
 
 
 def _place(request: PeerRequest) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.streams.group import Deliveries, Group
+from diel.streams.group import Group, Member
 
 steps = st.lists(
     st.tuples(st.sampled_from(["add", "undo", "commit", "release"]), st.integers(1, 6), st.booleans()),
@@ -15,7 +15,7 @@ steps = st.lists(
 
 @given(steps)
 def test_deliveries_are_those_of_a_list(steps: list[tuple[str, int, bool]]) -> None:
-    found, committed, position = Deliveries(), 0, 0
+    found, committed, position = Member(), 0, 0
     model: list[int] = []
     for what, count, gap in steps:
         open_ = len(model) - committed
@@ -61,9 +61,9 @@ def test_the_floor_is_the_lowest_position_that_is_not_committed() -> None:
     group.give("a", 0, 3)
     group.give("b", 3, 2)
     assert group.floor() == 0
-    group.members["a"].deliveries.commit(2)
+    group.members["a"].commit(2)
     assert group.floor() == 2
-    group.members["a"].deliveries.commit(3)
+    group.members["a"].commit(3)
     assert group.floor() == 3
-    group.members["b"].deliveries.commit(2)
+    group.members["b"].commit(2)
     assert group.floor() == 5
