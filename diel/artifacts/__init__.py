@@ -1,19 +1,13 @@
 """What a task made: small JSON values, and artifacts (files, directories, arrays) with their digests."""
 
-from diel.artifacts.artifact import Artifact, Artifacts, content, digest_of, files_of
-from diel.artifacts.collect import check_values, collect_files, collect_returned
-from diel.artifacts.values import MAX_VALUES, Values, collect_result
-
-__all__ = [
-    "MAX_VALUES",
-    "Artifact",
-    "Artifacts",
-    "Values",
-    "check_values",
-    "collect_files",
-    "collect_result",
-    "collect_returned",
-    "content",
-    "digest_of",
-    "files_of",
-]
+from diel.artifacts.artifact import Artifact as Artifact
+from diel.artifacts.artifact import Artifacts as Artifacts
+from diel.artifacts.artifact import content as content
+from diel.artifacts.artifact import digest_of as digest_of
+from diel.artifacts.artifact import files_of as files_of
+from diel.artifacts.collect import check_values as check_values
+from diel.artifacts.collect import collect_files as collect_files
+from diel.artifacts.collect import collect_returned as collect_returned
+from diel.artifacts.values import MAX_VALUES as MAX_VALUES
+from diel.artifacts.values import Values as Values
+from diel.artifacts.values import collect_result as collect_result

@@ -15,7 +15,7 @@ from diel.attempt.addresses import addresses
 from diel.attempt.block import MARGIN, start_slack
 from diel.attempt.bundle import Bundle
 from diel.blocks.block import Block
-from diel.blocks.script import block_job, node_script
+from diel.blocks.script import block_job, block_job_name, node_script
 from diel.errors import DielError
 from diel.executors.light import load
 from diel.executors.workers import Load, Workers
@@ -126,7 +126,8 @@ class BlockAsking:
     def ask(self, block: Block) -> str:
         """Asks for a block; returns the job's id."""
         # A scheduler that did not answer in time may have queued the job all the same.
-        if block.tried and (job := self._scheduler.find(self._job_name(block)).get(self._job_name(block))):
+        name = block_job_name(self._paths, block)
+        if block.tried and (job := self._scheduler.find(name).get(name)):
             return job
         return self._grow(block)
 
@@ -145,16 +146,15 @@ class BlockAsking:
         """Submits the job of the block that is being asked for; called by Parsl."""
         block = self._current
         assert block is not None
-        paths, shape = self._paths, block.shape
+        paths = self._paths
         paths.blocks.mkdir(parents=True, exist_ok=True)
-        name, epoch = block.name, block.epoch
-        node = node_script(self._site, shape, self._scheduler, paths, name, epoch, block.walltime, command)
-        put(paths.node_script(name), node)
+        node = node_script(self._site, self._scheduler, paths, block, command)
+        put(paths.node_script(block.name), node)
         block.number = number
         if block.job:  # an earlier controller asked for it
             self._job = block.job
         else:
-            script = paths.block_script(name)
+            script = paths.block_script(block.name)
             put(script, self._script(block))
             block.tried = True
             self._job = self._scheduler.submit(script)
@@ -162,12 +162,8 @@ class BlockAsking:
 
     def _script(self, block: Block) -> str:
         """The job script of a block. Raises SchedulerRefused."""
-        name, folder = self._job_name(block), self._paths.blocks
-        job = block_job(self._site, block.shape, self._scheduler, name, folder, block.name, block.walltime)
+        job = block_job(self._site, self._scheduler, self._paths, block)
         return self._scheduler.script(replace(job, exclude=tuple(sorted(self.excluded))))
-
-    def _job_name(self, block: Block) -> str:
-        return f"{job_prefix(self._paths)}-{block.name}"
 
     def hold(self, block: Block) -> None:
         """Has Parsl give a block no more tasks."""

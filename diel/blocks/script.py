@@ -12,12 +12,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from diel.blocks.block import Block
 from diel.errors import UsageError
 from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.plan import Plan
+from diel.project.submission import job_prefix
 from diel.scheduler import Job, JobState, Scheduler, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site import Shape, Site, cores_of
 
@@ -45,22 +48,19 @@ def exports(**more: str) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in {**kept, **more}.items()]
 
 
-def block_job(
-    site: Site,
-    shape: Shape,
-    scheduler: Scheduler,
-    name: str,
-    folder: Path,
-    stem: str,
-    walltime: float,
-) -> Job:
-    """The job that holds a block; its nodes run `STEM.node.sh` in `folder`.
+def block_job_name(paths: RunPaths, block: Block) -> str:
+    return f"{job_prefix(paths)}-{block.name}"
+
+
+def block_job(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block) -> Job:
+    """The job that holds a block; its nodes run its node script.
 
     Raises UsageError if nothing says how to start that on each of several nodes.
     """
+    shape, folder, stem = block.shape, paths.blocks, block.name
     pool = site.pools[shape.pool]
     nodes = shape.block_nodes(pool)
-    node = ("/bin/sh", str(folder / f"{stem}.node.sh"))
+    node = ("/bin/sh", str(paths.node_script(stem)))
     spread = site.spread or scheduler.spread
     if nodes > 1 and not spread and not shape.nodes:
         raise UsageError(
@@ -69,14 +69,14 @@ def block_job(
         )
     each = () if shape.nodes else (word.replace("{nodes}", str(nodes)) for word in spread)
     return Job(
-        name=name,
+        name=block_job_name(paths, block),
         command=" ".join(word if word.startswith("$") else shlex.quote(word) for word in (*each, *node)),
         folder=folder,
         stdout=folder / f"{stem}.out",
         stderr=folder / f"{stem}.err",
         nodes=nodes,
         cores=cores_of(pool),
-        walltime=walltime,
+        walltime=block.walltime,
         gpus=pool.gpus if shape.gpus else 0,
         memory=pool.memory or 0,
         queue=pool.queue,
@@ -86,29 +86,21 @@ def block_job(
     )
 
 
-def node_script(
-    site: Site,
-    shape: Shape,
-    scheduler: Scheduler,
-    paths: RunPaths,
-    block: str,
-    epoch: int,
-    walltime: float,
-    command: str,
-) -> str:
-    """What one node of a block runs for the controller of an epoch: Parsl's pool, under the node's keeper."""
+def node_script(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block, command: str) -> str:
+    """What one node of a block runs: Parsl's pool, under the node's keeper."""
+    shape = block.shape
     pool, folder = site.pools[shape.pool], shlex.quote(str(paths.root))
-    hosts = shlex.quote(str(paths.blocks / f"{block}.hosts"))
-    began = shlex.quote(str(paths.block_begin(block)))
+    hosts = shlex.quote(str(paths.blocks / f"{block.name}.hosts"))
+    began = shlex.quote(str(paths.block_begin(block.name)))
     named = (f"printf '%s\\n' $({scheduler.hosts}) > {hosts}", f"export DIEL_NODE_FILE={hosts}")
     return "\n".join(
         [
             "#!/bin/sh",
             *exports(
                 DIEL_RUN_DIR=str(paths.root),
-                DIEL_BLOCK=block,
-                DIEL_CONTROLLER_EPOCH=str(epoch),
-                DIEL_BLOCK_WALLTIME=f"{walltime:.0f}",
+                DIEL_BLOCK=block.name,
+                DIEL_CONTROLLER_EPOCH=str(block.epoch),
+                DIEL_BLOCK_WALLTIME=f"{block.walltime:.0f}",
                 DIEL_GRACE=f"{site.grace:g}",
                 DIEL_GPU_VARIABLES=",".join(pool.gpu_variables),
                 DIEL_OOM_WORDS=scheduler.oom,
@@ -128,14 +120,19 @@ def node_script(
     )
 
 
+def planned(plan: Plan, shape: Shape, number: int = 0) -> Block:
+    """A block as a new run would ask for it."""
+    walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
+    return Block(f"1-{number}", shape, 0, walltime, 0.0, 1)
+
+
 def block_jobs(plan: Plan, runs: Path) -> Iterator[tuple[str, Job]]:
     """The jobs that a new run in `runs` would ask for, with their pools; the same job may come again."""
     paths = RunPaths(runs.resolve() / f"{plan.workflow.name}-1")
     scheduler = scheduler_named(plan.site.scheduler)
-    for stage in plan.stages.values():
-        walltime = stage.shape.block_walltime(plan.site.pools[stage.pool], plan.site.grace)
-        job = block_job(plan.site, stage.shape, scheduler, "diel-trial", paths.blocks, "1-0", walltime)
-        yield stage.pool, job
+    for shape in plan.shapes:
+        job = block_job(plan.site, scheduler, paths, planned(plan, shape))
+        yield shape.pool, replace(job, name="diel-trial")
 
 
 def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:

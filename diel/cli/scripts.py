@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from diel.blocks.script import block_job, node_script
+from diel.blocks.script import block_job, node_script, planned
 from diel.controller.home import choose_home, controller_job
 from diel.paths import RunPaths
 from diel.plan import Plan
-from diel.project.submission import job_prefix
 from diel.scheduler import scheduler_named
 from diel.scheduler.inside import Inside
 
@@ -56,12 +55,10 @@ def _blocks(plan: Plan, paths: RunPaths) -> Iterator[Script]:
     if choose_home(plan.site) == "inside":
         scheduler = Inside(scheduler, (), "", 0.0)
     for number, (shape, stages) in enumerate(plan.shapes.items()):
-        stem = f"1-{number}"
-        walltime = shape.block_walltime(plan.site.pools[shape.pool], plan.site.grace)
-        name = f"{job_prefix(paths)}-{stem}"
-        job = block_job(plan.site, shape, scheduler, name, paths.blocks, stem, walltime)
-        node = node_script(plan.site, shape, scheduler, paths, stem, 1, walltime, POOL)
+        block = planned(plan, shape, number)
+        job = scheduler.script(block_job(plan.site, scheduler, paths, block))
         about = f"a block of shape {shape.label}, for {', '.join(stages)}"
-        yield Script(str(paths.block_script(stem)), about, shape.label, stages, scheduler.script(job))
+        yield Script(str(paths.block_script(block.name)), about, shape.label, stages, job)
+        node = node_script(plan.site, scheduler, paths, block, POOL)
         about = f"what {'the first' if shape.nodes else 'each'} node of that block runs"
-        yield Script(str(paths.node_script(stem)), about, shape.label, stages, node)
+        yield Script(str(paths.node_script(block.name)), about, shape.label, stages, node)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -17,6 +16,3 @@ class Finding:
     """What to do; empty if nothing is wrong."""
     required: bool = True
     """Whether no workflow runs without it."""
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)

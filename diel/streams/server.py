@@ -135,8 +135,15 @@ class _Server:
         poller = zmq.Poller()
         poller.register(self._router, zmq.POLLIN)
         poller.register(self._gate, zmq.POLLIN)
-        watch = _Watch(self._root, self._contact.epoch, lease, silence)
-        while not (self._broker.stopped or asked or watch.over()):
+        beat, seen, touched = 0.0, time.monotonic(), _stamp(self._root / "lock")
+        look_at = seen + _TICK / 1000
+        while not (self._broker.stopped or asked):
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + _TICK / 1000
+                if _stamp(lease) != beat:
+                    beat, seen = _stamp(lease), time.monotonic()
+                if self._is_replaced(touched) or time.monotonic() - seen > silence:
+                    return
             if parent is not None and os.getppid() != parent:
                 return
             ready = dict(poller.poll(_TICK))
@@ -144,6 +151,11 @@ class _Server:
                 self._admit()
             if self._router in ready:
                 self._serve()
+
+    def _is_replaced(self, touched: float) -> bool:
+        contact = read_contact(self._root)
+        newer = contact is None or contact.epoch != self._contact.epoch
+        return newer or _stamp(self._root / "lock") != touched
 
     def _serve(self) -> None:
         """Handles what has come; a peer that speaks otherwise is not answered."""
@@ -199,31 +211,6 @@ def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
             with contextlib.suppress(zmq.ZMQError):
                 router.unbind(str(router.get_string(zmq.LAST_ENDPOINT)))
     raise StreamError(f"no port can be had on {', '.join(addresses)}: {wrong}")
-
-
-class _Watch:
-    """Whether a broker is useless: another took its place, or no controller's heart beats."""
-
-    def __init__(self, root: Path, epoch: int, lease: Path, silence: float) -> None:
-        self._root, self._epoch = root, epoch
-        self._lease, self._silence = lease, silence
-        self._seen = time.monotonic()
-        self._next = self._seen + _TICK / 1000
-        self._beat = 0.0
-        self._touched = _stamp(root / "lock")
-
-    def over(self) -> bool:
-        now = time.monotonic()
-        if now < self._next:
-            return False
-        self._next = now + _TICK / 1000
-        contact = read_contact(self._root)
-        if contact is None or contact.epoch != self._epoch or _stamp(self._root / "lock") != self._touched:
-            return True
-        beat = _stamp(self._lease)
-        if beat != self._beat:
-            self._beat, self._seen = beat, now
-        return now - self._seen > self._silence
 
 
 def _stamp(path: Path) -> float:

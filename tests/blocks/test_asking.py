@@ -10,8 +10,10 @@ import pytest
 
 from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Block
+from diel.blocks.script import block_job_name
 from diel.paths import RunPaths
 from diel.plan import Plan
+from diel.project.submission import job_prefix
 from diel.scheduler import JobState, Scheduler, scheduler_named
 from diel.scheduler.inside import Inside
 from diel.site import Shape
@@ -77,7 +79,7 @@ def test_jobs_of_the_run_that_nobody_knows_of_are_ended_and_no_others(plan: Plan
     """A controller may have been killed after it had queued a job; controllers that wait are jobs too."""
     scheduler = Pretend()
     found = asking(plan, paths, scheduler)
-    prefix = found._job_name(Block("x", WORK, 0, 0.0, 0.0, 1)).removesuffix("x")
+    prefix = f"{job_prefix(paths)}-"
     known, unknown = scheduler.add(f"{prefix}1-0"), scheduler.add(f"{prefix}1-1")
     scheduler.add(f"{prefix}c2")
     scheduler.add("another-1-0")
@@ -89,7 +91,7 @@ def test_a_job_that_was_queued_without_an_answer_is_not_queued_again(plan: Plan,
     scheduler = Pretend()
     found = asking(plan, paths, scheduler)
     block = Block("1-0", WORK, 0, 3600.0, 0.0, 1, tried=True)
-    job = scheduler.add(found._job_name(block), JobState.PENDING)
+    job = scheduler.add(block_job_name(paths, block), JobState.PENDING)
     assert found.ask(block) == job
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from diel.blocks.block import Block
 from diel.blocks.script import (
     NeverRuns,
     block_job,
@@ -26,12 +27,16 @@ from tests.pretend import Pretend
 WORK, WIDE = Shape("cpu", 0, 4), Shape("cpu", 2, 1)
 
 
+def a_block(shape: Shape) -> Block:
+    return Block("1-0", shape, 0, 60.0, 0.0, 3)
+
+
 def test_a_block_starts_its_script_on_each_node_and_for_wide_tasks_on_the_first(
     plan: Plan, paths: RunPaths
 ) -> None:
-    asked = (Pretend(), "name", paths.blocks, "1-0", 60.0)
-    assert block_job(plan.site, WORK, *asked).command.startswith("each 2 /bin/sh ")
-    assert block_job(plan.site, WIDE, *asked).command.startswith("/bin/sh ")
+    commands = [block_job(plan.site, Pretend(), paths, a_block(shape)).command for shape in (WORK, WIDE)]
+    assert commands[0].startswith("each 2 /bin/sh ")
+    assert commands[1].startswith("/bin/sh ")
 
 
 def test_several_nodes_need_words_that_start_a_program_on_each(
@@ -39,11 +44,11 @@ def test_several_nodes_need_words_that_start_a_program_on_each(
 ) -> None:
     monkeypatch.setattr(Pretend, "spread", ())
     with pytest.raises(UsageError, match=r"write `spread: \[WORDS, …\]`"):
-        block_job(plan.site, WORK, Pretend(), "name", paths.blocks, "1-0", 60.0)
+        block_job(plan.site, Pretend(), paths, a_block(WORK))
 
 
 def test_a_node_learns_its_run_its_block_and_when_that_ends(plan: Plan, paths: RunPaths) -> None:
-    text = node_script(plan.site, WORK, Pretend(), paths, "1-0", 3, 60.0, "pool --words")
+    text = node_script(plan.site, Pretend(), paths, a_block(WORK), "pool --words")
     for line in (
         f"export DIEL_RUN_DIR={paths.root}",
         "export DIEL_BLOCK=1-0",

@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
@@ -63,7 +64,7 @@ def command(
                 show(finding)
     wrong = [finding.name for finding in findings if finding.required and not finding.ok]
     if as_json:
-        document = {"ok": not wrong, "checks": [finding.document() for finding in findings]}
+        document = {"ok": not wrong, "checks": [asdict(finding) for finding in findings]}
         click.echo(json.dumps(document))
     else:
         click.echo(_verdict(wrong, findings))
