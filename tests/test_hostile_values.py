@@ -338,34 +338,3 @@ def test_a_nul_reaches_modules_and_files_and_is_refused_elsewhere(tmp_path: Path
     assert run.value("surrogate", "a") == run.value("surrogate_of_module", "value") == "\ud800 \udcff"
     assert run.failure("surrogate_read")["class"] in ("launch", "upstream")
     assert run.failure("program")["class"] in ("launch", "upstream")
-
-
-def test_values_with_quotes_in_the_workflow_text_itself(tmp_path: Path) -> None:
-    text = r"""
-    stages:
-      a:
-        command:
-          - printf
-          - '%s|'
-          - 'it''s'
-          - "tab\there \u00e9"
-          - |
-            block
-              of text
-          - >-
-            folded
-            text
-          - "{'a': 1}['a']"
-          - null
-          - ~
-          - 0o17
-          - 1_000
-          - 1e3
-          - yes
-          - 2024-01-01
-"""
-    run = Project(tmp_path).workflow(text).run()
-    said = run.stdout("a").split("|")
-    expected = ["it's", "tab\there é", "block\n  of text\n", "folded text", "{'a': 1}['a']"]
-    assert said[:5] == expected
-    assert said[-5:-1] == ["1_000", "1e3", "yes", "2024-01-01"]

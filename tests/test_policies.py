@@ -196,26 +196,6 @@ def test_nothing_is_left_running(run: Run) -> None:
     assert not run.processes()
 
 
-def test_what_a_pool_cannot_hold_is_not_asked_for(tmp_path: Path) -> None:
-    project = Project(tmp_path).workflow(
-        f"""
-        stages:
-          capped: {{command: {hog()}, resources: {{memory: 60MiB}}, on: {{oom: {{retries: 9}}}}}}
-        """
-    )
-    (tmp_path / "schedulers").mkdir()
-    site = "name: small\nscheduler: local\npools: {here: {cores: 2, memory: 100MiB}}\n"
-    (tmp_path / "schedulers" / "small.yaml").write_text(site)
-    run = project.run("--site", "small", code=1)
-    first, second = asked(run, "capped")
-    assert first is None
-    assert second is not None
-    assert 99 <= second <= 100
-    message = run.failure("capped")["message"]
-    assert "no pool gives a task more than" in message
-    assert message.endswith("of memory")
-
-
 def test_after_resume_an_attempt_asks_for_what_the_last_one_had(tmp_path: Path) -> None:
     text = f"""
         stages:
@@ -303,14 +283,6 @@ def test_a_node_is_excluded_where_the_stage_says_so_and_for_nothing_else(losses:
     losses.lose("s", FailureClass.PREEMPTED, "n4")
     losses.lose("kept", FailureClass.NODE, "n5")
     assert losses.intake.excluded == {"n3"}
-
-
-def test_memory_grows_after_a_block_that_ran_out_of_it(losses: Losses) -> None:
-    losses.lose("s", FailureClass.OOM)
-    assert losses.asked("s").memory == 2 * 2**30
-    losses.lose("s", FailureClass.OOM)
-    assert 2.9 * 2**30 < (losses.asked("s").memory or 0) <= 3 * 2**30
-    assert losses.asked("s").walltime == 600
 
 
 def test_walltime_that_cannot_grow_ends_a_task_unless_it_keeps_checkpoints(losses: Losses) -> None:

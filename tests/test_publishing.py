@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import diel
-from diel.errors import SpecError
-from diel.graph import build
-from diel.load import load_text
 from diel.registry import Change, append_change, read_changes
 from tests.throwaway import Project, Run
 
@@ -122,107 +118,7 @@ def test_a_resumed_run_keeps_its_values_whatever_the_project_says_by_now(project
 # --- loops and searches ---------------------------------------------------------------------------
 
 
-def test_of_the_rounds_of_a_loop_each_reads_its_own_and_the_last_is_the_projects(project: Project) -> None:
-    flow = """
-        hyperparameters: {rate: {type: float, default: 0.5}}
-        axes: {round: {loop: {max: 4}}}
-        stages:
-          tune:
-            over: [round]
-            when: ${{ round % 2 == 0 }}
-            command: echo '{"rate":' ${{ 1 / (round + 1) }} '}' > "$DIEL_RESULT"
-            outputs: {rate: {value: float}}
-            publishes: {rate: rate}
-          train:
-            over: [round]
-            inputs: {x: {from: tune.rate, at: {round: last}}}
-            command: echo '{"rate":' ${{ hp.rate }} '}' > "$DIEL_RESULT"
-            outputs: {rate: {value: float}}
-        """
-    project.workflow(flow)
-    run = run_of(project)
-    assert run.values("train", "rate") == [1.0, 1.0, 1 / 3, 1 / 3]
-    assert read_changes(project.folder / "runs")[0][-1].values == {"rate": 1 / 3}
-
-
 # --- what is refused ------------------------------------------------------------------------------
-
-STAGE = {"command": ["x", "${{ hp.rate }}"], "outputs": {"v": {"value": "float"}}}
-
-
-def flaws_of(**stages: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    """What is wrong with a graph: key, message, hint of each flaw."""
-    document = {
-        "diel": 1,
-        "name": "x",
-        "hyperparameters": {
-            "rate": {"type": "float", "default": 1, "low": 0, "high": 2},
-            "width": {"type": "int", "default": 1, "low": 0, "high": 2},
-        },
-        "axes": {
-            "i": {"range": 3},
-            "trial": {"search": {"trials": 3, "minimize": "judge.v", "parameters": ["rate"]}},
-        },
-        "stages": {"judge": {**STAGE, "over": ["trial"]}} | {k: {**STAGE, **v} for k, v in stages.items()},
-    }
-    _, flaws = build(load_text(json.dumps(document), Path("x.yaml")).spec)
-    return [(".".join(map(str, flaw.key)), flaw.message, flaw.hint) for flaw in flaws]
-
-
-def test_an_unknown_hyperparameter_is_refused_with_the_nearest() -> None:
-    (flaw,) = flaws_of(a={"publishes": {"rat": "v"}})
-    assert flaw == ("stages.a.publishes.rat", "no hyperparameter 'rat'", "did you mean 'rate'?")
-
-
-def test_a_stage_over_a_search_publishes_nothing_that_the_search_sets() -> None:
-    ((key, message, hint),) = flaws_of(a={"over": ["trial"], "publishes": {"rate": "v", "width": "v"}})
-    assert (key, message) == (
-        "stages.a.publishes.rate",
-        "'a' runs over 'trial', a search that sets 'rate' itself",
-    )
-    assert "{from: hp.rate, at: {trial: best}}" in hint
-
-
-def test_two_publishers_of_a_name_are_refused_unless_one_comes_after_the_other() -> None:
-    publishes = {"publishes": {"rate": "v"}}
-    ((key, message, hint),) = flaws_of(a=publishes, b=publishes)
-    assert (key, message) == (
-        "stages.b.publishes.rate",
-        "'a' publishes 'rate' too, and neither depends on the other",
-    )
-    assert "after: [a]" in hint
-    assert flaws_of(a=publishes, b={**publishes, "after": ["a"]}) == []
-
-
-def test_several_values_for_one_reader_are_refused() -> None:
-    sweep = {"over": ["i"], "publishes": {"rate": "v"}}
-    ((key, message, _),) = flaws_of(a=sweep, b={"after": ["a"]})
-    assert (key, message) == (
-        "stages.b.command.1",
-        "'a' publishes 'rate' once for each i, and 'b' lacks i",
-    )
-    assert flaws_of(a=sweep, b={"after": ["a"], "over": ["i"]}) == []
-    assert flaws_of(a=sweep, b={"after": ["a"], "command": ["x"]}) == []
-
-
-def test_of_several_publishers_the_latest_that_a_stage_depends_on_is_read() -> None:
-    publishes = {"publishes": {"rate": "v"}}
-    document = {
-        "diel": 1,
-        "name": "x",
-        "hyperparameters": {"rate": {"type": "float", "default": 1}},
-        "stages": {
-            "a": {**STAGE, **publishes},
-            "b": {**STAGE, **publishes, "after": ["a"]},
-            "early": {**STAGE, "after": ["a"]},
-            "late": {**STAGE, "after": ["b"]},
-            "apart": STAGE,
-        },
-    }
-    graph, flaws = build(load_text(json.dumps(document), Path("x.yaml")).spec)
-    assert flaws == []
-    reads = {edge.downstream: edge.upstream for edge in graph.edges if edge.published}
-    assert reads == {"b": "a", "early": "a", "late": "b"}
 
 
 @pytest.mark.parametrize(
@@ -242,11 +138,6 @@ def test_what_is_published_must_be_a_value_that_the_stage_makes(
         """)
     said = project.diel("validate", "flow.yaml", code=2)
     assert re.search(r"flow\.yaml:6:\d+: stages\.tune\.publishes\.rate: " + re.escape(message), said), said
-
-
-def test_publishes_takes_names_alone() -> None:
-    with pytest.raises(SpecError, match=r"publishes\.rate: "):
-        load_text("diel: 1\nname: x\nstages: {a: {command: [x], publishes: {rate: 3}}}\n", Path("x.yaml"))
 
 
 # --- what runs again ------------------------------------------------------------------------------

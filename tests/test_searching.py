@@ -271,32 +271,6 @@ def test_nothing_of_a_pruned_trial_is_left_while_its_run_goes_on(pruned: Pruned)
 
 # --- trials that are lost, and trials without a score ----------------------------------------------
 
-LOST = """
-    hyperparameters: {x: {type: float, low: 0, high: 1}}
-    axes:
-      trial: {search: {sampler: tpe, trials: 6, parallel: 2, seed: 1, minimize: f.value, parameters: [x]}}
-    stages:
-      f: {over: [trial], module: "work:f", params: {x: "${{ hp.x }}", trial: "${{ trial }}"}}
-"""
-KILLED = """
-    import os, signal
-
-    @diel.module(kind="training")
-    def f(context: diel.Context, x: float, trial: int) -> dict:
-        if trial in (1, 3) and context.attempt == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return {"value": x}
-"""
-
-
-def test_a_trial_whose_worker_is_lost_runs_again_and_is_not_told_as_failed(tmp_path: Path) -> None:
-    run = Project(tmp_path).workflow(LOST).module("work", KILLED).run()
-    assert run.history().state == "succeeded"
-    assert states(run) == ["complete"] * 6
-    assert run.attempts("f", 1) == run.attempts("f", 3) == [1, 2]
-    assert len(run.records("judged")) == 6
-
-
 OUTSIDE = """
     hyperparameters: {x: {type: float, low: 0, high: 1}}
     axes:
@@ -309,6 +283,7 @@ OUTSIDE = """
           1-yes-1) kill -KILL $$;;
           1-yes-4) sh -c 'kill -KILL $$';;
           1-yes-5) kill -TERM $$;;
+          1-yes-6) kill -KILL $PPID;;
           esac
           echo '{"value": ${{ hp.x }}}' > "$DIEL_RESULT"
         outputs: {value: {value: float}}
@@ -321,11 +296,9 @@ def test_a_search_whose_processes_are_killed_from_outside_ends_as_one_that_is_le
     alone, killed = (
         Project(tmp_path / kills).workflow(OUTSIDE.replace("KILLS", kills)).run() for kills in ("no", "yes")
     )
-    assert [len(killed.attempts("f", trial)) for trial in range(8)] == [1, 2, 1, 1, 2, 2, 1, 1]
-    assert {(record["class"], record["exit_code"]) for record in killed.records("fail")} == {
-        ("node", 137),
-        ("node", 143),
-    }
+    assert [len(killed.attempts("f", trial)) for trial in range(8)] == [1, 2, 1, 1, 2, 2, 2, 1]
+    ends = {(record["class"], record.get("exit_code")) for record in killed.records("fail")}
+    assert ends == {("node", 137), ("node", 143), ("node", None)}, "the last one's worker was lost"
     told = [
         [
             (record.get("hp"), record.get("values"))
@@ -335,40 +308,6 @@ def test_a_search_whose_processes_are_killed_from_outside_ends_as_one_that_is_le
         for run in (alone, killed)
     ]
     assert told[0] == told[1]
-
-
-NOTHING = """
-    @diel.module(kind="training")
-    def f(x: float, trial: int) -> dict:
-        return [{"value": x}, {"value": float("nan")}, {"value": "high"}, {"other": 1}, {"value": 0.0}, {"value": x}][trial]
-"""
-
-
-def test_a_trial_without_a_score_has_failed_and_the_search_goes_on(tmp_path: Path) -> None:
-    run = Project(tmp_path).workflow(LOST).module("work", NOTHING).run()
-    assert run.history().state == "succeeded"
-    assert states(run) == ["complete", "failed", "failed", "failed", "complete", "complete"]
-    assert [trial_of(run, number).message for number in (1, 2, 3)] == [
-        "f.value is nan; expected a finite number",
-        "f.value is 'high'; expected a number",
-        "f.value is missing: f/3 made other",
-    ]
-
-
-def test_a_search_without_any_score_fails_and_says_why(tmp_path: Path) -> None:
-    work = 'import diel\n\n@diel.module(kind="training")\ndef f(x: float, trial: int) -> dict:\n    return {"value": "high"}\n'
-    best = (
-        '      best: {command: [echo, "${{ inputs.v }}"], inputs: {v: {from: f.value, at: {trial: best}}}}\n'
-    )
-    project = Project(tmp_path).workflow(LOST + best).module("work", work.replace("import diel\n", ""))
-    said = project.diel("run", "flow.yaml", code=1)
-    assert "no trial has a score" in said
-    assert "f.value is 'high'; expected a number" in said
-    assert "diel explain flow-1  tells why it failed" in said
-    assert "diel resume" not in said, "every task is done: there is nothing to try again"
-    run = project.newest()
-    assert run.history().state == "failed"
-    assert run.counts("best") == {"skipped": 1}
 
 
 # --- how a search ends ------------------------------------------------------------------------------
@@ -496,16 +435,7 @@ def test_a_trial_that_crashes_has_failed_and_the_search_is_decided_without_it(
     project = crashing(workspace, [2, 5])
     run = project.run()
     assert run.history().state == "succeeded"
-    assert states(run) == [
-        "complete",
-        "complete",
-        "failed",
-        "complete",
-        "complete",
-        "failed",
-        "complete",
-        "complete",
-    ]
+    assert [number for number, state in enumerate(states(run)) if state == "failed"] == [2, 5]
     answer = call(capsys, "status", "--exit-code")
     said = answer.out
     assert answer.code == 0

@@ -307,14 +307,16 @@ def test_a_service_that_dies_is_restarted_and_found_again(tmp_path: Path) -> Non
     assert run.counts("serve") == {"done": 1}
 
 
-def test_a_service_that_ignores_sigterm_leaves_no_process_when_it_is_stopped(tmp_path: Path) -> None:
+def test_an_idle_service_that_ignores_sigterm_leaves_no_process_and_starts_again_on_need(
+    tmp_path: Path,
+) -> None:
     made = project(
         tmp_path,
         """
         stages:
           serve:
             module: "tools:stubborn"
-            service: {ready: {http: /health}, stop: 100ms, idle: 500ms, shared_cores: true}
+            service: {ready: {log: listening}, stop: 100ms, idle: 500ms, shared_cores: true}
           ask: {module: "tools:ask", services: [serve]}
           after: {module: "tools:after", after: [ask]}
           again: {module: "tools:ask", services: [serve], after: [after]}
@@ -323,7 +325,11 @@ def test_a_service_that_ignores_sigterm_leaves_no_process_when_it_is_stopped(tmp
     run = made.run()
     assert run.value("after", "before") >= 2, "it was up until then, and what it had started as well"
     assert run.value("after", "left") == []
-    assert run.counts("again") == {"done": 1}
+    assert run.value("ask", "pids") != run.value("again", "pids")
+    assert len(service_records(run, "ready")) == 2
+    assert [one["class"] for one in run.records("fail", "serve")] == ["interrupted"]
+    assert run.counts("serve") == {"done": 1}
+    assert run.results("serve")[0]["attempt"] == 2
 
 
 def test_a_service_that_falls_silent_is_restarted(tmp_path: Path) -> None:
@@ -396,27 +402,6 @@ def test_a_service_that_is_not_ready_in_time_fails(tmp_path: Path) -> None:
 
 
 # --- when it is up --------------------------------------------------------------------------------
-
-
-def test_an_idle_service_is_stopped_and_started_again_on_need(tmp_path: Path) -> None:
-    made = project(
-        tmp_path,
-        """
-        stages:
-          serve:
-            module: "tools:echo"
-            service: {ready: {log: listening}, idle: 200ms, shared_cores: true}
-          first: {module: "tools:ask", services: [serve]}
-          pause: {command: [sleep, "2.5"], after: [first]}
-          second: {module: "tools:ask", services: [serve], after: [pause]}
-        """,
-    )
-    run = made.run()
-    assert run.value("first", "pids") != run.value("second", "pids")
-    assert len(service_records(run, "ready")) == 2
-    assert [one["class"] for one in run.records("fail", "serve")] == ["interrupted"]
-    assert run.counts("serve") == {"done": 1}
-    assert run.results("serve")[0]["attempt"] == 2
 
 
 def test_a_service_over_an_axis_has_one_for_each_point_also_where_not_all_fit(tmp_path: Path) -> None:

@@ -135,32 +135,6 @@ def test_a_killed_controller_is_resumed_with_the_same_items(project: Project) ->
     assert made.processes() == []
 
 
-def test_a_reader_that_fails_for_good_holds_nobody_up(project: Project) -> None:
-    project.module(
-        "learn", '@diel.module(kind="training")\ndef learn() -> dict:\n    raise ValueError("no")\n'
-    )
-    made = run(project, FLOW.replace("retries: 5", "retries: 0").replace("0.01", "0.0"), code=1)
-    assert made.counts("make") == {"done": 3}
-    assert made.counts("learn") == {"failed": 1}
-
-
-def test_any_program_takes_part_by_the_command_line(project: Project) -> None:
-    made = run(
-        project,
-        """
-        stages:
-          make:
-            command: 'seq 5 | diel stream put numbers'
-            outputs: {numbers: {stream: true}}
-          add:
-            command: 'diel stream get numbers > got.txt'
-            inputs: {numbers: make.numbers}
-            outputs: {got: got.txt}
-        """,
-    )
-    assert made.artifact("add", "got").read_text(encoding="utf-8").split() == ["1", "2", "3", "4", "5"]
-
-
 def test_stages_beside_each_other_share_the_tuple_space(project: Project) -> None:
     half = """
         @diel.module(kind="simulation")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -137,29 +136,6 @@ def test_answers_are_those_of_the_model_and_simulations_those_of_the_module(ense
         assert speeds["all"][index] != speeds["none"][index]
 
 
-@pytest.mark.parametrize("stage", ["all", "none", "some"])
-def test_the_effective_speedup_is_what_the_journal_says(ensemble: Project, stage: str) -> None:
-    run = ensemble.newest()
-    results = list(run.results(stage).values())
-    answers = [record for record in results if record["surrogate"]["used"]]
-    rest = [record for record in results if not record["surrogate"]["used"]]
-    begin = [record["seconds"] for record in run.results("begin").values()]
-    simulations = [record["seconds"] - record["surrogate"]["asked"] for record in rest] + begin
-    n_lookup, n_train = len(answers), len(simulations)
-    t_sim = math.fsum(simulations) / n_train
-    t_learn = math.fsum(record["seconds"] for record in run.results("train").values()) / n_train
-    asking = [record["seconds"] for record in answers] + [record["surrogate"]["asked"] for record in rest]
-    t_lookup = math.fsum(asking) / n_lookup if n_lookup else 0.0
-    speedup = t_sim * (n_lookup + n_train) / (t_lookup * n_lookup + (t_sim + t_learn) * n_train)
-    found = told(ensemble, stage)
-    assert (found["n_lookup"], found["n_train"]) == (n_lookup, n_train)
-    assert found["t_sim_s"] == pytest.approx(t_sim, rel=1e-6)
-    assert found["t_learn_s"] == pytest.approx(t_learn, rel=1e-6)
-    assert (found["t_lookup_s"] or 0.0) == pytest.approx(t_lookup, rel=1e-6)
-    assert found["speedup"] == pytest.approx(speedup, rel=1e-6)
-    assert (found["training"], found["simulations"]) == (["train"], ["begin"])
-
-
 def test_status_report_and_the_runs_end_tell_the_speedup(ended: tuple[Project, str]) -> None:
     made, end = ended
     for said in (end, made.diel("status")):
@@ -257,7 +233,6 @@ WRONG = """
       never: {module: "tools:simulate", over: [x], surrogate: {service: untrained, tolerance: 5}}
       sum: {command: [echo, "${{ sum(without.y) + sum(never.y) }}"]}
       refused: {module: "tools:simulate", over: [x], surrogate: {service: serve, tolerance: 0.5}}
-      unsure: {module: "tools:simulate", over: [x], surrogate: {service: serve, tolerance: 0.5, relative: true}}
       command:
         kind: simulation
         over: [x]
@@ -289,11 +264,6 @@ def test_a_question_that_is_refused_is_simulated_with_a_note(wrong: Project) -> 
     assert run.values("refused", "simulated") == [False, True, True]
     assert asked(run, "refused")[2]["message"].endswith("400 it knows nothing of that")
     assert told(wrong, "refused")["unanswered"] == 1
-
-
-def test_a_relative_tolerance_is_a_fraction_of_the_answer(wrong: Project) -> None:
-    said = asked(wrong.newest(), "unsure")[:2]
-    assert [(one["used"], one["uncertainty"]) for one in said] == [(True, 0.0), (True, 0.1)]
 
 
 def test_a_command_is_answered_too_and_makes_no_files_then(wrong: Project) -> None:

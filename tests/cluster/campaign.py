@@ -143,6 +143,13 @@ class OnCluster(Project):
         wait_for(lambda: not self.cluster.processes() and not processes_of(run), seconds)
 
 
+def kill_controller(project: OnCluster) -> None:
+    """kill -9, wherever it is."""
+    process = psutil.Process(project.status()["controller"]["pid"])
+    process.kill()
+    psutil.wait_procs([process], timeout=20)
+
+
 def fold(run: Run) -> History:
     """What the journal says so far."""
     return read_run(RunPaths(run.root)).history

@@ -28,6 +28,7 @@ from tests.cluster.campaign import (
     dice_of,
     end,
     fold,
+    kill_controller,
     placed,
     wait_for_done,
     wait_for_start,
@@ -177,13 +178,6 @@ def test_a_killed_block_is_noticed_soon(project: OnCluster) -> None:
 
 
 # --- the controller is killed -----------------------------------------------------------------------
-
-
-def kill_controller(project: OnCluster) -> None:
-    """kill -9, wherever it is."""
-    process = psutil.Process(project.status()["controller"]["pid"])
-    process.kill()
-    psutil.wait_procs([process], timeout=20)
 
 
 def cancel_controller(project: OnCluster) -> None:

@@ -12,7 +12,6 @@ from diel.controller.start import start, take_over
 from diel.journal.history import History
 from diel.journal.segment import read_run
 from diel.plan import prepare
-from diel.project.requests import ask_cancel
 from diel.states import RunState
 from tests.throwaway import Run
 
@@ -75,16 +74,3 @@ def test_a_controller_whose_run_another_one_took_stops_and_writes_no_end(workspa
     with pytest.raises(LetGo, match="another controller drives w-1; this one stops"):
         made.drive(watch)
     assert not Run(made.paths.root).records("end")
-
-
-def test_a_cancelled_run_ends_with_all_its_processes(workspace: Path) -> None:
-    made = controller(workspace, LONG)
-    run = Run(made.paths.root)
-
-    def watch(_: History) -> None:
-        if run.records("start", "wait") and not list(made.paths.requests.iterdir()):
-            ask_cancel(made.paths, ())
-
-    assert made.drive(watch) is RunState.CANCELLED
-    assert run.counts("wait") == {"cancelled": 1}
-    assert run.processes() == []

@@ -43,6 +43,7 @@ def test_of_several_publishers_the_latest_before_a_stage_is_read() -> None:
     assert {name: edge.upstream for name, edge in edges.items()} == {"between": "first", "end": "second"}
     (flaw,) = flaws({"first": TUNE, "second": TUNE})
     assert flaw.message == "'first' publishes 'h' too, and neither depends on the other"
+    assert "after: [first]" in flaw.hint
 
 
 def test_trials_read_what_their_search_sets_and_cannot_publish_it() -> None:
@@ -52,6 +53,7 @@ def test_trials_read_what_their_search_sets_and_cannot_publish_it() -> None:
     (flaw,) = flaws({"judge": {**TUNE, "over": ["t"]}}, axes)
     assert flaw.message == "'judge' runs over 't', a search that sets 'h' itself"
     assert flaw.key == ("stages", "judge", "publishes", "h")
+    assert "{from: hp.h, at: {t: best}}" in flaw.hint
 
 
 def test_a_value_for_each_point_is_read_by_stages_over_the_axis_alone() -> None:
@@ -59,6 +61,7 @@ def test_a_value_for_each_point_is_read_by_stages_over_the_axis_alone() -> None:
     assert set(published({"tune": tune, "use": {**READ, "over": ["a"], "after": ["tune"]}})) == {"use"}
     (flaw,) = flaws({"tune": tune, "use": {**READ, "after": ["tune"]}})
     assert flaw.message == "'tune' publishes 'h' once for each a, and 'use' lacks a"
+    assert flaws({"tune": tune, "blind": {"command": ["x"], "after": ["tune"]}}) == []
 
 
 def test_of_a_loop_that_publishes_in_some_rounds_the_last_of_these_is_read() -> None:
@@ -70,5 +73,5 @@ def test_of_a_loop_that_publishes_in_some_rounds_the_last_of_these_is_read() -> 
 
 def test_a_hyperparameter_that_nobody_knows_is_not_published() -> None:
     (flaw,) = flaws({"tune": {**TUNE, "publishes": {"hh": "found"}}})
-    assert flaw.message == "no hyperparameter 'hh'"
+    assert (flaw.message, flaw.hint) == ("no hyperparameter 'hh'", "did you mean 'h'?")
     assert flaw.key == ("stages", "tune", "publishes", "hh")

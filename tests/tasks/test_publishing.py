@@ -73,11 +73,13 @@ def test_of_the_rounds_of_a_loop_the_last_one_counts(tmp_path: Path) -> None:
     axes: {round: {loop: {max: 3}}}
     stages:
       tune: {over: [round], command: [tune], outputs: {rate: {value: float}}, publishes: {rate: rate}}
+      train: {over: [round], after: [tune], command: [train, "${{ hp.rate }}"]}
     """
     bench = Bench(tmp_path, text)
     for index in range(3):
         bench.done("tune", index, rate=1 / (index + 1))
     assert changes(bench)[-1].values == {"rate": 1 / 3}
+    assert [bench.resolve("train", index).command[1] for index in range(2)] == ["1.0", "0.5"]
 
 
 def test_values_of_a_sweep_are_nobodys_but_their_readers(tmp_path: Path) -> None:

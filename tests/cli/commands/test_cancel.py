@@ -31,29 +31,6 @@ def runs(workspace: Path) -> Path:
     return workspace / "runs"
 
 
-def test_a_running_run_is_stopped_and_keeps_what_it_has(tmp_path: Path) -> None:
-    project = Project(tmp_path).workflow(ENDLESS)
-    process = project.start("run", "flow.yaml")
-    wait_for((tmp_path / "runs/flow-1/begun").exists)
-    assert project.diel("cancel") == "flow-1 cancelled\n"
-    assert "flow-1 cancelled after" in project.end(process, 3)
-    run = project.newest()
-    assert run.counts("quick") == {"done": 1}
-    assert run.counts("wait") == {"cancelled": 8}
-    assert set(run.counts("later")) <= {"cancelled", "skipped"}
-    assert run.processes() == []
-
-
-def test_one_task_is_stopped_and_what_depends_on_it_skipped(tmp_path: Path) -> None:
-    text = ENDLESS.replace("range: 8", "range: 1")
-    project = Project(tmp_path).workflow(text)
-    process = project.start("run", "flow.yaml")
-    wait_for((tmp_path / "runs/flow-1/begun").exists)
-    assert project.diel("cancel", "flow-1", "wait/0") == "wait/0 cancelled\n"
-    project.end(process, 3)
-    assert project.newest().counts("later") == {"skipped": 1}
-
-
 def test_a_run_whose_controller_was_killed_is_ended_here(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(ENDLESS)
     process = project.start("run", "flow.yaml")
