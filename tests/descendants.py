@@ -38,6 +38,22 @@ def gathered() -> Iterator[Living]:
         prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
+def alive(process: psutil.Process) -> bool:
+    """Whether a process runs; one that only waits for its parent to read its exit code does not."""
+    try:
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; its entry may stay until somebody asks for its exit code."""
+    try:
+        return not alive(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return True
+
+
 def _lives(process: psutil.Process, before: set[psutil.Process]) -> bool:
     """Whether it came since and has not ended; one that ended is reaped, where this process is its parent."""
     if process in before:

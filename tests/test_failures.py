@@ -595,7 +595,7 @@ HANGS = """
 
     @diel.module(kind="analysis")
     def holds_the_lock() -> dict:
-        ctypes.PyDLL(None).sleep(40)
+        ctypes.PyDLL(None).sleep(600)
         return {}
 
     @diel.module(kind="analysis")
@@ -609,7 +609,7 @@ def test_a_timeout_ends_a_task_with_all_its_processes(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(TIMEOUTS).module("hangs", HANGS)
     began = time.monotonic()
     run = project.run(code=1)
-    assert time.monotonic() - began < 40
+    assert time.monotonic() - began < 300
     hung = "family deaf escapee stopped says python children loop daemon deaf_python catches"
     for stage in hung.split():
         failure = run.failure(stage)
@@ -617,7 +617,7 @@ def test_a_timeout_ends_a_task_with_all_its_processes(tmp_path: Path) -> None:
         assert failure["message"].startswith("ran longer than its timeout of 1 s")
         assert run.attempts(stage) == [1], stage
         seconds = [r["seconds"] for r in run.records("fail", stage)]
-        assert 1 <= seconds[0] < 6, stage
+        assert 1 <= seconds[0] < 60, stage
     assert run.attempts("again") == [1, 2]
     assert run.counts("again") == {"done": 1}
     assert 0 < run.value("in_time", "left") <= 30
@@ -636,7 +636,7 @@ def test_a_timeout_ends_a_function_that_never_gives_up_the_interpreter(tmp_path:
     """
     began = time.monotonic()
     run = Project(tmp_path).workflow(text).module("hangs", HANGS).run(code=1)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 120
     assert run.failure("stuck")["class"] == "timeout"
     assert run.attempts("stuck") == [1]
     assert run.counts("other") == {"skipped": 1}

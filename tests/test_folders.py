@@ -75,7 +75,7 @@ def test_workers_that_cannot_begin_end_the_run_with_the_reason(failed: tuple[Pro
     nothing = run.root / "logs" / "captures" / "nothing.json"
     nothing.unlink()
     nothing.mkdir()
-    said = project.diel("resume", code=1, seconds=30)
+    said = project.diel("resume", code=1)
     assert "no worker can begin, 5 tries in a row" in said
     assert f"Is a directory: '{nothing}'" in said
     assert f"'{nothing}'; `diel doctor` checks" in " ".join(run.records("trouble")[-1]["message"].split())

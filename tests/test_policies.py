@@ -131,7 +131,7 @@ def test_a_command_beyond_its_memory_is_ended_and_gets_more(run: Run) -> None:
     assert asked(run, "command") == [None, 240]
     (record,) = fails(run, "command")
     assert record["class"] == "oom"
-    assert record["seconds"] < 4
+    assert record["seconds"] < 60
     assert re.fullmatch(r"took [\d.]+ MiB of memory: more than its 60.0 MiB", record["message"])
     assert record["message"].endswith("MiB of memory: more than its 60.0 MiB")
 

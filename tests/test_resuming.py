@@ -310,7 +310,7 @@ def test_two_interrupts_are_as_good_as_one(slow: Project, stuck: bool) -> None:
     process.send_signal(signal.SIGINT)
     slow.end(process, None)
     assert process.returncode in ((130,) if stuck else (130, -signal.SIGINT))  # which are one to a shell
-    wait_for(lambda: not run.processes(), 10)
+    wait_for(lambda: not run.processes())
     check_went_on(slow, run)
 
 

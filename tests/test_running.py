@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 import numpy
-import psutil
 import pytest
 
 from tests.cli.call import call
+from tests.descendants import gone
 from tests.throwaway import Project, Run
 
 # --- edges and axes ---------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_what_a_task_leaves_running_is_gone_with_the_run(commands: Run) -> None:
     assert not commands.processes()
     for name in ("here.pid", "there.pid"):
         pid = int((commands.task_dir("leaver") / name).read_text())
-        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        assert gone(pid)
     assert commands.stdout("waits") == "after\n"
 
 

@@ -525,7 +525,7 @@ def test_a_service_ends_with_its_controller_and_comes_back_with_the_next(tmp_pat
     assert psutil.pid_exists(pid)
     process.kill()
     made.end(process, code=-9)
-    wait_for(lambda: not psutil.pid_exists(pid), 15)
+    wait_for(lambda: not psutil.pid_exists(pid))
     (run.root / "go").touch()
     made.diel("resume", "last")
     assert run.counts("again") == {"done": 2}

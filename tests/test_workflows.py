@@ -98,7 +98,7 @@ def newest(folder: Path) -> Run:
 def test_hello_is_over_in_a_moment(tmp_path: Path) -> None:
     seconds, said = run("hello", tmp_path)
     assert "succeeded" in said
-    assert seconds < 10  # 3 on a machine that does nothing else
+    assert seconds < 30  # 3 on a machine that does nothing else
 
 
 def test_the_sweep_finds_where_chaos_begins(tmp_path: Path) -> None:

@@ -180,9 +180,13 @@ def _environment(process: psutil.Process) -> dict[str, str]:
         return {}
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 30) -> None:
-    """Waits until a condition holds."""
+def wait_for(
+    condition: Callable[[], object],
+    seconds: float = 60,
+    words: Callable[[], str] = lambda: "it took too long",
+) -> None:
+    """Waits until a condition holds; so long only where a machine is busy."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it took too long"
+        assert time.monotonic() < end, words()
         time.sleep(0.02)

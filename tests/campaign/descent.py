@@ -91,14 +91,6 @@ def kill(find: Callable[[], Iterable[psutil.Process]]) -> int:
     return len(pids)
 
 
-def lives(process: psutil.Process) -> bool:
-    """Whether a process is there, and not only its exit code."""
-    try:
-        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
 def told(process: psutil.Process) -> str:
     """A process in a line."""
     try:

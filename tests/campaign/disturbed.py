@@ -15,10 +15,11 @@ from pathlib import Path
 import psutil
 
 from diel.attempt.reaper import OomKills
-from tests.campaign.descent import Descent, kill, lives, told
+from tests.campaign.descent import Descent, kill, told
 from tests.campaign.evidence import Outcome, breaches, outcome, said_by
 from tests.campaign.flows import MODULES, Flow
 from tests.campaign.roles import Roles
+from tests.descendants import alive
 from tests.throwaway import Project, Run
 
 SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"
@@ -205,7 +206,7 @@ class Disturbed:
         if kind == "everything":
             kill(lambda: Roles(self.descent.processes(), self._process.pid, None).victims(kind, self.dice))
         else:
-            kill(lambda: filter(lives, victims))
+            kill(lambda: filter(alive, victims))
         self.kills.append(Kill(kind, self._launched_as if seconds < EARLY else "later", seconds))
         self._fresh = False
         if kind in ("controller", "everything"):

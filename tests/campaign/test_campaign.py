@@ -18,6 +18,7 @@ from tests.campaign.descent import Descent, told
 from tests.campaign.disturbed import GONE, Place
 from tests.campaign.flows import FLOWS
 from tests.cluster import cluster
+from tests.descendants import alive
 from tests.throwaway import wait_for
 
 HIDDEN = """
@@ -55,7 +56,7 @@ def test_a_process_is_found_whatever_session_title_and_environment_it_gave_itsel
         (hidden,) = descent.processes()
         assert hidden.cmdline()[0] == "something else"
         assert not descent.is_empty_within(0.2)
-    assert not hidden.is_running() or hidden.status() == psutil.STATUS_ZOMBIE
+    assert not alive(hidden)
 
 
 def test_what_was_there_before_is_none_of_it() -> None:

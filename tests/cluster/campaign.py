@@ -23,7 +23,7 @@ from diel.paths import RunPaths
 from diel.project.submission import job_prefix
 from diel.status import read_status
 from tests.cluster.cluster import Cluster, Job
-from tests.cluster.daemon import alive
+from tests.descendants import alive
 from tests.throwaway import Project, Record, Run, wait_for
 
 SUM = """
@@ -101,7 +101,7 @@ class OnCluster(Project):
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                timeout=10,
+                timeout=60,
                 check=True,
             )
 
@@ -136,7 +136,7 @@ class OnCluster(Project):
         """The jobs of its blocks that run."""
         return [job for job in self.jobs("RUNNING") if "-c" not in job.name]
 
-    def assert_nothing_is_left(self, seconds: float = 20) -> None:
+    def assert_nothing_is_left(self, seconds: float = 60) -> None:
         """No job, and no process of the newest run on any node: controllers too."""
         run = self.newest()
         wait_for(lambda: not self.jobs(), seconds)

@@ -25,8 +25,9 @@ from pathlib import Path
 import psutil
 
 from tests.cluster.configuration import GPUS, MPICH, NODES, gres_conf, slurm_conf
-from tests.cluster.daemon import ClusterError, Daemon, alive, kill, wait_until
+from tests.cluster.daemon import ClusterError, Daemon, kill, wait_until
 from tests.cluster.sites import write_sites
+from tests.descendants import alive
 
 PREFIX = "diel-cluster-"
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "munged": "munge", "srun": "slurm-client"}
@@ -322,7 +323,7 @@ class Cluster:
         for node in NODES:
             self.start_slurmd(node)
         with contextlib.suppress(TimeoutError):
-            wait_until(lambda: not self._steps() and not self.squeue(), 10)
+            wait_until(lambda: not self._steps() and not self.squeue(), 30)
         kill([*self._steps(), *self.processes()])
         self.wait_for_nodes()
 

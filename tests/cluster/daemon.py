@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.descendants import alive
+
 
 class ClusterError(Exception):
     """The cluster cannot be brought up, or does not do what it was asked for."""
@@ -57,14 +59,6 @@ class Daemon:
         process = self.process()
         if process is not None:
             kill([process])
-
-
-def alive(process: psutil.Process) -> bool:
-    """Whether a process runs; one that only waits for its parent to read its exit code does not."""
-    try:
-        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
 
 
 def kill(processes: Iterable[psutil.Process], seconds: float = 10) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from tests.cluster.campaign import OnCluster, placed
 from tests.cluster.cluster import Cluster
 from tests.test_services import MODULES, service_records
+from tests.throwaway import wait_for
 
 FLOW = """
     stages:
@@ -47,11 +47,8 @@ def test_a_service_whose_block_is_gone_comes_back_in_another_and_is_found(projec
     project.module("tools", MODULES + MOVED).workflow(FLOW)
     process = project.start("run", "flow.yaml", "--site", "mine", "--quiet")
     asked = project.folder / "runs" / "flow-1" / "asked"
-    end = time.monotonic() + 90
-    while not asked.exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_for(lambda: asked.exists() or process.poll() is not None, 90)
+    assert process.poll() is None, process.communicate()
     run = project.newest()
     (job,) = {block["job"] for block in run.records("block") if block["shape"] == "small-2c" and block["job"]}
     project.cluster.scancel(str(job))

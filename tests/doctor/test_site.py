@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from diel.doctor import programs
 from tests.cli.call import call
 from tests.cluster.cluster import Cluster
+from tests.throwaway import wait_for
 
 Capture = pytest.CaptureFixture[str]
 SITE = """\
@@ -145,9 +145,7 @@ def test_an_interrupted_doctor_leaves_no_job_behind(slurm: Cluster, root: Path) 
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 130
     process.stderr.close()
-    end = time.monotonic() + 10
-    while len(slurm.squeue()) > 1 and time.monotonic() < end:
-        time.sleep(0.1)
+    wait_for(lambda: len(slurm.squeue()) == 1)
     assert [job.name for job in slurm.squeue()] == ["wrap"]
     slurm.clear()
     assert nothing_is_left(slurm)

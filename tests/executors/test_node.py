@@ -126,7 +126,7 @@ def outlives(run: Run, keeper: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_pool_runs_to_its_end_and_its_exit_code_is_the_nodes(run: Run) -> None:
-    assert run.keep("true").wait(30) == 0
+    assert run.keep("true").wait(60) == 0
     keeper = run.keep("sh", "-c", "exit 7")
     outlives(run, keeper)
     assert keeper.returncode == 7
@@ -134,9 +134,9 @@ def test_a_pool_runs_to_its_end_and_its_exit_code_is_the_nodes(run: Run) -> None
 
 def test_sigterm_ends_the_pool_and_what_made_a_session_of_its_own(run: Run) -> None:
     keeper = run.keep("sh", "-c", f"setsid sleep 600 & touch '{run.begun}'; sleep 600")
-    wait_for(run.begun.exists, 30)
+    wait_for(run.begun.exists)
     keeper.terminate()
-    assert keeper.wait(30) == 128 + signal.SIGTERM
+    assert keeper.wait(60) == 128 + signal.SIGTERM
     assert run.pools() == []
 
 
@@ -147,7 +147,7 @@ def test_sigterm_while_a_pool_begins_leaves_nothing_of_it(run: Run, delay: float
         assert keeper.poll() is None
     time.sleep(delay)
     keeper.terminate()
-    assert keeper.wait(30) == 128 + signal.SIGTERM
+    assert keeper.wait(60) == 128 + signal.SIGTERM
     assert run.pools() == []
 
 
@@ -160,19 +160,19 @@ def _handles_sigterm(pid: int) -> bool:
 
 def test_a_node_without_a_task_goes_over_to_the_controller_that_wrote_its_script_anew(run: Run) -> None:
     keeper = run.keep(*pool(run))
-    wait_for(run.begun.exists, 30)
+    wait_for(run.begun.exists)
     run.hand_over()
     run.take()
     over = run.paths.root / "over"
     run.renew(f"echo $DIEL_BLOCK > '{over}'; exit 5")
-    assert keeper.wait(30) == 5  # in the same place: the scheduler sees one program
+    assert keeper.wait(60) == 5  # in the same place: the scheduler sees one program
     assert over.read_text() == "1-0\n"
     assert run.pools() == []
 
 
 def test_a_node_goes_over_only_when_its_task_has_ended(run: Run) -> None:
     keeper = run.keep(*pool(run))
-    wait_for(run.begun.exists, 30)
+    wait_for(run.begun.exists)
     worker = run.worker()
     task = {"stage": "s", "index": 0, "attempt": 1}
     worker.append(as_record({"event": "start", **task}))
@@ -182,7 +182,7 @@ def test_a_node_goes_over_only_when_its_task_has_ended(run: Run) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         keeper.wait(1.0)
     worker.append(as_record({"event": "done", **task}))
-    assert keeper.wait(30) == 5
+    assert keeper.wait(60) == 5
 
 
 def test_a_node_that_was_given_up_ends_though_its_task_runs_and_its_controller_lives(run: Run) -> None:
@@ -196,7 +196,7 @@ def test_a_node_that_was_given_up_ends_though_its_task_runs_and_its_controller_l
     with pytest.raises(subprocess.TimeoutExpired):
         keeper.wait(0.5)
     put_up(run.paths, "1-0", [worker.name])
-    keeper.wait(20)
+    keeper.wait(60)
     assert run.pools() == []
 
 
@@ -206,7 +206,7 @@ def test_what_a_killed_keeper_leaves_is_ended(run: Run) -> None:
     wait_for(run.begun.exists)
     wait_for(lambda: len(run.pools()) == 2)
     keeper.kill()
-    wait_for(lambda: run.pools() == [], 20)
+    wait_for(lambda: run.pools() == [])
 
 
 def test_a_node_that_begins_without_a_controller_waits_for_the_next_one(run: Run) -> None:
@@ -216,7 +216,7 @@ def test_a_node_that_begins_without_a_controller_waits_for_the_next_one(run: Run
         keeper.wait(1.0)
     run.take()
     run.renew("exit 5")
-    assert keeper.wait(30) == 5
+    assert keeper.wait(60) == 5
 
 
 def test_a_pool_begins_again_when_its_controller_comes_back(run: Run) -> None:
@@ -224,7 +224,7 @@ def test_a_pool_begins_again_when_its_controller_comes_back(run: Run) -> None:
     lease = json.loads(run.paths.lease.read_text())
     run.paths.lease.write_text(json.dumps({**lease, "pid": 2**22 + 1}))
     keeper = run.keep("sh", "-c", f"test -e '{run.begun}' && exit 0; touch '{run.begun}'; exit 1")
-    wait_for(run.begun.exists, 30)
+    wait_for(run.begun.exists)
     with pytest.raises(subprocess.TimeoutExpired):
         keeper.wait(1.0)
     outlives(run, keeper)
@@ -234,7 +234,7 @@ def test_a_pool_begins_again_when_its_controller_comes_back(run: Run) -> None:
 def test_a_node_for_which_no_controller_comes_ends(run: Run) -> None:
     run.hand_over()
     os.utime(run.paths.lease, (1.0, 1.0))
-    assert run.keep(*pool(run), patience=1.0).wait(30) == 0
+    assert run.keep(*pool(run), patience=1.0).wait(60) == 0
 
 
 def test_a_pool_that_its_controller_left_is_no_failure_of_the_block(run: Run) -> None:
@@ -242,24 +242,24 @@ def test_a_pool_that_its_controller_left_is_no_failure_of_the_block(run: Run) ->
     go = run.paths.root / "go"
     wait = f"touch '{run.begun}'; while [ ! -e '{go}' ]; do sleep 0.05; done; exit 1"
     keeper = run.keep("sh", "-c", wait)
-    wait_for(run.begun.exists, 30)
+    wait_for(run.begun.exists)
     run.hand_over()
     go.touch()
     with pytest.raises(subprocess.TimeoutExpired):
         keeper.wait(1.0)
     run.take()
     run.renew("exit 5")
-    assert keeper.wait(30) == 5
+    assert keeper.wait(60) == 5
 
 
 def test_sigterm_ends_a_node_that_waits_for_a_controller(run: Run) -> None:
     run.hand_over()
     keeper = run.keep("sh", "-c", f"touch '{run.begun}'; exit 1")
-    wait_for(run.begun.exists, 30)
+    wait_for(run.begun.exists)
     with pytest.raises(subprocess.TimeoutExpired):
         keeper.wait(0.5)
     keeper.terminate()
-    assert keeper.wait(30) == 128 + signal.SIGTERM
+    assert keeper.wait(60) == 128 + signal.SIGTERM
 
 
 def test_the_drain_period_counts_from_the_begin_of_the_block() -> None:

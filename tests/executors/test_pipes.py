@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from diel.errors import WorkerLost
-from tests.descendants import Living
+from tests.descendants import Living, alive
 from tests.record import as_record
 from tests.throwaway import Project, wait_for
 from tests.worker.bench import Bench, request, worker_bench
@@ -38,7 +38,7 @@ def test_a_worker_that_dies_is_told_and_replaced(bench: Bench) -> None:
     (record,) = bench.records("worker")
     os.kill(record["pid"], signal.SIGKILL)
     with pytest.raises(WorkerLost, match="was killed by signal 9") as lost:
-        future.result(timeout=10)
+        future.result(timeout=60)
     assert lost.value.killed
     assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
     assert len(bench.records("worker")) == 2
@@ -58,7 +58,7 @@ def test_a_forked_child_that_holds_the_pipe_hides_no_death(bench: Bench) -> None
         "    if os.fork() == 0:\n        time.sleep(600)\n    os._exit(9)"
     )
     with pytest.raises(WorkerLost, match="ended with exit code 9") as lost:
-        bench.start([request(0)], module=module).result(timeout=10)
+        bench.start([request(0)], module=module).result(timeout=60)
     assert not lost.value.killed
 
 
@@ -82,8 +82,8 @@ def test_a_server_that_dies_takes_its_workers_along_and_is_started_anew(bench: B
     worker = psutil.Process(bench.records("worker")[0]["pid"])
     server_of(bench).kill()
     with pytest.raises(WorkerLost, match=f"{worker.pid} ended with its server"):
-        future.result(timeout=10)
-    assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+        future.result(timeout=60)
+    assert not alive(worker)
     assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
     assert "was killed by signal 9; it is started anew" in bench.pipes.news.get_nowait()
 
@@ -93,7 +93,7 @@ def test_a_module_that_closes_all_its_files_is_ended_before_its_task_counts_as_l
         "def made() -> dict:\n    import os, time\n    os.closerange(3, 200)\n    time.sleep(600)"
     )
     with pytest.raises(WorkerLost):
-        bench.start([request(0)], module=module).result(timeout=10)
+        bench.start([request(0)], module=module).result(timeout=60)
     assert not psutil.pid_exists(bench.records("worker")[0]["pid"])
 
 
@@ -127,7 +127,7 @@ def test_a_task_whose_controller_dies_is_committed_and_nothing_is_left(
     run = project.newest()
     assert run.records("done") == []
     (project.folder / "go").touch()
-    wait_for(lambda: not living(), 10)
+    wait_for(lambda: not living())
     assert len(run.records("done")) == 2
     assert run.attempts("wait", 2) == []
 
@@ -161,4 +161,4 @@ def test_nothing_outlives_a_controller_that_is_killed_as_it_starts(tmp_path: Pat
         time.sleep(moment * 0.01)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    wait_for(lambda: not living(), 5)
+    wait_for(lambda: not living())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.descendants import Living
+from tests.descendants import Living, alive
 from tests.throwaway import wait_for
 
 MODULE = "import sys, time\nprint(*sys.argv[1:], flush=True)\ntime.sleep(600)\n"
@@ -29,7 +29,7 @@ def test_a_tied_module_runs_with_its_arguments_and_ends_with_its_parent(tmp_path
         assert said.readline() == "a --b\n"
         parent.kill()
         parent.wait()
-        wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 5)
+        wait_for(lambda: not alive(child))
 
 
 def test_nothing_outlives_a_parent_that_is_killed_while_a_tied_module_starts(
@@ -47,4 +47,4 @@ def test_nothing_outlives_a_parent_that_is_killed_while_a_tied_module_starts(
             time.sleep(moment * 0.03)
             parent.kill()
             parent.wait()
-    wait_for(lambda: not living(), 5)
+    wait_for(lambda: not living())

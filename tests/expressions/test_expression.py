@@ -145,7 +145,7 @@ def test_a_dot_reads_keys_and_never_attributes() -> None:
 def test_an_expression_of_any_size_is_refused_at_once(text: str) -> None:
     start = time.process_time()
     failure("${{ " + text + " }}")
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(

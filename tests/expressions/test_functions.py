@@ -88,4 +88,4 @@ def test_a_value_of_a_scope_becomes_plain_json_and_the_rest_of_it_stays_as_it_is
 def test_a_computation_that_would_never_end_is_refused_at_once(text: str) -> None:
     start = time.process_time()
     failure("${{ " + text + " }}")
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 5

@@ -37,7 +37,7 @@ from diel.project.lease import (
     time_at,
 )
 from tests.record import as_record
-from tests.throwaway import Project
+from tests.throwaway import Project, wait_for
 
 
 @pytest.fixture
@@ -114,9 +114,7 @@ def test_a_zombie_does_not_live() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     child = psutil.Process(process.pid)
     lease = replace(me(), pid=process.pid, birth=birth_of(process.pid))
-    end = time.monotonic() + 30
-    while child.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < end
+    wait_for(lambda: child.status() == psutil.STATUS_ZOMBIE)
     assert not is_alive(lease, 0.0)
     process.wait()
 

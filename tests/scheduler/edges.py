@@ -10,12 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from diel.scheduler import Job, JobState, JobStatus, Scheduler
 from tests.scheduler import pbs_double
+from tests.throwaway import wait_for
 
-PATIENCE = 60.0
 """Seconds until a test gives a scheduler up; a real PBS takes 25 to kill what ignores SIGTERM."""
 
 
@@ -84,7 +82,7 @@ class Edge:
             last[0] = self.status(number)
             return last[0] is not None and holds(last[0])
 
-        wait(looked, lambda: f"job {number} stands at {last[0]}")
+        wait_for(looked, words=lambda: f"job {number} stands at {last[0]}")
         assert last[0] is not None
         return last[0]
 
@@ -93,25 +91,9 @@ class Edge:
         return state if self.tells else JobState.GONE
 
 
-def wait(holds: Callable[[], bool], words: Callable[[], str] = lambda: "it did not come about") -> None:
-    """Until something holds."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end, words()
-        time.sleep(0.1)
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; its entry may stay until somebody asks for its exit code."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def text(path: Path) -> str:
     """A file of output, once it is there: some come when the job has ended."""
-    wait(path.exists, lambda: f"no {path}")
+    wait_for(path.exists, words=lambda: f"no {path}")
     return path.read_text(encoding="utf-8")
 
 
@@ -119,7 +101,7 @@ def clean_up(edge: Edge) -> None:
     """Leaves no job behind."""
     edge.put_back()
     edge.scheduler.cancel(edge.submitted)
-    wait(lambda: all(status.state.ended for status in edge.scheduler.query(edge.submitted).values()))
+    wait_for(lambda: all(status.state.ended for status in edge.scheduler.query(edge.submitted).values()))
 
 
 COMMANDS = (

@@ -16,17 +16,17 @@ import pytest
 
 from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused, scheduler_named
 from tests.cluster.cluster import Cluster
+from tests.descendants import gone
 from tests.scheduler.edges import (
     Edge,
     clean_up,
     double,
     first_on_path,
-    gone,
     programs,
     text,
-    wait,
     without_slurmctld,
 )
+from tests.throwaway import wait_for
 
 REAL = os.environ.get("DIEL_TEST_REAL", "")
 NAMES = (REAL,) if REAL else ("slurm", "torque", "pbs", "flux", "lsf")
@@ -97,11 +97,11 @@ def test_the_exit_code_of_a_job_that_fails_is_told(edge: Edge) -> None:
 def test_a_running_job_is_cancelled_with_its_processes(edge: Edge) -> None:
     pid = edge.folder / "pid"
     _, number = edge.run(f"sleep 300 & echo $! > '{pid}'; wait")
-    wait(lambda: pid.exists() and pid.read_text().strip() != "")
+    wait_for(lambda: pid.exists() and pid.read_text().strip() != "")
     edge.scheduler.cancel([number])
     status = edge.ended(number)
     assert status.state is edge.as_told(JobState.CANCELLED)
-    wait(lambda: gone(int(pid.read_text())))
+    wait_for(lambda: gone(int(pid.read_text())))
 
 
 def test_a_job_waits_for_the_one_that_it_comes_after(edge: Edge) -> None:
@@ -276,7 +276,7 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
         ):
             with pytest.raises(SchedulerBusy, match="has not answered after 0.3 s"):
                 ask()
-            wait(lambda: gone(int(pid.read_text())))
+            wait_for(lambda: gone(int(pid.read_text())))
 
 
 def test_without_its_commands_a_scheduler_is_busy(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ def test_a_job_beyond_its_walltime_is_told_to_have_timed_out(
         number = request.getfixturevalue("expiring")
     else:
         job, number = edge.run("echo begun; sleep 300", walltime=edge.walltime)
-        wait(lambda: text(job.stdout) == "begun\n")
+        wait_for(lambda: text(job.stdout) == "begun\n")
         assert edge.name != "pbs" or "walltime" in text(job.stderr)
     status = edge.ended(number)
     assert status.state is edge.as_told(JobState.TIMEOUT)

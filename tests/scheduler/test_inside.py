@@ -14,6 +14,7 @@ import pytest
 from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.scheduler import inside as module
 from diel.scheduler.inside import END, Inside, inside_here
+from tests.descendants import alive
 from tests.throwaway import wait_for
 
 HOUR = 3600.0
@@ -158,7 +159,7 @@ def test_cancelling_ends_a_job_and_all_that_came_of_it(allocation: Allocation, t
     child = psutil.Process(int((tmp_path / "pid").read_text()))
     allocation.scheduler.cancel([waiting, number, "77.9", "12"])
     assert allocation.ended(number).state is JobState.CANCELLED
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    assert not alive(child)
     assert allocation.status(waiting).state is JobState.CANCELLED
     assert not (tmp_path / "b.out").exists()
 

@@ -17,7 +17,9 @@ from diel.scheduler.scheduler import ask as command
 from diel.scheduler.slurm import Slurm
 from diel.scheduler.torque import Torque
 from tests.cluster.cluster import Cluster
-from tests.scheduler.edges import double, gone, wait, without_slurmctld
+from tests.descendants import gone
+from tests.scheduler.edges import double, without_slurmctld
+from tests.throwaway import wait_for
 
 
 def commands(folder: Path, **texts: str) -> Path:
@@ -164,8 +166,8 @@ def test_a_command_that_hangs_ends_with_its_children(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(SchedulerBusy, match="`sh` has not answered after 0.2 s"):
         ask(["sh", "-c", f"trap '' TERM; sleep 300 & echo $! > '{pid}'; wait; wait"], timeout=0.2)
-    assert time.monotonic() - begun < 5
-    wait(lambda: gone(int(pid.read_text())))
+    assert time.monotonic() - begun < 60
+    wait_for(lambda: gone(int(pid.read_text())))
 
 
 def test_a_child_that_left_the_group_does_not_hold_the_answer_up(tmp_path: Path) -> None:
@@ -173,9 +175,9 @@ def test_a_child_that_left_the_group_does_not_hold_the_answer_up(tmp_path: Path)
     begun = time.monotonic()
     with pytest.raises(SchedulerBusy):
         ask(["setsid", "--fork", "sh", "-c", f"echo $$ > '{tmp_path}/pid'; exec sleep 300"], timeout=0.3)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
     pid = tmp_path / "pid"
-    wait(lambda: pid.exists() and pid.read_text().endswith("\n"))
+    wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"))
     os.kill(int(pid.read_text()), signal.SIGKILL)
 
 

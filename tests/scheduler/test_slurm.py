@@ -11,7 +11,8 @@ from diel.scheduler import Job, JobState, NodeKind, Offer, Queue, SchedulerBusy,
 from diel.scheduler.slurm import STATES, Slurm, parse_sacct, parse_sinfo, parse_squeue
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemon import ClusterError
-from tests.scheduler.edges import Edge, clean_up, first_on_path, programs, text, wait
+from tests.scheduler.edges import Edge, clean_up, first_on_path, programs, text
+from tests.throwaway import wait_for
 
 FOLDER = Path("/scratch/ann's runs/melt-1")
 JOB = Job(
@@ -295,7 +296,7 @@ def test_a_node_that_is_lost_takes_no_other_node_with_it(
     job, number = edge.run(f"{words} sh -c '{program}'", nodes=2, options=("--nodelist=n[1-2]",))
     try:
         edge.running(number)
-        wait(lambda: text(job.stdout).count("begins") == 2)
+        wait_for(lambda: text(job.stdout).count("begins") == 2)
         cluster.run("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=test")
         assert edge.running(number).nodes
         go.touch()

@@ -204,7 +204,7 @@ def test_a_service_that_nobody_runs_is_given_up_after_a_while(tmp_path: Path) ->
     ):
         service.get("/")
     assert caught.value.status is None
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def in_another_process(work: Callable[[], object]) -> int:
     """Runs something in a forked process; its exit code."""
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
-    process.join(30)
+    process.join(60)
     assert process.exitcode is not None
     return process.exitcode
 
@@ -100,7 +100,7 @@ def test_processes_that_want_the_same_wait_for_the_first(disk: Disk, tmp_path: P
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(30)
+        worker.join(60)
     assert [worker.exitcode for worker in workers] == [0] * 4
     brought = [Brought(**json.loads((tmp_path / f"told.{number}").read_text())) for number in range(4)]
     assert sum(one.copied for one in brought) == 10

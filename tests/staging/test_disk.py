@@ -39,7 +39,7 @@ def in_another_process(work: Callable[[], object]) -> int:
     """Runs something in a forked process; its exit code."""
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
-    process.join(30)
+    process.join(60)
     assert process.exitcode is not None
     return process.exitcode
 

@@ -44,9 +44,9 @@ def test_a_forked_child_has_a_connection_of_its_own(shared: Served, channel: str
 
     process = fork.Process(target=child)
     process.start()
-    process.join(30)
+    process.join(60)
     assert process.exitcode == 0
-    assert ours.consumer(channel, "use", "use/0", 1).get(timeout=10) == process.pid
+    assert ours.consumer(channel, "use", "use/0", 1).get(timeout=60) == process.pid
     assert connect(shared.run) is ours
     ours.disconnect()
 
@@ -62,7 +62,7 @@ def test_an_end_that_cannot_be_closed_does_not_keep_the_others_open(
     with pytest.raises(StreamError, match="attempt 2 has begun"):
         connection.leave("use/0", 1)
     with pytest.raises(StreamError, match="was closed"):
-        consumer.get(timeout=10)
+        consumer.get(timeout=60)
 
 
 def test_the_tuple_space_waits_for_what_fits(connection: Connection) -> None:
@@ -77,7 +77,7 @@ def test_the_tuple_space_waits_for_what_fits(connection: Connection) -> None:
     with pytest.raises(TimeoutError, match="no tuple fits"):
         space.read(("halo", None, None), timeout=0.05)
     space.put(("halo", 3, "left"), numpy.arange(4.0))
-    waiting.join(30)
+    waiting.join(60)
     ((key, value),) = found
     assert key == ("halo", 3, "left")
     assert value.tolist() == [0, 1, 2, 3]
@@ -99,7 +99,7 @@ def test_numbers_of_numpy_are_numbers_in_a_key(connection: Connection) -> None:
     space = connection.space()
     key: Any = ("numpy", numpy.int64(3), numpy.float64(0.5))
     space.put(key, 1)
-    assert space.take(("numpy", 3, 0.5), timeout=10)[1] == 1
+    assert space.take(("numpy", 3, 0.5), timeout=60)[1] == 1
 
 
 @pytest.mark.parametrize("key", [("k", object()), ("k", "\ud800")], ids=["object", "half"])

@@ -82,7 +82,7 @@ def campaign(served: Served, folder: Path, kills: int, count: int, seed: int) ->
         time.sleep(0.05)
     check_shared(folder / "use", makers, count)
     check_shared(folder / "watch", makers, count)
-    assert connection.space().read(("sum",), timeout=10)[1] == 2 * (count // 10)
+    assert connection.space().read(("sum",), timeout=60)[1] == 2 * (count // 10)
     connection.disconnect()
 
 

@@ -15,12 +15,12 @@ def test_a_put_waits_while_the_buffer_is_full(connection: Connection, channel: s
     producer = connection.producer(channel, "make/0", 1)
     consumer = connection.consumer(channel, "use", "use/0", 1)
     for number in range(4):
-        producer.put(number, timeout=10)
+        producer.put(number, timeout=60)
     with pytest.raises(TimeoutError, match="no room"):
         producer.put(4, timeout=0.05)
-    assert consumer.get(timeout=10) == 0
-    producer.put(4, timeout=10)
-    assert [consumer.get(timeout=10) for _ in range(4)] == [1, 2, 3, 4]
+    assert consumer.get(timeout=60) == 0
+    producer.put(4, timeout=60)
+    assert [consumer.get(timeout=60) for _ in range(4)] == [1, 2, 3, 4]
 
 
 def test_items_of_many_producers_keep_each_ones_order(connection: Connection, channel: str) -> None:
@@ -56,7 +56,7 @@ def test_a_new_attempt_of_a_producer_may_put_again_or_resume(connection: Connect
     second.flush()
     first.put("stale")
     with pytest.raises(StreamError, match="attempt 2 has begun"):
-        first.flush(timeout=10)
+        first.flush(timeout=60)
     third = connection.producer(channel, "make/0", 3)
     assert third.resume() == 7
     third.put(7)

@@ -47,7 +47,7 @@ def test_a_peer_without_the_keys_is_not_answered(shared: Served, connection: Con
 def test_a_broker_that_is_asked_to_stop_ends_and_leaves_no_address(served: Served) -> None:
     connection = Connection(served.run)
     connection.stop()
-    assert served.process.wait(20) == 0
+    assert served.process.wait(60) == 0
     assert read_contact(RunPaths(served.run).streams) is None
     connection.disconnect()
 
@@ -57,9 +57,9 @@ def test_a_second_broker_takes_the_place_of_the_first(served: Served) -> None:
     connection.open("x", groups={"use": ["use/0"]})
     first = served.process
     served.start()
-    assert first.wait(20) == 0
+    assert first.wait(60) == 0
     connection.producer("x", "make/0", 1).put(1)
-    assert connection.consumer("x", "use", "use/0", 1).get(timeout=20) == 1
+    assert connection.consumer("x", "use", "use/0", 1).get(timeout=60) == 1
     connection.disconnect()
 
 

@@ -36,7 +36,7 @@ def test_a_broker_that_is_killed_in_the_middle_loses_nothing(served: Served) -> 
         found.append(item if isinstance(item, int) else int(item[-1]))
         if len(found) in (300, 1200):
             served.kill_and_start()
-    maker.join(30)
+    maker.join(60)
     assert found == list(range(2000))
     connection.disconnect()
 

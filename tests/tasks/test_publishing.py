@@ -79,7 +79,10 @@ def test_of_the_rounds_of_a_loop_the_last_one_counts(tmp_path: Path) -> None:
     for index in range(3):
         bench.done("tune", index, rate=1 / (index + 1))
     assert changes(bench)[-1].values == {"rate": 1 / 3}
-    assert [bench.resolve("train", index).command[1] for index in range(2)] == ["1.0", "0.5"]
+    assert [bench.resolve("train", index).command for index in range(2)] == [
+        ("train", "1.0"),
+        ("train", "0.5"),
+    ]
 
 
 def test_values_of_a_sweep_are_nobodys_but_their_readers(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_what_stands_behind_a_long_task_is_released_while_it_runs(bench: Bench) 
     assert bench.records("release")[0]["tasks"] == [1, 2]
     assert not future.done()
     ask_cancel(bench.paths, ["s/0"])
-    report = future.result(timeout=10)
+    report = future.result(timeout=60)
     assert [(r["index"], r["class"]) for _, r in report.records] == [(0, "cancelled")]
 
 
@@ -92,8 +92,8 @@ def test_a_terminated_worker_takes_its_command_with_it(bench: Bench) -> None:
     wait_for(lambda: place.exists() and place.read_text().strip())
     os.kill(pid(bench), signal.SIGTERM)
     with pytest.raises(WorkerLost, match="ended with"):
-        future.result(timeout=10)
-    wait_for(lambda: not psutil.pid_exists(int(place.read_text())), 5)
+        future.result(timeout=60)
+    wait_for(lambda: not psutil.pid_exists(int(place.read_text())))
     assert not bench.records("done")
     assert not bench.records("fail")
 
@@ -182,7 +182,7 @@ def test_a_timeout_in_a_bundle_stops_that_task_alone(bench: Bench) -> None:
     began = time.monotonic()
     records = [record for _, record in bench.run(requests, timeout=0.5).records]
     assert [(r["event"], r.get("class")) for r in records] == [("fail", "timeout"), ("done", None)]
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_outputs_and_values_are_in_the_record(bench: Bench) -> None:

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from diel.errors import WorkerLost
+from tests.descendants import alive
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
@@ -63,4 +64,4 @@ def test_workers_end_with_a_server_that_is_killed(bench: Bench) -> None:
     os.kill(server(bench).pid, signal.SIGKILL)
     with pytest.raises(WorkerLost, match="ended with its server"):
         future.result(timeout=30)
-    wait_for(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE)
+    wait_for(lambda: not alive(worker))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
+
+from tests.descendants import gone
+from tests.throwaway import wait_for
 
 PARENT = """
 import os, subprocess, sys, time
@@ -20,13 +21,6 @@ os.kill(os.getpid(), 9)
 """
 
 
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 @pytest.mark.parametrize("deaf", [False, True])
 def test_it_ends_with_its_parent_also_where_it_ignores_sigterm(tmp_path: Path, deaf: bool) -> None:
     file = tmp_path / "pid"
@@ -34,10 +28,7 @@ def test_it_ends_with_its_parent_also_where_it_ignores_sigterm(tmp_path: Path, d
     script = f"{trap}echo $$ > {file}.part; mv {file}.part {file}; while :; do sleep 1; done"
     subprocess.run([sys.executable, "-c", PARENT, str(file), "/bin/sh", "-c", script], check=False)
     pid = int(file.read_text())
-    end = time.monotonic() + 20
-    while not gone(pid):
-        assert time.monotonic() < end, "it outlives its parent"
-        time.sleep(0.02)
+    wait_for(lambda: gone(pid))
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$", 128 + 9), ("exit 0", 0)])

@@ -6,7 +6,6 @@ import csv
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import diel
 from diel.modules.catalogue import find
 from modules.inference.screen import predict
 from modules.training.torch_mlp import torch_mlp
-from tests.throwaway import Project
+from tests.throwaway import Project, wait_for
 
 X = np.linspace(-1, 1, 80)
 
@@ -135,17 +134,14 @@ def test_a_run_killed_in_the_middle_of_training_resumes_to_the_same_model(
     slow.write_text(source.replace(line, f"    __import__('time').sleep(0.01)\n{line}"))
     process = project.start("run", "flow.yaml")
     checkpoint = project.folder / "runs" / "flow-1" / "tasks" / "train" / "0.checkpoint" / "training.pt"
-    give_up = time.monotonic() + 60
-    while not checkpoint.exists():
-        assert process.poll() is None, project.end(process, code=None)
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
+    wait_for(lambda: checkpoint.exists() or process.poll() is not None)
+    assert process.poll() is None, project.end(process, code=None)
     # all at once, as when a machine goes down
     doomed = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     for one in doomed:
         one.kill()
     project.end(process, code=None)
-    psutil.wait_procs(doomed, timeout=20)
+    psutil.wait_procs(doomed, timeout=60)
     saved = torch.load(checkpoint, weights_only=True)["epoch"]
     assert 0 < saved < 100
     project.diel("resume")
