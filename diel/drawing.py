@@ -62,7 +62,7 @@ class Arrow:
     back: bool = False
     """Whether it reads the round before: such an arrow leads back up."""
     how: str = "after"
-    """What there is where nothing is read: `after`, or `asks` of a service."""
+    """What there is where nothing is read: `after` or `asks`."""
 
     @property
     def label(self) -> str:

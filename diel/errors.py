@@ -83,21 +83,21 @@ class WorkerLost(DielError):
 
 
 class StreamError(DielError):
-    """A stream or the tuple space cannot be used: no broker answers, or it refused what was asked."""
+    """No broker answers, or it refused what was asked."""
 
 
 class StreamLost(StreamError):
-    """No broker of a run's streams answers any more."""
+    """No broker of the run answers any more."""
 
 
 class StreamEnd(StreamError):
-    """A stream has ended, and this consumer was given all its items; iterating over it just ends."""
+    """All items were given to this consumer, and no more will come; iterating just ends."""
 
 
 class StreamBroken(StreamError):
-    """A stream lacks items: a task that puts into it failed for good. Raised by iterating as well.
+    """Items are missing: a task that puts them failed for good. Raised by iterating as well.
 
-    No end: a task that reads such a stream has no result, whatever it does. `diel resume` runs it again.
+    No end: a task that reads them has no result, whatever it does. `diel resume` runs it again.
     """
 
     exit_code = 4

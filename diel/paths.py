@@ -80,8 +80,6 @@ class RunPaths:
     controller_log = _Below("logs", "controller.log")
     """What controllers that nobody watches say."""
     streams = _Below("streams")
-    stream_facts = _Below("streams", "facts.json")
-    """The state of the channels, as the broker last reported it."""
     broker_log = _Below("logs", "broker.log")
     """What brokers say."""
     cache_keys = _Below("cache.keys")

@@ -13,11 +13,15 @@ DIEL = Path(__file__).parents[1] / "diel"
 # A ceiling is what was reached, or a few above; it may only fall.
 FEATURES = {
     "surrogate": (r"surrogate(?!escape)", {"surrogate"}, 42),
-    "service": (r"services?", {"service", "services"}, 159),
-    "stream": (r"(?<![a-z])(?<!SOCK_)(?<!octet-)streams?(?!RequestHandler)", {"stream", "streams"}, 117),
+    "service": (r"(?<!No )services?", {"service", "services"}, 127),
+    "stream": (
+        r"(?<![a-z])(?<!SOCK_)(?<!octet-)(?<!end of )streams?(?!RequestHandler)",
+        {"stream", "streams"},
+        117,
+    ),
     "staging": (r"staging|staged", {"staging"}, 64),
-    "publishing": (r"publish", {"publishing"}, 48),
-    "gang": (r"gangs?", {"gang", "gangs"}, 27),
+    "publishing": (r"publish", {"publishing"}, 47),
+    "gang": (r"gangs?", {"gang", "gangs"}, 26),
 }
 
 

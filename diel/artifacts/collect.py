@@ -78,8 +78,8 @@ def _outputs_of(returned: Any) -> Mapping[Any, Any]:
 
 
 def _refuse_missing(promises: Promises, values: Values, artifacts: Artifacts) -> None:
-    for name, promise in promises.items():
-        if promise.stream is None and name not in values and name not in artifacts:
+    for name in promises:
+        if name not in values and name not in artifacts:
             made = ", ".join([*values, *artifacts]) or "nothing"
             raise ModuleError(f"the module returned no '{name}', which it promises; it returned: {made}")
 

@@ -58,7 +58,7 @@ class Work:
     service: Service | None = None
     """What is to be done for it where it stays up; None for a stage whose tasks end."""
     surrogate: Surrogate | None = None
-    """The service that each task asks before it runs, with the outputs that it answers."""
+    """What each task asks before it runs, with the outputs that are answered."""
 
     def within(self, resources: Resources) -> Work:
         """The same with what one attempt asked for: a retry may get more than its stage says."""
@@ -85,7 +85,7 @@ class Question:
     row: Mapping[str, int | float]
     """The task's parameters."""
     replicas: tuple[int, ...]
-    """The task indices of the service's replicas."""
+    """The task indices of those who may answer."""
     key: str
     """Cache key of the answer: it depends on the model too, what is simulated does not."""
     parts: tuple[str, str]
@@ -112,11 +112,11 @@ class Request:
     shards: Mapping[str, Shard] | None = None
     """Inputs that are shared out, by name."""
     services: Mapping[str, Sequence[int]] | None = None
-    """The services that it asks, by name: the task indices of their replicas."""
+    """What it asks while it runs, by name: the task indices of the replicas."""
     streams: Mapping[str, Mapping[str, str]] | None = None
-    """Streams that it puts into and gets from, by name; None where it runs beside no other stage's tasks."""
+    """What it puts into and gets from, by name; None where it runs beside no other stage's tasks."""
     question: Question | None = None
-    """What it asks before it runs; None where it asks nobody, or the service is not there."""
+    """What it asks before it runs; None where it asks nobody, or nobody is there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ class Dispatcher:
     def could_hold(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
         """Whether all of these could run at the same time, beside the services that are up.
 
-        If not, they wait for a service to end; others, who may need that service, must not wait for them.
+        If not, they wait for one of these to end; others, who may need it, must not wait for them.
         """
         return self._backend.could_hold(self._with_cores(tasks))
 

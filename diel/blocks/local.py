@@ -44,7 +44,7 @@ class ThisMachine:
         Tasks with several cores are never started beside what would share these.
         """
         if not cores:
-            return True  # a service that shares the cores of those that ask it
+            return True  # it shares the cores of those that ask it
         capacity = self._capacity
         small = cores == 1 and all(other <= 1 for other in self._out.values())
         return self._load + cores <= (2 * capacity if small else capacity)

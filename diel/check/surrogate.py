@@ -147,21 +147,20 @@ def _check_columns(
     `known` says whether all that is sent is known.
     """
     here: Key = ("stages", name, "surrogate")
-    trainings = [edge.upstream for edge in found.graph.into(surrogate.service) if edge.output is not None]
+    model = surrogate.service
+    trainings = [edge.upstream for edge in found.graph.into(model) if edge.output is not None]
     for training in dict.fromkeys(trainings):
         features, target = _learned(found.workflow.stages[training].params)
         lacking = [feature for feature in features if feature not in sent]
         if lacking and known:
             where = (*here, "inputs" if surrogate.inputs else "service")
-            message = f"the model of '{surrogate.service}' reads '{lacking[0]}' ('{training}' says so)"
+            message = f"the model of '{model}' reads '{lacking[0]}' ('{training}' says so)"
             hint = f"sent are: {', '.join(sent) or 'none'}"
             found.add(where, f"{message}, which is not sent", hint)
             return
         if target is not None and target not in outputs:
             where = (*here, "outputs" if surrogate.outputs else "service")
-            message = (
-                f"the model of '{surrogate.service}' predicts '{target}' ('{training}' says so), and is "
-            )
+            message = f"the model of '{model}' predicts '{target}' ('{training}' says so), and is "
             found.add(where, f"{message}asked for {', '.join(outputs)}", f"write outputs: [{target}]")
             return
 

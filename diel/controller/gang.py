@@ -80,7 +80,7 @@ class GangLine:
             index = next(iter(ready))
             if is_ready(stage.name, index):
                 return index
-            del ready[index]  # cancelled, pruned, handed out, or without its service
+            del ready[index]  # cancelled, pruned, handed out, or without what it asks
         return None
 
     def open_at(self, stage: StageRun, group: Group) -> Iterator[int]:

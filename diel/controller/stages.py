@@ -97,8 +97,8 @@ class Stages:
         self.deepest_first = sorted(
             self.runs.values(), key=lambda stage: (stage.spec.service is None, -stage.depth)
         )
-        """So that samples flow through, instead of piling up behind the first stage; services are not kept
-        waiting by what does not need them."""
+        """So that samples flow through, instead of piling up behind the first stage; what others ask goes
+        before what they do not need."""
 
     def _recipe(self, stage: StageRun, run_file: RunFile) -> Recipe:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)

@@ -25,7 +25,6 @@ from diel.states import TaskState
 from diel.table import shown
 from diel.tasks.recipe import APART, digest_of_values
 from diel.tasks.results import artifact_path
-from diel.tasks.service import ServiceLink
 
 if TYPE_CHECKING:
     from diel.journal.records import Result
@@ -330,14 +329,14 @@ def _service_changes(view: RunView, old: RunView, stage: str, index: int, depth:
     """The services that a task asks, where they are not what they were."""
     for link in view.into(stage):
         name, before = link.up.name, old.stages.get(link.up.name)
-        if not isinstance(link, ServiceLink) or before is None or depth >= MAX_DEPTH:
+        if not link.edge.service or before is None or depth >= MAX_DEPTH:
             continue
         if not link.up.known or not before.known:
             continue  # its tasks were never known
         replica = next(iter(link.members(link.group_of_downstream(index))))
         for change in _changes(view, old, name, (replica, replica), None, depth + 1):
-            text = f"service {name}: {change.text}"
-            yield replace(change, part="inputs", name=f"service {name}", text=text)
+            asked = f"service {name}"
+            yield replace(change, part="inputs", name=asked, text=f"{asked}: {change.text}")
 
 
 def _because(view: RunView, stage: str, index: int, depth: int) -> tuple[str, ...]:

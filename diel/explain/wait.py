@@ -69,13 +69,17 @@ def rule_of(link: Link) -> str:
     return ", ".join(words) or "one result"
 
 
+def _waited_for(view: RunView, stage: str) -> Iterator[Link]:
+    return (link for link in view.into(stage) if not link.edge.stream)  # which is read as it is made
+
+
 def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
     """The stages that a stage as a whole still waits for."""
     found: dict[str, Wait] = {}
-    for link in view.into(stage):
+    for link in _waited_for(view, stage):
         up = link.up
-        if link.edge.follows or link.edge.stream:
-            continue  # it waits for itself, or for what comes after it, or reads what is made meanwhile
+        if link.edge.follows:
+            continue  # it waits for itself, or for what comes after it
         if not up.known:
             found[up.name] = Wait(up.name, rule_of(link))
             continue
@@ -88,9 +92,7 @@ def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
 def waits_of_task(view: RunView, stage: str, index: int) -> list[Wait]:
     """The upstream tasks that one task still waits for."""
     found: dict[tuple[str, str], Wait] = {}
-    for link in view.into(stage):
-        if link.edge.stream:
-            continue  # it is read as it is made
+    for link in _waited_for(view, stage):
         if not link.up.known:
             found[(link.up.name, "")] = Wait(link.up.name, rule_of(link))
             continue

@@ -21,6 +21,7 @@ from diel.files import put
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.states import TaskState
+from diel.status.stream import facts_file
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
@@ -168,7 +169,7 @@ class Streaming:
     def _write_facts(self, facts: dict[str, Any]) -> None:
         """In the connection's thread, or when nothing else is asked any more."""
         with contextlib.suppress(OSError):  # written again at the next look
-            put(self._ledger.paths.stream_facts, json.dumps(facts))
+            put(facts_file(self._ledger.paths), json.dumps(facts))
         self._asked = False
 
     def stop(self) -> None:

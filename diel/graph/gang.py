@@ -8,6 +8,7 @@ from functools import cached_property
 
 from diel.errors import did_you_mean
 from diel.graph.stage_graph import Edge, StageGraph
+from diel.graph.stream import stream_pairs
 from diel.spec import Flaw, Workflow
 from diel.spec.model import Key
 
@@ -32,14 +33,13 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
     """The gangs of a workflow; a stage is in one at most."""
     workflow = graph.workflow
     partners: dict[str, set[str]] = {name: {name} for name in workflow.stages}
-    streams = ((edge.upstream, edge.downstream) for edge in graph.edges if edge.stream)
-    for one, other in (*_beside(workflow), *streams):
+    beside, along = [*_beside(workflow)], stream_pairs(graph)
+    for one, other in (*beside, *along):
         if partners[one] is not partners[other]:
             fewer, more = sorted((partners[one], partners[other]), key=len)
             more |= fewer
             partners |= dict.fromkeys(fewer, more)
-    readers = {edge.downstream for edge in graph.edges if edge.stream}
-    held = readers | {name for pair in _beside(workflow) for name in pair}
+    held = {reader for _, reader in along} | {name for pair in beside for name in pair}
     found: list[Gang] = []
     place = {name: place for place, name in enumerate(graph.order)}
     for together in {id(partners[name]): partners[name] for name in graph.order}.values():

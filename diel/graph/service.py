@@ -12,6 +12,14 @@ from diel.spec import Flaw, Stage, Workflow
 from diel.spec.model import Key
 
 
+def service_uses(stage: Stage, name: str) -> Iterator[Edge]:
+    """What a stage asks: the services that it names, and the one before it runs."""
+    for number, other in enumerate(stage.services):
+        yield Edge(("stages", name, "services", number), other, name, service=True)
+    for other in stage.asks[len(stage.services) :]:
+        yield Edge(("stages", name, "surrogate", "service"), other, name, service=True, optional=True)
+
+
 def check_service(workflow: Workflow, use: Edge) -> list[Flaw]:
     """A service is asked, not read; a stage that asks it runs over all of its axes."""
     upstream, reader = workflow.stages[use.upstream], workflow.stages[use.downstream]

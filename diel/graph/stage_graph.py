@@ -61,9 +61,9 @@ class Edge:
     service: bool = False
     """Whether the downstream tasks ask the upstream ones while these stay up."""
     optional: bool = False
-    """Whether the downstream tasks go on without the service, where it fails."""
+    """Whether the downstream tasks go on without the upstream ones, where these fail."""
     renewed: bool = False
-    """Whether the downstream service gets newer rounds' outputs while it runs."""
+    """Whether the downstream tasks get newer rounds' outputs while they run."""
     begun: bool = False
     """Whether it has something to begin with, before the first round."""
 

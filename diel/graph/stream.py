@@ -24,6 +24,11 @@ def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
     return []
 
 
+def stream_pairs(graph: StageGraph) -> list[tuple[str, str]]:
+    """Who puts and who gets, for each edge that is a stream."""
+    return [(edge.upstream, edge.downstream) for edge in graph.edges if edge.stream]
+
+
 def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
     """The inputs of a stage that are streams: its module gets them from its context, not as parameters."""
     found = set()

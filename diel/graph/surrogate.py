@@ -30,7 +30,7 @@ def values_of(stage: Stage, signature: Signature | None) -> dict[str, str] | Non
 
 
 class Teachers(NamedTuple):
-    """The stages whose results reach a surrogate's service without passing through its own stage."""
+    """The stages whose results reach a surrogate without passing through its own stage."""
 
     names: tuple[str, ...]
     """In the order in which they run."""

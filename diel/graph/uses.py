@@ -8,6 +8,7 @@ from typing import Any
 from diel.errors import MAX_PROBLEMS, did_you_mean
 from diel.expressions import ExpressionError, Template, parse_expression, walk
 from diel.graph.judge import judge_of
+from diel.graph.service import service_uses
 from diel.graph.stage_graph import Edge
 from diel.spec import Flaw, Stage, Workflow
 from diel.spec.model import Key
@@ -20,10 +21,7 @@ def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
     yield from _inputs(workflow, name, flaws)
     for number, other in enumerate(stage.after):
         yield Edge((*here, "after", number), other, name)
-    for number, other in enumerate(stage.services):
-        yield Edge((*here, "services", number), other, name, service=True)
-    for other in stage.asks[len(stage.services) :]:
-        yield Edge((*here, "surrogate", "service"), other, name, service=True, optional=True)
+    yield from service_uses(stage, name)
     for label in stage.over:
         axis = workflow.axes.get(label)
         if axis is not None and axis.source is not None:

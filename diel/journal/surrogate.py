@@ -15,7 +15,7 @@ class SurrogateHistory:
 
     service: str = ""
     training: tuple[str, ...] = ()
-    """Stages that train the model of the service."""
+    """Stages that train its model."""
     simulations: tuple[str, ...] = ()
     """Stages that simulate alike, and whose results the model learned too."""
     answered: int = 0

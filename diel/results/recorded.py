@@ -23,7 +23,6 @@ from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
 from diel.paths import RunPaths
 from diel.project.run_file import RunFile, read_kept_workflow, read_run_file
-from diel.services import REPLICA
 from diel.spec import Workflow
 from diel.spec.forms.axis import Points, kept
 from diel.spec.forms.rows import read_points
@@ -117,9 +116,9 @@ class Recorded:
         return adaptive_axes(self.workflow, self.history)
 
     def _points(self, label: str) -> Points | None:
-        if label == REPLICA and label not in self.workflow.axes:
-            return Points.counted(REPLICA, max(one.replicas for one in self.workflow.stages.values()))
-        axis = self.workflow.axes[label]
+        axis = self.workflow.axes.get(label)
+        if axis is None:  # that of replicas
+            return Points.counted(label, max(one.replicas for one in self.workflow.stages.values()))
         if axis.kept:
             return kept(self.paths.axis(label))
         return axis.points_of(label, self.workflow.hyperparameters, self.run_file.folder)

@@ -40,7 +40,7 @@ HOPELESS = re.compile(
 reserved has other words, and limits on all jobs of a user together are not here: those pass."""
 
 _NOWHERE = "Requested node configuration is not available"
-_IN_SERVICE = ("idle", "mix", "alloc", "comp")
+_WORKING = ("idle", "mix", "alloc", "comp")
 """How sinfo's words begin for nodes that take jobs, or will when those that they have are over."""
 _FIELDS = ("JobID:32|", "State:32|", "exit_code:16|", "Reason:400|", "NodeList:2000|", "Name:200|")
 _SACCT_TIMEOUT = 10.0
@@ -120,9 +120,9 @@ class Slurm(BatchScheduler):
             raise self.refusal(answer)
 
     def _lacks_nodes(self) -> bool:
-        """Whether some nodes are out of service: then a job may find a place later that has none now."""
+        """Whether some nodes are down: then a job may find a place later that has none now."""
         answer = self.ask("sinfo", "--noheader", "--format=%T")
-        return answer.code != 0 or any(not word.startswith(_IN_SERVICE) for word in answer.out.split())
+        return answer.code != 0 or any(not word.startswith(_WORKING) for word in answer.out.split())
 
     def jobs(self, ids: list[str]) -> Iterator[tuple[str, str, JobStatus]]:
         format_ = f"--Format={','.join(_FIELDS)}"

@@ -59,7 +59,7 @@ class Line:
 
 
 class Printed:
-    """What a service prints from now on, into this process's two streams."""
+    """What a service prints from now on, on this process's stdout and stderr."""
 
     def __init__(self) -> None:
         self._before = _sizes()

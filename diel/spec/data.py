@@ -75,7 +75,7 @@ class Input(Expected):
 
 
 _EXPRESSION = r"(?s)\$\{\{.*?\}\}"
-FORMS = ("path", "glob", "value", "stream")
+_FORMS = {"path": "a file", "glob": "a list of files", "value": "a value", "stream": "a stream"}
 NO_FORM = Flaw(
     "expected `path`, `glob`, `value` or `stream`, found none of them",
     "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT",
@@ -133,8 +133,8 @@ class Output(Contract):
 
     @property
     def form(self) -> str | None:
-        """path, glob, value or stream; None for what a Python module returns."""
-        return next((name for name in FORMS if getattr(self, name) is not None), None)
+        """The one of the four that is given; None for what a Python module returns."""
+        return next((name for name in _FORMS if getattr(self, name) is not None), None)
 
     @property
     def is_plain(self) -> bool:
@@ -144,12 +144,13 @@ class Output(Contract):
     _short = written_as("a file name", "for instance `energy.csv`", text="path")
 
     def flaws(self) -> Iterator[Flaw]:
-        given = [name for name in FORMS if getattr(self, name) is not None]
+        given = [name for name in _FORMS if getattr(self, name) is not None]
         pattern = self.path if self.path is not None else self.glob
         outside = "" if pattern is None else path_flaw(re.sub(_EXPRESSION, "x", pattern))
         if len(given) > 1:
-            hint = "make two outputs of it" if "stream" in given else "drop one of them"
-            yield Flaw(_several(*given[:2]), hint)
+            what = " or ".join(_FORMS[name] for name in given[:2])
+            hint = "make two outputs of it, or drop one of them"
+            yield Flaw(f"an output is {what}, found both `{given[0]}` and `{given[1]}`", hint)
         elif not self.model_fields_set:
             yield NO_FORM
         elif outside:
@@ -160,10 +161,9 @@ class Output(Contract):
             yield from self._promise_flaws()
 
     def _promise_flaws(self) -> Iterator[Flaw]:
-        what = {"value": "a value", "stream": "a stream"}.get(self.form or "")
         for name in ("digest", "keep"):
-            if what is not None and name in self.model_fields_set:
-                yield Flaw(f"`{name}` is about files, found {what}", "drop it", (name,))
+            if self.form and self.path is self.glob is None and name in self.model_fields_set:
+                yield Flaw(f"`{name}` is about files, found {_FORMS[self.form]}", "drop it", (name,))
         if "drain" in self.model_fields_set and self.path is None:
             hint = "drop it, or name the file that the command writes: {path: FILE, drain: true}"
             yield Flaw("`drain` is about one file that a command writes", hint, ("drain",))
@@ -172,10 +172,3 @@ class Output(Contract):
         else:
             for name in self.promises:
                 yield Flaw(f"`{name}` is no promise that a stream can make", "drop it", (name,))
-
-
-def _several(one: str, other: str) -> str:
-    if other == "stream":
-        return f"an output is a stream or a `{one}`, found both"
-    names = {"path": "a file", "glob": "a list of files", "value": "a value"}
-    return f"an output is {names[one]} or {names[other]}, found both `{one}` and `{other}`"

@@ -224,13 +224,13 @@ class Stage(SpecModel):
 
     @property
     def asks(self) -> tuple[str, ...]:
-        """The services that its tasks ask; last the one that they ask before they run."""
+        """The stages that its tasks ask; last the one that they ask before they run."""
         first = () if self.surrogate is None else (self.surrogate.service,)
         return tuple(dict.fromkeys((*self.services, *first)))
 
     @property
     def replicas(self) -> int:
-        """Its tasks at each point of its axes: several of a service share the requests."""
+        """Its tasks at each point of its axes: several share the requests."""
         return 1 if self.service is None else self.service.replicas
 
     @property

@@ -19,7 +19,7 @@ def _tolerance(value: Any) -> Any:
 
 
 class Surrogate(SpecModel):
-    """Which service a stage's tasks ask, and how sure it must be."""
+    """Whom a stage's tasks ask, and how sure the answer must be."""
 
     service: Name = Field(description="The service that is asked: it tells a value and its uncertainty.")
     tolerance: Annotated[float, BeforeValidator(_tolerance)] = Field(

@@ -113,7 +113,7 @@ class Status:
     services: tuple[ServiceStatus, ...] = ()
     """Those that were started at least once."""
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Its streams, by channel."""
+    """By channel, what is in it and how far it was read."""
     staging: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What was brought to the nodes' own disks, by node."""
 
@@ -260,7 +260,7 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
         site=str(document.get("site") or ""),
         staging=history.staging,
         axes=axes_of(paths, history, now, driven=driven) if history.axes else (),
-        streams=streams_of(paths) if paths.stream_facts.exists() else {},
+        streams=streams_of(paths) if paths.streams.exists() else {},
         services=services_of(paths, driven=driven) if paths.services.exists() else (),
     )
 

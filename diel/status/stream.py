@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from diel.errors import counted
@@ -13,10 +14,15 @@ MOST = 10
 """Channels shown; a run with matched axes may have thousands."""
 
 
+def facts_file(paths: RunPaths) -> Path:
+    """The state of the channels, as the broker last reported it."""
+    return paths.streams / "facts.json"
+
+
 def streams_of(paths: RunPaths) -> dict[str, Mapping[str, Any]]:
     """By channel: items, whether it is closed, and how far each group of readers has come."""
     try:
-        found = json.loads(paths.stream_facts.read_text(encoding="utf-8"))
+        found = json.loads(facts_file(paths).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return {name: found[name] for name in sorted(found)} if isinstance(found, dict) else {}

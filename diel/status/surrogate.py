@@ -24,7 +24,7 @@ class SurrogateStatus:
 
     service: str
     answered: int
-    """N_lookup: tasks whose result is an answer of the service."""
+    """N_lookup: tasks whose result is an answer."""
     simulated: int
     """Tasks of the stage that were simulated."""
     trained: int

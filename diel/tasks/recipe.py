@@ -179,7 +179,7 @@ class Recipe:
     def reads(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """What enters a task's key by its name: its own values, and what it reads of others.
 
-        Without its files and services. Raises ExpressionError, MissingInput and ModuleError.
+        Without its files and whom it asks. Raises ExpressionError, MissingInput and ModuleError.
         """
         scope = self.scope(index)
         return self._reads(scope, self._shards(scope))

@@ -51,7 +51,7 @@ def _question(
     key: str,
     parts: tuple[str, str],
 ) -> Question | None:
-    """What a task asks; None where the service will not come."""
+    """What a task asks; None where nobody will answer."""
     group = link.group_of_downstream(index)
     if link.is_spared(group):
         return None

@@ -65,6 +65,6 @@ def test_a_broker_that_is_killed_comes_back_and_knows_its_channels(
     wait_for(lambda: any(process.pid != first.pid for process in brokers(bench)))
     bench.fail("make", 0)  # it is told, and answers
     streaming.stop()
-    facts = bench.paths.stream_facts.read_text()
+    facts = (bench.paths.streams / "facts.json").read_text()
     assert "make.items" in facts
     assert "make/0 failed" in facts

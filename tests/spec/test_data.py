@@ -42,7 +42,7 @@ def test_an_output_has_one_form(given: object, form: str | None, plain: bool) ->
     [
         ({}, "expected `path`, `glob`, `value` or `stream`, found none of them"),
         ({"path": "a", "value": "int"}, "an output is a file or a value, found both `path` and `value`"),
-        ({"path": "a", "stream": True}, "an output is a stream or a `path`, found both"),
+        ({"path": "a", "stream": True}, "an output is a file or a stream, found both `path` and `stream`"),
         ({"glob": "../*"}, "a path with `..` leaves the task's directory: '../*'"),
         ({"value": "int", "keep": False}, "`keep` is about files, found a value"),
         ({"glob": "*", "drain": True}, "`drain` is about one file that a command writes"),

@@ -29,7 +29,7 @@ class Points:
 
     @classmethod
     def counted(cls, label: str, size: int) -> Points:
-        """Points that are numbers from 0 on: of a search, a loop, the replicas of a service."""
+        """Points that are numbers from 0 on: of a search or a loop, and replicas."""
         return cls((label,), (range(size),))
 
     def __len__(self) -> int:
