@@ -147,22 +147,13 @@ def make_domain(
         if shared:
             joined[axis] = shared
     taken = {parent for parents in joined.values() for parent in parents}
-    if len(taken) < sum(len(parents) for parents in joined.values()) or taken & joined.keys():
-        factors = [_join_all(over, joined, origins)]
-        rest = [a for a in over if a not in factors[0].axes]
-        factors += [Factor((a,), counts[a]) for a in rest]
-        return Domain(tuple(over), tuple(factors))
-    factors = []
-    placed: set[str] = set()
-    for axis in over:
-        if axis in placed:
-            continue
-        derived = next((d for d, parents in joined.items() if axis == d or axis in parents), None)
-        if derived is None:
-            factors.append(Factor((axis,), counts[axis]))
-        else:
-            factors.append(_joined(derived, joined[derived], origins[derived], over))
-        placed.update(factors[-1].axes)
+    sharing = len(taken) < sum(len(parents) for parents in joined.values()) or bool(taken & joined.keys())
+    apart = [joined] if sharing else [{axis: parents} for axis, parents in joined.items()]
+    factors = [_joined(over, group, origins) for group in apart]
+    placed = {axis for factor in factors for axis in factor.axes}
+    factors += [Factor((axis,), counts[axis]) for axis in over if axis not in placed]
+    if not sharing:
+        factors.sort(key=lambda factor: over.index(factor.axes[0]))
     return Domain(tuple(over), tuple(factors))
 
 
@@ -174,30 +165,19 @@ class Origins:
     rows: Sequence[tuple[int, ...]]
 
 
-def _joined(axis: str, parents: tuple[str, ...], origins: Origins, over: Sequence[str]) -> Factor:
-    places = [origins.axes.index(parent) for parent in parents]
-    axes = tuple(a for a in over if a == axis or a in parents)
-    rows = []
-    for point, row in enumerate(origins.rows):
-        found = {parent: row[place] for parent, place in zip(parents, places, strict=True)}
-        found[axis] = point
-        rows.append(tuple(found[a] for a in axes))
-    return Factor(axes, len(rows), tuple(sorted(rows)))
-
-
-def _join_all(
+def _joined(
     over: Sequence[str], joined: Mapping[str, tuple[str, ...]], origins: Mapping[str, Origins]
 ) -> Factor:
-    """Several derived axes that share a parent: the combinations in which all agree."""
+    """Derived axes with their parents; of several that share one the combinations in which all agree."""
     axes = tuple(a for a in over if a in joined or any(a in parents for parents in joined.values()))
     rows: list[dict[str, int]] = [{}]
-    for axis in joined:
-        factor = _joined(axis, joined[axis], origins[axis], over)
+    for axis, parents in joined.items():
         known = rows[0].keys() if rows else ()
-        shared = [a for a in factor.axes if a in known]
+        shared = [a for a in (axis, *parents) if a in known]
         fitting: dict[tuple[int, ...], list[dict[str, int]]] = {}
-        for one in factor.rows or ():
-            extra = dict(zip(factor.axes, one, strict=True))
+        for point, row in enumerate(origins[axis].rows):
+            made = dict(zip(origins[axis].axes, row, strict=True))
+            extra = {axis: point, **{parent: made[parent] for parent in parents}}
             fitting.setdefault(tuple(extra[a] for a in shared), []).append(extra)
         rows = [{**row, **extra} for row in rows for extra in fitting.get(tuple(row[a] for a in shared), ())]
     listed = sorted(tuple(row[a] for a in axes) for row in rows)

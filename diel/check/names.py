@@ -122,8 +122,7 @@ def check_values(found: Check, values: Mapping[str, Any], unread: Collection[str
                 flaws.append((key, message, f"give it a `default`, or a value by `--set {read}=VALUE`"))
             elif workflow.hyperparameters[read].when is not None:
                 message = f"hp.{read} has no value in the trials that do not draw it"
-                hint = "give it a `default`, which holds wherever its `when` does not"
-                flaws.append((key, message, hint))
+                flaws.append((key, message, "give it a `default`, which holds wherever its `when` does not"))
     for flaw in flaws:
         found.add(*flaw)
 

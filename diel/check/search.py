@@ -35,18 +35,13 @@ def check_searches(found: Check, values: Mapping[str, Any], settings: Collection
     _check_doubles(found)
     unread = _check_unread(found)
     _check_until_values(found, values)
-    for label, number, name in _drawn_by(found.workflow):
-        if name in settings and not _is_read_elsewhere(found.workflow, name):
-            message = f"the search '{label}' sets '{name}' in every trial: --set would change nothing"
-            hint = f"leave --set out, or take '{name}' out of `parameters`; `low` and `high` bound trials"
-            found.add(_parameter(found, label, number), message, hint)
-    return unread
-
-
-def _drawn_by(workflow: Workflow) -> Iterator[tuple[str, int, str]]:
-    for label, axis in workflow.axes.items():
+    for label, axis in found.workflow.axes.items():
         for number, name in enumerate(axis.sets):
-            yield label, number, name
+            if name in settings and not _is_read_elsewhere(found.workflow, name):
+                message = f"the search '{label}' sets '{name}' in every trial: --set would change nothing"
+                hint = f"leave --set out, or take '{name}' out of `parameters`; `low` and `high` bound trials"
+                found.add(_parameter(found, label, number), message, hint)
+    return unread
 
 
 def _parameter(found: Check, label: str, number: int) -> Key:

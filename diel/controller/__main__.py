@@ -81,8 +81,7 @@ def _drive(controller: Controller, wanted: Submission, end: float | None) -> int
     if end is not None and wanted.home == "inside":
         until = end - KEPT / 2
     elif end is not None:
-        walltime = job_walltime(controller.plan, wanted.home)
-        until = end - margin(walltime, controller.plan.site.grace)
+        until = end - margin(job_walltime(controller.plan, wanted.home), controller.plan.site.grace)
         successor = watch.successor = Successor(controller, wanted, until - AHEAD, end)
     try:
         state = controller.drive(watch, until)

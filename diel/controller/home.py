@@ -163,7 +163,7 @@ def _await_first_block(paths: RunPaths, made: Submission) -> None:
         raise NeverRuns(history.trouble)
 
 
-def submit(paths: RunPaths, plan: Plan, home: Home, *, python: str = sys.executable) -> Submission:
+def submit(paths: RunPaths, plan: Plan, home: Home) -> Submission:
     """Asks for a controller of a run.
 
     Raises UsageError where the run has one and SchedulerRefused where its job is not taken: then nothing
@@ -174,8 +174,8 @@ def submit(paths: RunPaths, plan: Plan, home: Home, *, python: str = sys.executa
     made = make_submission(paths, home)
     try:
         if home == "login":
-            return _start(paths, made, python)
-        asked = queue(paths, plan, made, python=python)
+            return _start(paths, made)
+        asked = queue(paths, plan, made)
         refuse_hopeless(scheduler_named(plan.site.scheduler), asked.job or "")
         return asked
     except SchedulerBusy as error:
@@ -217,18 +217,18 @@ def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> b
     return False
 
 
-def _words(paths: RunPaths, submission: int, python: str) -> list[str]:
+def _words(paths: RunPaths, submission: int) -> list[str]:
     """The program of a controller that nobody watches."""
-    return [python, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
+    return [sys.executable, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
 
 
-def _start(paths: RunPaths, made: Submission, python: str) -> Submission:
+def _start(paths: RunPaths, made: Submission) -> Submission:
     """Starts a process that outlives this one, its terminal and its shell."""
     cwd = Path(read_run_file(paths).cwd)
     try:
         with open(paths.controller_log, "ab") as log:
             process = subprocess.Popen(
-                _words(paths, made.number, python),
+                _words(paths, made.number),
                 cwd=cwd if cwd.is_dir() else paths.root,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -247,14 +247,13 @@ def queue(
     made: Submission,
     *,
     after: str | None = None,
-    python: str = sys.executable,
     patience: float | None = None,
 ) -> Submission:
     """Queues the job of a submission. Raises SchedulerRefused and SchedulerBusy."""
     scheduler = scheduler_named(plan.site.scheduler)
     paths.controllers.mkdir(parents=True, exist_ok=True)
     script = paths.controllers / f"c{made.number}.sh"
-    asked = controller_job(plan, paths, made.home, made.number, after, python)
+    asked = controller_job(plan, paths, made.home, made.number, after)
     script.write_text(scheduler.script(asked), encoding="utf-8")
     name = job_name(paths, made.number)
     try:
@@ -265,14 +264,7 @@ def queue(
     return queued(paths, made, job)
 
 
-def controller_job(
-    plan: Plan,
-    paths: RunPaths,
-    home: Home,
-    number: int = 1,
-    after: str | None = None,
-    python: str = sys.executable,
-) -> Job:
+def controller_job(plan: Plan, paths: RunPaths, home: Home, number: int = 1, after: str | None = None) -> Job:
     """What the scheduler is asked for. Pure. Raises UsageError where no one allocation can hold the run."""
     site = plan.site
     whole = home == "inside"
@@ -284,7 +276,7 @@ def controller_job(
     walltime = job_walltime(plan, home)
     return Job(
         name=job_name(paths, number),
-        command=_command(paths, number, walltime, python),
+        command=_command(paths, number, walltime),
         folder=folder,
         stdout=folder / f"c{number}.out",
         stderr=folder / f"c{number}.err",
@@ -301,9 +293,9 @@ def controller_job(
     )
 
 
-def _command(paths: RunPaths, number: int, walltime: float, python: str) -> str:
+def _command(paths: RunPaths, number: int, walltime: float) -> str:
     """Shell text of a controller's job. Its walltime counts from here on."""
-    words = shlex.join(_words(paths, number, python))
+    words = shlex.join(_words(paths, number))
     end = f'--end "$(( $(date +%s) + {walltime:.0f} ))"'
     return "\n".join([*exports(), f"{words} {end} >> {shlex.quote(str(paths.controller_log))} 2>&1"])
 

@@ -165,27 +165,14 @@ def _where(values: Any, conditions: Any) -> list[Any]:
     return [value for value, holds in zip(values, conditions, strict=True) if holds]
 
 
+_BUILT_IN = (abs, all, any, float, int, len, max, min, sorted, sum)
+_OF_MATH = (math.ceil, math.exp, math.floor, math.log, math.log10, math.sqrt)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": abs,
-    "all": all,
-    "any": any,
-    "ceil": math.ceil,
-    "exp": math.exp,
-    "float": float,
-    "floor": math.floor,
-    "int": int,
-    "len": len,
-    "log": math.log,
-    "log10": math.log10,
-    "max": max,
+    **{function.__name__: function for function in (*_BUILT_IN, *_OF_MATH)},
     "mean": _mean,
-    "min": min,
     "range": _range,
     "round": _round,
-    "sorted": sorted,
-    "sqrt": math.sqrt,
     "str": written,
-    "sum": sum,
     "where": _where,
 }
 """The functions of expressions. Each ends soon and makes little, whatever it is given."""

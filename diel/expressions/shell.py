@@ -339,8 +339,7 @@ class _Commands(_Follower):
         self._end_word()
         if not self.words:
             return
-        command = Command(self.words, self.reads)
-        self.found.append(command)
+        self.found.append(Command(self.words, self.reads))
         begun = len(self.found) - 1
         if self.words[0].text in _BEGIN:
             self.groups.append(begun)

@@ -85,8 +85,7 @@ def published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
             if several:
                 axes = ", ".join(several)
                 message = f"'{maker}' publishes '{read}' once for each {axes}, and '{name}' lacks {axes}"
-                hint = "add the axis, or let a stage without it publish one value"
-                flaws.append(Flaw(message, hint, key))
+                flaws.append(Flaw(message, "add the axis, or let a stage without it publish one value", key))
                 continue
             output = workflow.stages[maker].publishes[read]
             given = Published(read, workflow.hyperparameters[read])

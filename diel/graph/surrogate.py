@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from diel.graph.stage_graph import Edge, StageGraph
+from diel.graph.stage_graph import StageGraph
 from diel.modules.signature import Signature
 from diel.spec import Stage
 
@@ -46,7 +46,8 @@ def teachers(graph: StageGraph, name: str) -> Teachers:
     waiting = [stage.surrogate.service]
     while waiting:
         for edge in graph.into(waiting.pop()):
-            if _brings_data(edge) and edge.upstream not in (*found, name):
+            brings_data = edge.output is not None or edge.hyperparameter is not None
+            if brings_data and edge.upstream not in (*found, name):
                 found.add(edge.upstream)
                 waiting.append(edge.upstream)
     names = tuple(other for other in graph.order if other in found)
@@ -54,7 +55,3 @@ def teachers(graph: StageGraph, name: str) -> Teachers:
     stages = graph.workflow.stages
     alike = tuple(other for other in names if (stages[other].module, stages[other].command) == what)
     return Teachers(names, alike)
-
-
-def _brings_data(edge: Edge) -> bool:
-    return edge.output is not None or edge.hyperparameter is not None

@@ -145,8 +145,7 @@ class Course:
     def judge_round(self, record: records.RoundRecord) -> None:
         """A round of a loop was judged."""
         if record["number"] == len(self.rounds):
-            judged = Round(record["number"], record["holds"], record["values"], record["time"])
-            self.rounds.append(judged)
+            self.rounds.append(Round(record["number"], record["holds"], record["values"], record["time"]))
 
     def reopen(self, trials: Iterable[int]) -> None:
         """Goes on; these trials are tried again.

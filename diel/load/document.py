@@ -21,7 +21,7 @@ from diel.errors import MAX_PROBLEMS, Problem, SpecError, did_you_mean, first_pr
 from diel.expressions import ExpressionError, Template, plain
 from diel.expressions import parse as parse_template
 from diel.files import read_file, reason
-from diel.load.misfits import Misfit, check
+from diel.load.misfits import QUOTED, check
 from diel.load.nodes import (
     LONG_LISTS,
     TWICE,
@@ -36,7 +36,7 @@ from diel.load.nodes import (
 )
 from diel.load.syntax import complaint
 from diel.spec import Hyperparameter, SpecModel, Workflow
-from diel.spec.model import found
+from diel.spec.model import Flaw, found
 
 M = TypeVar("M", bound=SpecModel)
 
@@ -281,8 +281,7 @@ def parse(
     if root is None or (isinstance(root, Scalar) and root.plain and not root.text):
         return bare, None, [bare.at(0, (), "the file is empty", example)]
     source = Source(path, text, root)
-    data = content(root, verbatim, complaints)
-    return source, data, source.complained(complaints)
+    return source, content(root, verbatim, complaints), source.complained(complaints)
 
 
 def read_text(path: Path, what: str = "workflow") -> str:
@@ -325,10 +324,9 @@ def _nearby(path: Path) -> str:
     return did_you_mean(path.name, names) or here
 
 
-def _shown(source: Source, misfit: Misfit) -> Problem:
+def _shown(source: Source, misfit: Flaw) -> Problem:
     hint = misfit.hint
-    if misfit.written and source.root is not None:
-        node = descend(source.root, misfit.key)[0][-1][1]
-        if isinstance(node, Scalar):
-            hint = misfit.written.format(text=node.text)
+    if hint == QUOTED:
+        node = None if source.root is None else descend(source.root, misfit.key)[0][-1][1]
+        hint = hint.format(text=node.text) if isinstance(node, Scalar) else hint.partition(":")[0]
     return source.problem(misfit.key, misfit.message, hint, at_key=misfit.at_key)

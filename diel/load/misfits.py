@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -16,7 +15,7 @@ from pydantic import ValidationError
 from diel.errors import did_you_mean
 from diel.load.keys import VALUES, description, meant_key, models_at, unknown_hint
 from diel.load.nodes import Key
-from diel.spec.model import Flaws, SpecModel, found
+from diel.spec.model import Flaw, Flaws, SpecModel, found
 
 M = TypeVar("M", bound=SpecModel)
 
@@ -47,26 +46,17 @@ _FIRST_LINES: dict[Key, str] = {
 """What to write for a key of a whole file that is missing, by the file's model."""
 
 
-@dataclass(frozen=True)
-class Misfit:
-    """Something that does not fit: under which key, what, and what to do."""
-
-    key: Key
-    message: str
-    hint: str = ""
-    written: str = ""
-    """A hint with `{text}` for the scalar as the file writes it; beats `hint` where there is one."""
-    at_key: bool = False
-    """Whether the key is wrong, and not its value."""
+QUOTED = "put it in quotes: '{text}'"
+"""A hint for a scalar, with a place for its text as the file writes it."""
 
 
-def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Misfit]]:
+def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
     """The model that plain data holds, and all that does not fit.
 
     Unknown keys hide nothing: each is taken for the one that was meant, or left out, and the rest
     is checked again. The model is there where nothing else was wrong.
     """
-    misfits: dict[tuple[Key, str], Misfit] = {}
+    misfits: dict[tuple[Key, str], Flaw] = {}
     renamed: dict[Key, Key] = {}
     for _ in range(_ROUNDS):
         try:
@@ -82,7 +72,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Misfit]]
         ]
         for misfit in _misfits(errors, data, model):
             key = _as_written(misfit.key, renamed)
-            misfits.setdefault((key, misfit.message), replace(misfit, key=key))
+            misfits.setdefault((key, misfit.message), misfit._replace(key=key))
         if not unknown or many:
             break
         data = _repaired(data, unknown, renamed, model)
@@ -121,7 +111,7 @@ def _copied(data: Any, paths: set[Key], here: Key = ()) -> Any:
     return data
 
 
-def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterator[Misfit]:
+def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterator[Flaw]:
     places: dict[Key, list[Any]] = {}
     for error in errors:
         keep = 1 if error["type"] in ("extra_forbidden", "missing") else 0
@@ -141,17 +131,17 @@ def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
     The rest of `loc` names branches of unions, or fields behind a short form.
     """
     key: list[str | int] = []
-    body = loc[: len(loc) - keep] if keep else loc
-    for part in body:
+    end = len(loc) - keep
+    for part in loc[:end]:
         named = isinstance(data, dict) and part in data
         listed = isinstance(data, list) and isinstance(part, int) and part < len(data)
         if named or listed:
             key.append(part)
             data = data[part]
-    return (*key, *loc[len(loc) - keep :]) if keep else tuple(key)
+    return (*key, *loc[end:])
 
 
-def _said(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Misfit]:
+def _said(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Flaw]:
     kind, context = error["type"], error.get("ctx", {})
     at_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
     if kind == "value_error":
@@ -160,42 +150,40 @@ def _said(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Misfit]:
             for flaw in cause.flaws:
                 whole = (*key, *flaw.key)
                 named = bool(flaw.key) and whole[-2:-1] in (("axes",), ("outputs",), ("env",))
-                yield Misfit(whole, flaw.message, flaw.hint, at_key=at_key or named)
+                yield flaw._replace(key=whole, at_key=at_key or named)
         else:
-            yield Misfit(key, str(cause))
+            yield Flaw(str(cause), key=key)
     elif kind == "extra_forbidden":
-        yield Misfit(key, "unknown key", unknown_hint(key, root), at_key=True)
+        yield Flaw("unknown key", unknown_hint(key, root), key, at_key=True)
     elif kind == "missing":
         first = _FIRST_LINES.get((root.__name__, *key))
-        yield Misfit(key[:-1], f"the key '{key[-1]}' is missing", first or description(key, root))
+        yield Flaw(f"the key '{key[-1]}' is missing", first or description(key, root), key[:-1])
     elif kind == "literal_error":
         yield _wrong_choice(key, error["input"], str(context["expected"]))
     else:
         hint = _name_hint(key, error["input"]) if kind == "string_pattern_mismatch" else ""
-        yield Misfit(key, _bound(kind, context, error["input"]), hint, at_key=at_key)
+        yield Flaw(_bound(kind, context, error["input"]), hint, key, at_key=at_key)
 
 
-def _wrong_kind(key: Key, refusals: Sequence[Any]) -> Misfit:
+def _wrong_kind(key: Key, refusals: Sequence[Any]) -> Flaw:
     value = refusals[0]["input"]
     words = list(dict.fromkeys(_KINDS[error["type"]] for error in refusals))
     if "a number" in words:
         words = [word for word in words if word != "a whole number"]
     expected = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-    hint, written = _kind_hint(expected, value, key)
-    return Misfit(key, f"expected {expected}, found {found(value)}", hint, written)
+    return Flaw(f"expected {expected}, found {found(value)}", _kind_hint(expected, value, key), key)
 
 
-def _kind_hint(expected: str, value: Any, key: Key) -> tuple[str, str]:
-    """What to do about a value of the wrong type: a hint, and one that shows the text as written."""
+def _kind_hint(expected: str, value: Any, key: Key) -> str:
     if "text" in expected and isinstance(value, bool | int | float):
-        return "put it in quotes", "put it in quotes: '{text}'"
+        return QUOTED
     if value is None and expected in ("a mapping", "a list"):
-        return "leave the key out, or give it something", ""
+        return "leave the key out, or give it something"
     if expected == "a list":
-        return f"write [{value}]" if isinstance(value, str | int | float) else "write [a, b]", ""
+        return f"write [{value}]" if isinstance(value, str | int | float) else "write [a, b]"
     if expected == "a mapping" and isinstance(value, list) and len(key) == 1:
-        return f"write each entry under its name, as in {key[0]}: {{NAME: {{...}}}}", ""
-    return _scalar_hint(expected, value), ""
+        return f"write each entry under its name, as in {key[0]}: {{NAME: {{...}}}}"
+    return _scalar_hint(expected, value)
 
 
 def _scalar_hint(expected: str, value: Any) -> str:
@@ -212,11 +200,11 @@ def _scalar_hint(expected: str, value: Any) -> str:
     return ""
 
 
-def _wrong_choice(key: Key, value: Any, expected: str) -> Misfit:
+def _wrong_choice(key: Key, value: Any, expected: str) -> Flaw:
     choices = re.findall(r"'([^']*)'", expected)
     meant = VALUES.get(str(value).lower())
     hint = f"did you mean '{meant}'?" if meant in choices else did_you_mean(str(value), choices)
-    return Misfit(key, f"expected one of {', '.join(choices)}; found {found(value)}", hint)
+    return Flaw(f"expected one of {', '.join(choices)}; found {found(value)}", hint, key)
 
 
 _BOUNDS = {

@@ -221,7 +221,7 @@ class _Composer:
 
     def _path(self) -> Key:
         path: list[str | int] = []
-        for frame in self._stack[:-1]:
+        for frame in self._stack:
             if isinstance(frame.node, Sequence):
                 path.append(len(frame.node.items))
             elif frame.key is not None:
@@ -236,22 +236,14 @@ class _Composer:
             self._complain(event.start_mark.index, message, hint)
 
     def _complain(self, index: int, message: str, hint: str) -> None:
-        self._keep(Complaint(index, self._path_here(), message, hint))
+        self._keep(Complaint(index, self._path(), message, hint))
 
     def _keep(self, complaint: Complaint) -> None:
         if len(self.complaints) < _MOST:
             self.complaints.append(complaint)
 
-    def _path_here(self) -> Key:
-        if not self._stack:
-            return ()
-        top = self._stack[-1]
-        if isinstance(top.node, Sequence):
-            return (*self._path(), len(top.node.items))
-        return (*self._path(), *([] if top.key is None else [top.key.text]))
-
     def _stop(self, event: Any, message: str, hint: str) -> None:
-        raise Unreadable(Complaint(event.start_mark.index, self._path_here(), message, hint))
+        raise Unreadable(Complaint(event.start_mark.index, self._path(), message, hint))
 
 
 def _is_text(text: str) -> bool:

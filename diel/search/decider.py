@@ -135,10 +135,8 @@ class Decider(ABC):
         states = [stage.history.state(index) for stage, index in self._judges(context, point)]
         if not all(state.ended for state in states):
             return False
-        return all(state.good for state in states) or not self._is_being_cancelled()
-
-    def _is_being_cancelled(self) -> bool:
-        return any(cancel.everything for cancel in read_cancels(self._ledger.paths))
+        cancels = () if all(state.good for state in states) else read_cancels(self._ledger.paths)
+        return not any(cancel.everything for cancel in cancels)
 
     def _bad(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
         judges = self._judges(context, point)

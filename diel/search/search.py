@@ -40,8 +40,7 @@ class Searching(Decider):
     def __init__(self, axis: Searched, outer: Iterable[Adaptive], run: Deciding) -> None:
         super().__init__(axis, outer, run)
         self.search: Search = axis.axis
-        known = run.workflow.hyperparameters
-        self._space = space_of(self.search.parameters, known, run.hyperparameters)
+        self._space = space_of(self.search.parameters, run.workflow.hyperparameters, run.hyperparameters)
         self._searchers: dict[Context, Searcher] = {}
         self._live: dict[Context, set[int]] = {}
         """The trials that have not ended, by number."""
@@ -57,8 +56,7 @@ class Searching(Decider):
 
     def _begin(self, context: Context) -> None:
         if context not in self.axis.history.courses:
-            seed = self._seed(len(self.axis.history.courses))
-            self._begin_course(context, seed)
+            self._begin_course(context, self._seed(len(self.axis.history.courses)))
         course = self._course(context)
         # Lost tasks that a new controller tries again, for a user had stopped them.
         again = [

@@ -15,20 +15,8 @@ from diel.terms import ABOUT, COUNT, format_of
 
 DTYPES = (
     "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "str",
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *("float16", "float32", "float64", "complex64", "complex128", "str"),
 )
 """NumPy's names of the types that arrays on the disk have; `str` is text of any length."""
 _LOOSE = {"float": "float64", "double": "float64", "int": "int64", "single": "float32", "half": "float16"}

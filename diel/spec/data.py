@@ -66,8 +66,7 @@ class Input(Expected):
             yield Flaw("`initially` is the value before the first round of a loop", hint, ("initially",))
         elif self.columns is not None and (self.dtype is not None or self.shape is not None):
             other = "dtype" if self.dtype is not None else "shape"
-            message = f"`{other}` is about an array, `columns` about a table"
-            yield Flaw(message, "keep one of them", (other,))
+            yield Flaw(f"`{other}` is about an array, `columns` about a table", "keep one of them", (other,))
         elif self.source.startswith("hp."):
             hint = "drop it: a hyperparameter has its type and bounds in the registry"
             for name in self.expectations:

@@ -131,6 +131,8 @@ class Flaw(NamedTuple):
     key: Key = ()
     offset: int | None = None
     """Characters into the text of the key's value, where the trouble begins further on."""
+    at_key: bool = False
+    """Whether the key is wrong, and not its value."""
 
 
 class Flaws(ValueError):

@@ -77,8 +77,7 @@ class Axes:
         for index in range(maker.size):
             if not maker.history.state(index).good:
                 continue
-            record = results.record(maker.name, index)
-            made = self._made(label, axis, f"{maker.name}/{index}", record, output)
+            made = self._made(label, axis, f"{maker.name}/{index}", results.record(maker.name, index), output)
             if len(made) and names is not None and made.parameters != names:
                 raise UsageError(
                     f"axis '{label}': {maker.name}/{index} gives {', '.join(made.parameters)}, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import textwrap
 import threading
 from dataclasses import replace
@@ -191,7 +192,8 @@ def test_the_script_of_a_controller_quotes_what_a_shell_would_read(
     monkeypatch.setenv("PYTHONPATH", "/opt/it's here")
     plan = made(workspace)
     run = create(plan, workspace / "my runs; $(rm)")
-    job = controller_job(plan, run, "job", 2, python="/opt/py thon")
+    monkeypatch.setattr(sys, "executable", "/opt/py thon")
+    job = controller_job(plan, run, "job", 2)
     text = scheduler_named("slurm").script(job)
     command = text.splitlines()[-1]
     assert command.startswith(f"'/opt/py thon' -m diel.controller '{run.root}' --submission 2 --end ")

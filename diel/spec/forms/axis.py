@@ -152,16 +152,6 @@ class Axis:
         """Whether there may be fewer points in the end than are counted."""
         return False
 
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The packages without which its points cannot be made."""
-        return ()
-
-    @property
-    def needed_by(self) -> str:
-        """What it does with them: `searches with gp`."""
-        return ""
-
     def parameters_of(self, label: str) -> tuple[str, ...] | None:
         """The parameters that an axis of this name gives, or None where only its points tell."""
         return self.gives if self.gives is None else self.gives or (label,)

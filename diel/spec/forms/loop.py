@@ -12,19 +12,14 @@ from diel.spec.forms.axis import Axis, Choice, Known, Points
 from diel.spec.hyperparameter import Condition
 from diel.spec.model import MAX_POINTS, SpecModel, found
 
-_MEANT = {
-    "first": "0",
-    "initial": "0",
-    "prev": "previous",
-    "before": "previous",
-    "final": "last",
-    "latest": "last",
-    "optimal": "best",
-    "optimum": "best",
-    "min": "best",
-    "max": "best",
-    "front": "pareto",
+_OTHER_WORDS = {
+    "0": "first initial",
+    "previous": "prev before",
+    "last": "final latest",
+    "best": "optimal optimum min max",
+    "pareto": "front",
 }
+_MEANT = {other: word for word, others in _OTHER_WORDS.items() for other in others.split()}
 """Other words for picks."""
 
 

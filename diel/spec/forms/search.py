@@ -170,11 +170,8 @@ class Search(SpecModel, Judged):
 
     @property
     def needs(self) -> tuple[str, ...]:
+        """The packages without which its trials cannot be made."""
         return ("optuna", *_NEEDS.get(self.sampler, ())) if self.sampler in SAMPLERS else ()
-
-    @property
-    def needed_by(self) -> str:
-        return f"searches with {self.sampler}"
 
     @property
     def most(self) -> int | None:

@@ -287,8 +287,7 @@ class AxisForm(StaticForm):
         lengths = {name: len(sequence_of(column)) for name, column in (self.zip or {}).items()}
         if len(set(lengths.values())) > 1 and not wrong:
             listed = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-            message = f"the lists differ in length: {listed}"
-            yield Flaw(message, "a zip takes one value of each", ("zip",))
+            yield Flaw(f"the lists differ in length: {listed}", "a zip takes one value of each", ("zip",))
         elif self.columns is not None and self.source is None and not wrong:
             hint = "write file: {path: FILE, columns: [...]}" if self.file is not None else "drop it"
             yield Flaw("`columns` goes with `from`", hint, ("columns",))
