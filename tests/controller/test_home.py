@@ -126,7 +126,7 @@ def test_a_job_in_which_a_controller_would_only_hand_over_is_refused(
 
 
 def test_a_controllers_job_asks_for_little_and_for_what_its_queue_wants(plan: Plan, run: RunPaths) -> None:
-    job = controller_job(plan, run, "job", 3, "41", "python3")
+    job = controller_job(plan, run, "job", 3, "41")
     assert job.name == f"{job_prefix(run)}-c3"
     assert (job.nodes, job.cores, job.gpus, job.memory) == (1, 2, 0, 2 * 2**30)
     assert (job.queue, job.account, job.after) == ("short", "chem", "41")
@@ -138,7 +138,7 @@ def test_a_controllers_job_asks_for_little_and_for_what_its_queue_wants(plan: Pl
 def test_a_queue_of_its_own_brings_neither_the_pools_options_nor_its_limit(plan: Plan, run: RunPaths) -> None:
     own = plan.site.controller.model_copy(update={"queue": "service", "options": ("--nice",)})
     plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
-    job = controller_job(plan, run, "job", 1, None, "python3")
+    job = controller_job(plan, run, "job", 1, None)
     assert (job.queue, job.walltime, job.options) == ("service", 24 * 3600, ("--qos=normal", "--nice"))
 
 
@@ -154,7 +154,7 @@ def test_options_of_its_own_bring_their_own_limit_where_pools_name_no_queue(
 def test_one_allocation_is_as_wide_and_as_long_as_the_largest_stage_needs(plan: Plan, run: RunPaths) -> None:
     own = plan.site.controller.model_copy(update={"walltime": None})
     plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
-    job = controller_job(plan, run, "inside", 1, None, "python3")
+    job = controller_job(plan, run, "inside", 1, None)
     assert (job.nodes, job.cores, job.queue) == (4, 8, "short")
     assert job.walltime == job_walltime(plan, "inside") == 90 * 60 + 20
 
@@ -165,7 +165,7 @@ def test_one_allocation_lasts_as_long_as_the_site_gives_the_controller_and_the_q
 ) -> None:
     plan = made(workspace, site=SITE.replace("walltime: 24h", f"walltime: {own}"))
     run = create(plan, workspace / "runs")
-    job = controller_job(plan, run, "inside", 1, None, "python3")
+    job = controller_job(plan, run, "inside", 1, None)
     assert job.walltime == job_walltime(plan, "inside") == given
 
 
