@@ -1,4 +1,4 @@
-"""What installed packages add to diel: schedulers and searchers, each a class by an entry point."""
+"""What installed packages add to diel by entry points: modules, and classes of schedulers and searchers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from diel.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+MODULES = "diel.modules"
 SCHEDULERS = "diel.schedulers"
 SEARCHERS = "diel.searchers"
 

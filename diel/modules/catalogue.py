@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
+from diel.extensions import MODULES, entry_points_of
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.paths import shipped
 
 Origin = Literal["workflow", "project", "shipped", "installed"]
 
-ENTRY_POINTS = "diel.modules"
-"""The entry-point group in which an installed package names its modules."""
 _MAX_REFERENCE = 200
 
 
@@ -65,9 +64,9 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
         if os.path.exists(path) and not os.path.isdir(path):  # reading it tells what is no ordinary file
             return _usable(reference, path, function, None, _origin(folder, folders))
-    target = None if function else _entry_points().get(reference)
-    if target is not None:
-        return _installed(reference, *_split(target))
+    point = None if function else entry_points_of(MODULES).get(reference)
+    if point is not None:
+        return _installed(reference, *_split(point.value))
     if function and _spec(name) is not None:
         return _installed(reference, name, function)
     raise _not_found(reference, name, function, folders)
@@ -84,10 +83,10 @@ def every(folders: Sequence[Path]) -> Iterator[Module | Problem]:
             if name not in seen:
                 seen.add(name)
                 yield from _all_in_file(name, path, _origin(folder, folders))
-    for name, target in sorted(_entry_points().items()):
+    for name, point in entry_points_of(MODULES).items():
         if name not in seen:
             try:
-                yield _installed(name, *_split(target))
+                yield _installed(name, *_split(point.value))
             except ModuleNotFound as error:
                 yield Problem(f"entry point {name}", 1, 1, "", error.message, error.hint)
 
@@ -115,11 +114,11 @@ def _split(reference: str) -> tuple[str, str | None]:
 
 
 def _not_found(reference: str, name: str, function: str | None, folders: Sequence[Path]) -> ModuleNotFound:
-    known = [found for folder in folders for found, _ in _files(folder)] + list(_entry_points())
+    known = [found for folder in folders for found, _ in _files(folder)] + list(entry_points_of(MODULES))
     alike = (f"did you mean '{other}'?" for other in known if other.split(".")[-1] == name.split(".")[-1])
     near = did_you_mean(name, known) or next(alike, "")  # `ising` is near `simulation.ising`
     places = ", ".join(str(folder) for folder in folders)
-    looked = f"looked in {places} and the entry points {ENTRY_POINTS}"
+    looked = f"looked in {places} and the entry points {MODULES}"
     if function:
         looked += f", and for a package '{name.partition('.')[0]}' (is it installed, or on PYTHONPATH?)"
     return ModuleNotFound(f"no module '{reference}'", f"{near} {looked}".strip())
@@ -185,14 +184,6 @@ def _all_in_file(name: str, path: Path, origin: Origin) -> Iterator[Module | Pro
 def _module(reference: str, path: Path, function: str, import_name: str | None, origin: Origin) -> Module:
     signature = read_signature(path, function, decorated=import_name is None)
     return Module(reference, path, function, signature, import_name, origin, digest_of(path))
-
-
-@lru_cache(maxsize=1)
-def _entry_points() -> dict[str, str]:
-    """What installed packages name, as `package.module:function` by name."""
-    from importlib.metadata import entry_points  # here: it takes 10 ms, and few names need it
-
-    return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
 
 
 def _installed(reference: str, name: str, function: str | None) -> Module:

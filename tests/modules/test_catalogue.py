@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import diel.modules.catalogue
-from diel.errors import DielError, ModuleError, Problem
+from diel.errors import DielError, ModuleError, Problem, UsageError
+from diel.extensions import entry_points_of
 from diel.modules.catalogue import (
     Module,
     ModuleNotFound,
@@ -45,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diel.modules.catalogue, "_entry_points", dict)
+    monkeypatch.setattr(diel.modules.catalogue, "entry_points_of", lambda group: {})
 
 
 def test_a_name_means_the_function_of_that_name_in_the_file(folder: Path) -> None:
@@ -163,7 +164,7 @@ def test_an_entry_point_names_an_installed_function(
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(site))
         importlib.invalidate_caches()
-        diel.modules.catalogue._entry_points.cache_clear()
+        entry_points_of.cache_clear()
         found = find("lab.fit", [folder])
         assert (found.reference, found.import_name, found.function) == ("lab.fit", "pointed", "fit")
         with pytest.raises(ModuleNotFound, match="there is no 'nowhere'"):
@@ -173,7 +174,27 @@ def test_an_entry_point_names_an_installed_function(
         assert [item.file for item in listed if isinstance(item, Problem)] == ["entry point lab.gone"]
         local = module_file(folder / "lab" / "fit.py", "fit")
         assert find("lab.fit", [folder]).path == local
-    diel.modules.catalogue._entry_points.cache_clear()
+    entry_points_of.cache_clear()
+
+
+def test_two_packages_that_name_a_module_alike_are_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("one", "two"):
+        info = tmp_path / f"{package}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[diel.modules]\nlab.fit = {package}:fit\n")
+    monkeypatch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(tmp_path))
+        importlib.invalidate_caches()
+        entry_points_of.cache_clear()
+        with pytest.raises(
+            UsageError, match="two installed packages have a 'lab.fit' in diel.modules: one:fit"
+        ):
+            find("lab.fit", [folder])
+    entry_points_of.cache_clear()
 
 
 def test_every_module_is_listed_once_and_a_broken_file_has_its_place(tmp_path: Path) -> None:
