@@ -398,6 +398,21 @@ def test_links_between_pages_lead_to_a_heading(root: Path) -> None:
             assert not anchor or anchor in slugs, f"{page.name}: {target}"
 
 
+def test_the_tests_and_files_that_pages_name_are_there(root: Path) -> None:
+    files = {
+        path.relative_to(root).as_posix() for top in ("diel", "tests") for path in (root / top).rglob("*")
+    }
+    sources = "\n".join(path.read_text("utf-8") for path in (root / "tests").rglob("test_*.py"))
+    tests = set(re.findall(r"^def (test_\w+)", sources, re.MULTILINE))
+    own = {root / "docs/modules.md"}  # where readers write a test themselves
+    for page in {root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")} - own:
+        for named in re.findall(r"`[^`\n]*`", page.read_text("utf-8")):
+            for path in re.findall(r"(?<![\w./-])(?:diel|tests)/[\w/]+(?:\.py)?(?![\w*<])", named):
+                assert path.rstrip("/") in files, f"{page.name}: {path}"
+            for test in re.findall(r"(?<![\w/])test_\w+(?:\.py)?", named):
+                assert test in tests or f"tests/{test}" in files, f"{page.name}: {test}"
+
+
 # --- the glossary ---------------------------------------------------------------------------------
 
 
