@@ -133,7 +133,6 @@ class History:
         if not isinstance(event, str):
             raise TypeError(event)
 
-    @property
     def asks_first(self) -> bool:
         """Whether tasks of a stage ask another model before they run."""
         return any(stage.surrogate is not None for stage in self.stages.values())

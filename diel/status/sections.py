@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any
 
 from diel.journal.history import History
 from diel.status.axis_lines import ROWS, axis_lines, axis_report
@@ -35,19 +33,18 @@ class View:
 class Section:
     """A feature in the eyes of people. Nothing of it is called for a run that does not use it."""
 
-    used: Callable[[Any], object]
-    """Of a status, and of a history where there is a summary."""
+    used: Callable[[Status], object]
     lines: Callable[[Status, View], list[str]]
     """Of `diel status`."""
     report: Callable[[Status], Iterable[str]] = lambda status: ()
     """Of `diel report`, in Markdown."""
-    summary: Callable[[History], list[str]] | None = None
-    """Of a run's end."""
+    summary: tuple[Callable[[History], bool], Callable[[History], list[str]]] | None = None
+    """Of a run's end: whether it uses the feature, and its lines."""
 
 
 SECTIONS = (
     Section(
-        used=attrgetter("axes"),
+        used=lambda status: status.axes,
         lines=lambda status, view: axis_lines(status.axes, view.width, view.rows),
         report=lambda status: axis_report(status.axes),
     ),
@@ -55,16 +52,16 @@ SECTIONS = (
         used=lambda status: status.blocks or status.silent or status.trouble,
         lines=lambda status, view: block_lines(status, view.width, brief=view.brief, show_all=view.show_all),
     ),
-    Section(used=attrgetter("services"), lines=lambda status, view: service_lines(status.services)),
-    Section(used=attrgetter("streams"), lines=lambda status, view: stream_lines(status.streams)),
+    Section(used=lambda status: status.services, lines=lambda status, view: service_lines(status.services)),
+    Section(used=lambda status: status.streams, lines=lambda status, view: stream_lines(status.streams)),
     Section(
-        used=attrgetter("asks_first"),
+        used=lambda status: status.asks_first,
         lines=lambda status, view: surrogate_lines(status.asks_first),
         report=lambda status: surrogate_report(status.asks_first),
-        summary=lambda history: surrogate_lines(surrogates_of(history)),
+        summary=(History.asks_first, lambda history: surrogate_lines(surrogates_of(history))),
     ),
     Section(
-        used=attrgetter("staging"),
+        used=lambda status: status.staging,
         lines=lambda status, view: staging_lines(status.staging, show_all=view.show_all),
     ),
 )

@@ -243,8 +243,8 @@ def summary(controller: Controller, state: RunState, seconds: float, *, quiet: b
     lines += [
         line
         for section in SECTIONS
-        if section.summary is not None and section.used(history)
-        for line in section.summary(history)
+        if section.summary is not None and section.summary[0](history)
+        for line in section.summary[1](history)
     ]
     if state in (RunState.SUCCEEDED, RunState.FAILED):
         lines += _values(controller)
