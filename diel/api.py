@@ -1,4 +1,4 @@
-"""The Python face: run a workflow from a script or a notebook, and read what it made.
+"""The Python interface: run a workflow from a script or a notebook, and read what it made.
 
 run = diel.run("melt.yaml", set={"hidden": 32})
 run = diel.submit("melt.yaml", site="slurm")      # goes on without this process
@@ -79,7 +79,7 @@ def submit(
     home: Home | None = None,
     cache: bool = True,
 ) -> Run:
-    """Leaves a workflow to a controller of its own, as `diel submit` does, and returns the run at once.
+    """Hands a workflow to a controller of its own, as `diel submit` does, and returns the run at once.
 
     `home` says where that lives (login, job or inside); as the site has it otherwise. `.state` tells how
     the run stands, whoever asks, now or tomorrow.
@@ -122,7 +122,7 @@ def _settings(given: Settings) -> tuple[str, ...]:
 
 
 class Run:
-    """A run: how it stands and what it made. It is read anew with every call, so it may still go on."""
+    """A run: its state and what it made. Each call reads it again, so the run may still be going."""
 
     def __init__(self, paths: RunPaths) -> None:
         self._paths = paths
@@ -143,11 +143,11 @@ class Run:
         return str(self._read().state)
 
     def status(self) -> dict[str, Any]:
-        """How it stands: what `diel status --json` prints."""
+        """Its status: what `diel status --json` prints."""
         return read_status(self._paths).document()
 
     def table(self, *values: str) -> Any:
-        """The outputs `STAGE.VALUE`, or all of a STAGE, with a column an axis parameter.
+        """The outputs `STAGE.VALUE`, or all of a STAGE, with one column for each axis parameter.
 
         Over a search, each trial's hyperparameters have columns too, `hp.NAME`.
 
@@ -156,11 +156,11 @@ class Run:
         Raises UsageError for a name that is not there, and for stages without common rows.
         """
         if not values:
-            raise UsageError(f"say which outputs, for instance table({_example(self._read())!r})")
+            raise UsageError(f"name the outputs, for instance table({_example(self._read())!r})")
         found = make_table(self._read(), values)
         plain = [[str(cell) if type(cell) is Artifact else cell for cell in row] for row in found.rows]
         try:
-            import pandas  # an extra, and slow to import: only where a table is asked for
+            import pandas  # an extra, and slow to import: only when a table is wanted
         except ImportError:
             return [dict(zip(found.columns, row, strict=True)) for row in plain]
         return pandas.DataFrame(plain, columns=list(found.columns))
@@ -207,8 +207,8 @@ class Run:
         picked = picked_tasks(read, stage, sorted(records), wanted)
         dropped = read.history.stage(stage).dropped.get(output, ())
         if picked and all(index in dropped for index in picked):
-            told = "it was deleted after its use (`keep: false`, or `diel clean --intermediate`)"
-            raise UsageError(f"{self.id} has no '{name}' any more: {told}")
+            reason = "it was deleted after use (`keep: false`, or `diel clean --intermediate`)"
+            raise UsageError(f"{self.id} no longer has '{name}': {reason}")
         found = [
             output_of(records[index], output, read.paths.root)
             for index in picked

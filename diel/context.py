@@ -1,4 +1,4 @@
-"""What a running module may ask diel: where it is, what it reads, how long it has."""
+"""What a running module can ask diel: where it is, what it reads, how long it has."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ class Context(ServiceUser, StreamUser):
     rank: int = 0
     """MPI rank of this process; 0 without MPI."""
     checkpoint: bool = False
-    """Whether the stage keeps checkpoints: what lies in `checkpoint_dir` is where to go on."""
+    """Whether the stage keeps checkpoints: continue from what is in `checkpoint_dir`."""
     interrupt_at: float | None = None
     """When the task should save a checkpoint and stop, in seconds since the epoch; None for never."""
     ranks: int = 1
     """MPI ranks of the task."""
     shards: Mapping[str, Shard] = field(default_factory=dict)
-    """How inputs are shared out, by name: those with `shard` in the workflow."""
+    """How inputs are split, by name: those with `shard` in the workflow."""
     local: Local | None = None
-    """The node's own disk, where the stage uses it."""
+    """The node's own disk, if the stage uses it."""
     streams: Mapping[str, Mapping[str, str]] | None = None
     """What the task puts into and gets from, by name; None where it runs beside no other stage's."""
     services: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Those that the stage asks, by name: the task indices of their replicas."""
     _epoch: float = field(default_factory=lambda: time.time() - time.monotonic(), init=False, compare=False)
-    """What to add to time.monotonic for seconds since the epoch: a step of the clock moves no deadline."""
+    """Added to time.monotonic, gives seconds since the epoch: a step of the clock moves no deadline."""
 
     @property
     def checkpoint_dir(self) -> Path:
-        """A directory that the task's attempts share; made when first asked for, kept until `diel clean`."""
+        """A directory that the task's attempts share; made on first use, kept until `diel clean`."""
         path = self.task_dir.with_name(f"{self.index}.checkpoint")
         path.mkdir(parents=True, exist_ok=True)
         return path
@@ -90,22 +90,22 @@ class Context(ServiceUser, StreamUser):
                 file.write(line)
 
     def shard(self, name: str, epoch: int = 0) -> list[Any]:
-        """This rank's or task's items of an input that is shared out, in the epoch's order.
+        """This rank's or task's items of an input with `shard`, in the epoch's order.
 
         Files are Paths, on the node's own disk with `stage: node`; of an array in a .npy file the
         numbers of rows. Over all ranks (or tasks) each item comes once an epoch; the order is another
         in each, and the same wherever it is drawn. Raises ModuleError for an input without `shard`.
         """
-        from diel.staging.shard import draw  # only here: most modules share nothing out
+        from diel.staging.shard import draw  # only here: most modules have no shards
 
         if name not in self.shards:
             known = ", ".join(self.shards) or "none"
-            raise ModuleError(f"input '{name}' has no `shard` in the workflow; inputs that have: {known}")
+            raise ModuleError(f"input '{name}' has no `shard` in the workflow; inputs with one: {known}")
         shard, ranks = self.shards[name], (self.rank, self.ranks)
         return draw(name, self.inputs[name], shard, *ranks, epoch, self.local, os.environ)
 
     def cached(self, key: object, load: Callable[[], T]) -> T:
-        """What `load()` returned for this key in this worker process, loading it at most once.
+        """What `load()` returns for this key; each worker process calls it at most once.
 
         Meant for models: a worker that runs a thousand tasks reads its model once. The key must
         name the content, for instance a path.

@@ -44,7 +44,7 @@ class Node:
     kind: str
     axes: tuple[str, ...]
     tasks: str
-    """How many tasks, or how they stand in a run; empty where nothing is known."""
+    """How many tasks, or their states in a run; empty when unknown."""
     state: str = ""
     """`done`, `failed`, `running`, `waiting`, `skipped` or `cancelled` in a run; empty in a workflow."""
 
@@ -56,11 +56,11 @@ class Arrow:
     upstream: str
     downstream: str
     outputs: tuple[str, ...]
-    """What is read; empty for an order alone."""
+    """What is read; empty if it only sets the order."""
     rule: str
-    """match, gather, broadcast and pick, with their axes; empty where neither stage has any."""
+    """match, gather, broadcast and pick, with their axes; empty if neither stage has any."""
     back: bool = False
-    """Whether it reads the round before: such an arrow leads back up."""
+    """Whether it reads the previous round: such an arrow leads back up."""
     how: str = "after"
     """What there is where nothing is read: `after` or `asks`."""
 
@@ -73,7 +73,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What there is to draw: nodes in an order in which they can run, and their arrows."""
+    """What to draw: nodes in an order in which they can run, and their arrows."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -112,8 +112,8 @@ def axis_text(label: str, axis: Axis, count: str = "") -> str:
     """An axis as a node shows it: `t (24)`, `trial (search, up to 16)`, `round (loop)`."""
     kind = axis.word if axis.adaptive else ""
     bound = "up to " if kind and count and axis.may_end_early else ""
-    told = ", ".join(filter(None, (kind, f"{bound}{count}")))
-    return f"{label} ({told})" if told else label
+    details = ", ".join(filter(None, (kind, f"{bound}{count}")))
+    return f"{label} ({details})" if details else label
 
 
 def _arrows(graph: StageGraph) -> Iterator[Arrow]:
@@ -133,7 +133,7 @@ def _arrows(graph: StageGraph) -> Iterator[Arrow]:
 
 
 def draw_text(drawing: Drawing, paint: Paint = lambda text, state: text, *, ascii_only: bool = False) -> str:
-    """Stages from top to bottom; each runs down in a lane of its own to the last that reads it."""
+    """Stages from top to bottom; each runs down in its own lane to the last stage that reads it."""
     plain = "\n".join(_text_lines(drawing, paint))
     return plain.translate(_ASCII) if ascii_only else plain
 
@@ -161,7 +161,7 @@ def _text_lines(drawing: Drawing, paint: Paint) -> Iterator[str]:
         down = "".join("│ " if name else "  " for name in after).ljust(2 * width)
         for arrow in drawing.arrows:
             if arrow.downstream == node.name:
-                back = " (of the round before)" if arrow.back else ""
+                back = " (of the previous round)" if arrow.back else ""
                 head = "⇠" if arrow.back else "←"
                 yield (
                     f"{down}   {head} {arrow.upstream}.{arrow.label}{back}"
@@ -179,11 +179,11 @@ def _cells(node: Node) -> tuple[str, ...]:
 def _lanes(
     drawing: Drawing, last: Mapping[str, int]
 ) -> Iterator[tuple[list[str | None], int, list[str | None]]]:
-    """For each node: who holds each lane above it, the lane of its own, who holds each lane below it."""
+    """For each node: who holds each lane above it, its own lane, who holds each lane below it."""
     lanes: list[str | None] = []
     for row, node in enumerate(drawing.nodes):
         above = list(lanes)
-        # A lane that ends here may be taken on at once: its line turns into the node.
+        # A lane that ends here can be reused at once: its line turns into the node.
         free = [at for at, name in enumerate(lanes) if name is None or last[name] == row]
         own = free[0] if free else len(lanes)
         above += [None] * (own + 1 - len(above))
@@ -195,7 +195,7 @@ def _lanes(
 
 
 def _rail(lanes: Sequence[str | None], own: int, feeding: set[str], ending: set[str], mark: str) -> str:
-    """The line of a node: its mark, the lanes that pass, and those that lead into it."""
+    """The line of a node: its mark, the lanes that pass it, and those that lead into it."""
     leading = [at for at, name in enumerate(lanes) if name in feeding]
     first, final = min([own, *leading]), max([own, *leading])
     text = ""
@@ -220,7 +220,7 @@ def _rail(lanes: Sequence[str | None], own: int, feeding: set[str], ending: set[
 
 
 def draw_mermaid(drawing: Drawing) -> str:
-    """A mermaid flowchart, as Markdown pages of many sites show it."""
+    """A mermaid flowchart, which many sites render in Markdown pages."""
     lines = ["flowchart TD"]
     for node in drawing.nodes:
         label = "<br/>".join(_mermaid_text(text) for text in (f"{node.name}", *_details(node)))
@@ -281,7 +281,7 @@ def _escaped(text: str) -> str:
 
 
 def draw_svg(drawing: Drawing) -> str:
-    """The drawing as SVG, by graphviz. Raises DielError where that is not there or fails."""
+    """The drawing as SVG, by graphviz. Raises DielError where graphviz is missing or fails."""
     program = which("dot")
     if program is None:
         raise DielError(

@@ -23,13 +23,13 @@ from difflib import get_close_matches
 from itertools import islice
 
 MISTAKE = "diel failed in a way that it should not"
-"""What a message begins with that tells of a mistake in diel, and of none in what it was given."""
+"""How a message begins that reports a mistake in diel itself, not in its input."""
 
 
 MAX_PROBLEMS = 100
-"""The most problems of a file that are shown; nothing looks for many more."""
+"""The most problems of a file that are shown; the search ends soon after."""
 _COMPARED = 500
-"""Words that one word is compared with: some 5 ms."""
+"""The most words that one word is compared with: some 5 ms."""
 
 
 class DielError(Exception):
@@ -48,7 +48,7 @@ class HintedError(DielError):
 
 
 class UsageError(DielError):
-    """A command line or a request that cannot be carried out."""
+    """A command line or request that cannot be carried out."""
 
     exit_code = 2
 
@@ -135,7 +135,7 @@ class SpecError(UsageError):
 
 
 def first_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """As many problems as are shown, in the file's order, and a last one that says that there are more."""
+    """The problems to show, in the file's order; a last one says if there are more."""
     problems = sorted(set(problems))
     if len(problems) <= MAX_PROBLEMS:
         return problems
@@ -150,6 +150,6 @@ def counted(number: int, word: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint with the nearest known word, or an empty string when none is near."""
+    """A hint with the nearest known word, or an empty string if none is near."""
     near = get_close_matches(word, list(islice(known, _COMPARED)), n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else ""

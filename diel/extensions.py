@@ -18,11 +18,11 @@ SEARCHERS = "diel.searchers"
 
 @cache
 def entry_points_of(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group, by name; nothing that they point to is imported.
+    """The entry points of a group, by name; none is imported.
 
     Raises UsageError where two packages have different ones of the same name.
     """
-    from importlib.metadata import entry_points  # here: a run on one machine without a search asks for none
+    from importlib.metadata import entry_points  # here: a run on one machine without a search needs none
 
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=group)):
@@ -41,14 +41,14 @@ def names_in(group: str) -> tuple[str, ...]:
 
 
 def class_named(group: str, name: str, base: type[Any]) -> Any:
-    """The class behind an entry point: whole, and derived from `base`.
+    """The class behind an entry point: complete, and derived from `base`.
 
     Raises UsageError for an unknown name, and for an entry point that cannot be imported or is no such class.
     """
     point = entry_points_of(group).get(name)
     if point is None:
         hint = did_you_mean(name, names_in(group))
-        known = ", ".join(names_in(group)) or "none: install diel again, for its own are missing too"
+        known = ", ".join(names_in(group)) or "none: reinstall diel, because even its own are missing"
         raise UsageError(f"no '{name}' in {group}; installed: {known}{f'; {hint}' if hint else ''}")
     where = f"'{name}' in {group} ({point.value}, of {_package(point)})"
     try:
@@ -59,10 +59,10 @@ def class_named(group: str, name: str, base: type[Any]) -> Any:
         raise UsageError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, base)):
         expected = f"{base.__module__.rpartition('.')[0]}.{base.__name__}"
-        raise UsageError(f"{where} is no class that is derived from {expected}")
+        raise UsageError(f"{where} is not a class derived from {expected}")
     lacking = sorted(getattr(found, "__abstractmethods__", ()))
     if lacking:
-        raise UsageError(f"{where} lacks {', '.join(lacking)}: {base.__name__} says what each has to do")
+        raise UsageError(f"{where} lacks {', '.join(lacking)}: {base.__name__} says what each must do")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Files: those that diel writes get their place whole, those that a user names are looked at before opening.
+"""Files: diel replaces its own in one step, and checks those that a user names before it opens them.
 
 Whoever reads a file that diel writes for others sees all of the old one or all of the new one. What is
 killed while it writes leaves a hidden file that ends in `.part`; nobody reads that, and the run's controller
@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 NAME = 40
-"""Characters of a file's name that its unfinished copy shows: a name may have 255 bytes."""
+"""Characters of a file's name that its unfinished copy keeps: a name has at most 255 bytes."""
 LONGEST = 10.0
-"""Seconds without a byte written after which whoever wrote an unfinished copy counts as killed."""
+"""After this many seconds without a write, the writer of an unfinished copy counts as killed."""
 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` at the end of the block, or never where the block raises.
+    """A file that replaces `path` at the end of the block, unless the block raises.
 
     Several processes, on several hosts too, may do this at once: the last one wins. Raises OSError, which
     names `path`, where it cannot be written.
@@ -45,13 +45,13 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
 
 
 def put(path: str | os.PathLike[str], content: str | bytes, mode: int = 0o666) -> None:
-    """Puts a file in place in one step; a text as UTF-8. Raises OSError, which names `path`."""
+    """Puts a file in place in one step; text as UTF-8. Raises OSError, which names `path`."""
     with replacing(path, mode) as file:
         file.write(content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape"))
 
 
 def sweep(folders: Iterable[Path], before: float) -> None:
-    """Removes from these folders, not from those below, what is unfinished and was not written to since.
+    """Removes from these folders, but not those below, unfinished copies whose writers were killed.
 
     `before` is that time: seconds since the epoch, by the clock that stamps the files.
     """
@@ -75,7 +75,7 @@ def flaw_of(path: str | Path) -> str:
             os.scandir(path).close()
             return ""
         if not stat.S_ISREG(status.st_mode):
-            return f"is {_sort(status.st_mode)}, no ordinary file"
+            return f"is {_sort(status.st_mode)}, not an ordinary file"
         if status.st_size == 0 or not os.access(path, os.R_OK):
             read_file(path, 0)
     except FileNotFoundError:
@@ -94,9 +94,9 @@ def read_file(path: str | Path, most: int) -> bytes:
     try:
         status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(0, f"it is {_sort(status.st_mode)}, no ordinary file")
+            raise OSError(0, f"it is {_sort(status.st_mode)}, not an ordinary file")
         if status.st_size == 0 and _says_something(number):
-            raise OSError(0, "it is no ordinary file, but the system's own")
+            raise OSError(0, "it is a special file of the system")
         with open(number, "rb", closefd=False) as file:
             return file.read(most + 1)
     finally:
@@ -105,8 +105,8 @@ def read_file(path: str | Path, most: int) -> bytes:
 
 def reason(error: OSError | ValueError) -> str:
     """What the system says of a file that cannot be read, in lower case."""
-    told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return told[:1].lower() + told[1:]
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:]
 
 
 def _says_something(number: int) -> bool:

@@ -1,4 +1,4 @@
-"""The form of what comes in: which keys a JSON object must have, and what their values are.
+"""The form of incoming data: which keys a JSON object must have, and what their values are.
 
 Records of a journal and requests to a broker are millions, and nearly all as they should be. They are used
 as they are, and the one at which something goes wrong is held to its form: that tells a damaged file or a
@@ -11,20 +11,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Check = tuple[str, Callable[[Any], bool]]
-"""What is expected, in words, and whether a value is that."""
+"""What is expected, in words, and whether a value fits."""
 Form = Mapping[str, Check]
 MOST = 2**53
-"""No number of tasks, items or bytes is greater: JSON readers agree on numbers up to here."""
+"""The most tasks, items or bytes: JSON readers agree on numbers up to here."""
 NOT_AS_IT_SHOULD_BE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError)
-"""What code raises that meets something else than it takes for granted."""
+"""What code raises when data is not what it assumes."""
 
 
 class Contradiction(ValueError):
-    """A record that the ones before it rule out."""
+    """A record that contradicts earlier ones."""
 
 
 def flaw_in(document: Mapping[str, Any], form: Form, optional: Form) -> str:
-    """What is wrong with the form of an object; empty where nothing is."""
+    """What is wrong with the form of an object; empty if nothing is."""
     for key, (expected, is_that) in {**optional, **form}.items():
         if key in document:
             if not is_that(document[key]):

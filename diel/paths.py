@@ -1,4 +1,4 @@
-"""Every path of a run, and of what diel ships, made in this one file.
+"""Every path of a run, and of the files that diel ships: all are made here.
 
 runs/<workflow>-<n>/
     run.json                      what was asked for: workflow file, overrides, versions
@@ -32,12 +32,12 @@ from typing import Literal
 
 
 def runs_dir(given: Path | None = None) -> Path:
-    """The directory that holds the runs: as given, or DIEL_RUNS, or `runs` here."""
+    """The directory of the runs: as given, else DIEL_RUNS, else `runs` here."""
     return given if given is not None else Path(os.environ.get("DIEL_RUNS") or "runs")
 
 
 def registry_dir(runs: Path) -> Path:
-    """Where the project of these runs keeps its hyperparameters: one file a change."""
+    """Where the project of these runs keeps its hyperparameters: one file for each change."""
     return runs / ".registry"
 
 
@@ -66,7 +66,7 @@ class RunPaths:
     journal = _Below("journal")
     requests = _Below("requests")
     fences = _Below("fences")
-    """What workers may not do any more: one file for each block that was given up, or lost workers."""
+    """What workers may no longer do: one file for each block that was given up or lost workers."""
     axes = _Below("axes")
     services = _Below("services")
     tasks = _Below("tasks")
@@ -78,10 +78,10 @@ class RunPaths:
     controllers = _Below("logs", "controllers")
     """Job scripts of the run's controllers, and what these jobs print."""
     controller_log = _Below("logs", "controller.log")
-    """What controllers that nobody watches say."""
+    """The output of controllers that run unattended."""
     streams = _Below("streams")
     broker_log = _Below("logs", "broker.log")
-    """What brokers say."""
+    """The output of brokers."""
     cache_keys = _Below("cache.keys")
 
     @property
@@ -89,12 +89,12 @@ class RunPaths:
         return self.root.name
 
     def own(self) -> Iterator[Path]:
-        """The folders in which its processes put files for each other: none is large."""
+        """The folders in which the run's processes leave files for each other: none is large."""
         yield from (self.root, self.fences, self.axes, self.streams, self.services)
         yield from chain(self.streams.glob("channels/*/"), self.services.glob("*/"))
 
     def shared(self) -> tuple[Path, ...]:
-        """The folders in which other commands put files as well, at any time: none is large."""
+        """The folders in which other commands leave files too, at any time: none is large."""
         return self.submissions, self.requests, registry_dir(self.root.parent)
 
     def submission(self, number: int) -> Path:
@@ -114,7 +114,7 @@ class RunPaths:
         return self.blocks / f"{block}.sh"
 
     def block_begin(self, block: str) -> Path:
-        """When a block began, in whole seconds since the epoch: its job's first word."""
+        """When a block began, in whole seconds since the epoch: the first thing that its job writes."""
         return self.blocks / f"{block}.began"
 
     def node_script(self, block: str) -> Path:
@@ -131,25 +131,24 @@ def epoch_of(segment: str) -> int:
 
 
 def task_dir_name(index: int, attempt: int) -> str:
-    """A new attempt gets a clean directory of its own."""
+    """The name of an attempt's directory: each attempt gets a clean one."""
     return str(index) if attempt == 1 else f"{index}.{attempt}"
 
 
 def shipped(kind: Literal["modules", "workflows", "schedulers"]) -> Path:
-    """A folder that diel ships: inside the package where it was installed from a wheel, beside
-    the package in a checkout."""
+    """A folder that diel ships: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).parent
     installed = package / "_shipped" / kind
     return installed if installed.is_dir() else package.parent / kind
 
 
 def site_folders(folder: Path) -> tuple[Path, ...]:
-    """Where site files are looked for, the first of a name winning."""
+    """Where site files are looked for; the first with a name wins."""
     home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return (folder / "schedulers", Path("schedulers"), home / "diel" / "schedulers", shipped("schedulers"))
 
 
 def here(paths: RunPaths) -> str:
-    """` --runs DIR`, where a command would not look for this run by itself."""
+    """` --runs DIR`, if a command would not find this run without it."""
     where = paths.root.parent
     return "" if where == runs_dir().resolve() else f" --runs {shlex.quote(str(where))}"

@@ -1,4 +1,4 @@
-"""The plan: how a workflow will run on a site. Pure: nothing is submitted, no scheduler is asked."""
+"""The plan: how a workflow will run on a site. It submits nothing, and asks no scheduler."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StagePlan:
     kind: str
     axes: tuple[str, ...]
     tasks: int | None
-    """None where only the run will tell."""
+    """None if only the run will show it."""
     shape: Shape
     """What one task needs of its pool."""
     cores: int
@@ -55,7 +55,7 @@ class StagePlan:
 
     @property
     def core_hours(self) -> float | None:
-        """The most that its tasks can cost; None where there is no bound."""
+        """The most that its tasks can cost; None without a bound."""
         if self.tasks is None or self.seconds is None:
             return None
         return self.tasks * self.cores * self.seconds / 3600
@@ -67,9 +67,9 @@ class AxisPlan:
 
     axis: Axis
     most: int | None
-    """None where nobody can count them."""
+    """None if it cannot be known."""
     context: tuple[str, ...]
-    """The axes that it runs over: once for each combination of their points."""
+    """The axes that it runs over, once for each combination of their points."""
 
     def __str__(self) -> str:
         """`up to 16 trials, 4 at a time, for each material`."""
@@ -94,11 +94,11 @@ class Plan:
     site: Site
     stages: Mapping[str, StagePlan]
     capacity: int
-    """Cores that may be busy at the same time."""
+    """Cores that can be busy at the same time."""
 
     @property
     def executor(self) -> Literal["threads", "blocks"]:
-        """Worker processes of this machine (handed bundles by threads), or Parsl's HTEX in blocks."""
+        """Worker processes of this machine (fed by threads), or Parsl's HTEX in blocks."""
         return "blocks" if self.site.scheduled else "threads"
 
     @property
@@ -115,7 +115,7 @@ class Plan:
 
     @property
     def extra_workers(self) -> int:
-        """Workers on this machine beside those for its cores: for services that hold none."""
+        """Workers on this machine besides those for its cores: for services that hold no core."""
         if self.site.scheduled:
             return 0
         stages = self.workflow.stages.values()
@@ -128,7 +128,7 @@ class Plan:
 
     @property
     def tasks(self) -> int | None:
-        """All tasks; None where only the run will tell."""
+        """All tasks; None if only the run will show it."""
         counts = [stage.tasks for stage in self.stages.values()]
         return None if None in counts else sum(count or 0 for count in counts)
 
@@ -152,12 +152,12 @@ class Plan:
 
     @property
     def may_end_early(self) -> bool:
-        """Whether there may be fewer tasks than are counted: a search or loop may end early."""
+        """Whether there can be fewer tasks than counted, because a search or loop can end early."""
         return any(adaptive.axis.may_end_early for adaptive in self.adaptive.values())
 
     @property
     def core_hours(self) -> float | None:
-        """The most that the run can cost; None where a stage has no bound."""
+        """The most that the run can cost; None if a stage has no bound."""
         costs = [stage.core_hours for stage in self.stages.values()]
         return None if None in costs else sum(cost or 0.0 for cost in costs)
 
@@ -210,7 +210,7 @@ def prepare(
 
 
 def make_plan(checked: Checked, site: Site) -> Plan:
-    """Places each stage in a pool. Raises SpecError where one fits none."""
+    """Places each stage in a pool. Raises SpecError if a stage fits none."""
     problems = list(missing_shells(checked.document, site))
     stages: dict[str, StagePlan] = {}
     for name in checked.graph.order:
@@ -230,7 +230,7 @@ def make_plan(checked: Checked, site: Site) -> Plan:
 
 
 def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems: list[Problem]) -> str:
-    """The first pool that a stage fits into, or the one that it names."""
+    """The first pool that a stage fits into, or the pool that it names."""
     pools: Mapping[str, Pool] = site.pools
     if wanted.pool is not None:
         if wanted.pool not in pools:
@@ -243,14 +243,14 @@ def _choose(checked: Checked, site: Site, name: str, wanted: Resources, problems
     fitting = [label for label, lacking in missing.items() if not lacking]
     if fitting:
         return fitting[0]
-    told = "; ".join(f"pool '{label}': {', '.join(lacking)}" for label, lacking in missing.items())
+    reasons = "; ".join(f"pool '{label}': {', '.join(lacking)}" for label, lacking in missing.items())
     spread = [nodes_that_fit(pool, wanted, scheduled=site.scheduled) for pool in pools.values()]
     over = next((f"write `nodes: {nodes}`, " for nodes in spread if nodes is not None), "")
     problems.append(
         checked.document.problem(
             ("stages", name, "resources"),
             f"fits no pool of site '{site.name}'",
-            f"{told}; {over}ask for less, or choose another site with --site",
+            f"{reasons}; {over}ask for less, or choose another site with --site",
         )
     )
     return next(iter(pools))
@@ -277,5 +277,5 @@ def _stage_plan(checked: Checked, site: Site, name: str, pool: str) -> StagePlan
 def _launcher(site: Site, wanted: Resources) -> tuple[str, ...]:
     words = launcher_words(site, wanted)
     if site.scheduled or not words:
-        return words  # the program is a node's, not this host's
+        return words  # the program is on the node, not on this host
     return (find_program(words[0]) or words[0], *words[1:])

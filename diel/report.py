@@ -1,4 +1,4 @@
-"""A short report of a run, in Markdown: its state, what searches and loops found, where results are."""
+"""A short report of a run, in Markdown: its state, what searches and loops found, where to find results."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def _head(run: Recorded, status: Status) -> Iterator[str]:
 
 def _others(status: Status) -> str:
     states = (TaskState.CACHED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
-    told = [count_text(s, status.count(s), status.tolerated) for s in states if status.count(s)]
-    return f" ({', '.join(told)})" if told else ""
+    counts = [count_text(s, status.count(s), status.tolerated) for s in states if status.count(s)]
+    return f" ({', '.join(counts)})" if counts else ""
 
 
 def _clock(seconds: float | None) -> str:
@@ -99,14 +99,15 @@ def _failures(status: Status) -> Iterator[str]:
         rows = [_failure_row(record) for record in status.failures[:MAX_ROWS]]
         yield from markdown_table(["task", "class", "message"], rows)
         yield from rest(status.count(TaskState.FAILED), "failed tasks")
-        yield f"`diel explain {status.run} {task_of(status.failures[0])}` tells more."
+        yield f"`diel explain {status.run} {task_of(status.failures[0])}` says more."
         yield ""
 
 
 def _failure_row(record: Failed) -> list[str]:
-    told = failure_document(record)
-    tolerated = f"tolerated by {told['tolerated']}: " if told["tolerated"] else ""
-    return [told["task"], str(told["class"]), shorten(tolerated + str(told["message"]).strip(), LINE)]
+    document = failure_document(record)
+    tolerated = f"tolerated by {document['tolerated']}: " if document["tolerated"] else ""
+    message = tolerated + str(document["message"]).strip()
+    return [document["task"], str(document["class"]), shorten(message, LINE)]
 
 
 def _results(run: Recorded) -> Iterator[str]:

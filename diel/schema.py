@@ -1,4 +1,4 @@
-"""The JSON Schema of a workflow file, for editors: made from the models, so that it cannot drift."""
+"""The JSON Schema of a workflow file, for editors, made from the models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHORT_FORMS: dict[str, dict[str, Any]] = {
 
 
 class _Generator(GenerateJsonSchema):
-    """Puts in models that are built later like all others."""
+    """Treats models that are built later like all others."""
 
     def function_plain_schema(self, schema: PlainValidatorFunctionSchema) -> dict[str, Any]:
         model: type[SpecModel] = getattr(schema["function"]["function"], "__self__")  # noqa: B009
@@ -48,7 +48,7 @@ def schema() -> dict[str, Any]:
     for name, model in (("StaticForm", StaticForm), ("Axis", AxisForm)):
         definitions[name]["oneOf"] = [{"required": [form]} for form in model.forms()]
     stage = definitions["Stage"]["properties"]
-    # A command's words and the variables are text as written, whatever YAML would make of them.
+    # A command's words and variables are text as written, whatever YAML would make of them.
     _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])
     stage["env"]["additionalProperties"] = _WORD
     _tidy(made)
@@ -67,7 +67,7 @@ def _any_of(field: dict[str, Any], branches: list[dict[str, Any]]) -> None:
 
 
 def _or_expression(field: dict[str, Any]) -> dict[str, Any]:
-    """A field that takes an expression where it takes a number, true, false or a list of values."""
+    """Lets a field take an expression instead of a number, true, false or a list of values."""
     said = {key: field[key] for key in ("description", "default") if key in field}
     bare = {key: value for key, value in field.items() if key not in said}
     branches = [dict(branch) for branch in bare.get("anyOf", [bare])]
@@ -91,7 +91,7 @@ def _is_evaluated(branch: dict[str, Any]) -> bool:
 
 
 def _tidy(part: Any) -> None:
-    """Closes mappings to names of another shape, and drops the titles that repeat a key."""
+    """Closes mappings to names of the wrong form, and drops titles that repeat a key."""
     if isinstance(part, list):
         for each in part:
             _tidy(each)

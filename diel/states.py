@@ -6,7 +6,7 @@ from enum import IntEnum, StrEnum
 
 
 class TrialState(StrEnum):
-    """How a trial stands."""
+    """The state of a trial."""
 
     RUNNING = "running"
     COMPLETE = "complete"
@@ -15,7 +15,7 @@ class TrialState(StrEnum):
 
 
 class TaskState(IntEnum):
-    """Where a task is; one byte a task."""
+    """The state of a task: one byte."""
 
     WAITING = 0
     READY = 1
@@ -33,7 +33,7 @@ class TaskState(IntEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will happen to the task any more in this run."""
+        """Whether the task is over in this run."""
         return self >= TaskState.DONE
 
     @property
@@ -43,7 +43,7 @@ class TaskState(IntEnum):
 
 
 class RunState(StrEnum):
-    """Where a run is. `interrupted` means that its controller is gone."""
+    """The state of a run. `interrupted` means that its controller is gone."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -65,7 +65,7 @@ EXIT_CODES = {
     RunState.CANCELLED: 3,
     RunState.INTERRUPTED: 130,
 }
-"""What a command that waits for a run, or asks how it stands, exits with."""
+"""The exit code of a command that waits for a run, or asks for its state."""
 
 
 class FailureClass(StrEnum):
@@ -86,8 +86,8 @@ class FailureClass(StrEnum):
     LAUNCH = "launch"
     """It could not be started."""
     UPSTREAM = "upstream"
-    """What it reads is not there, or makes no sense."""
+    """What it reads is missing, or makes no sense."""
     CANCELLED = "cancelled"
     """A user stopped it."""
     INTERRUPTED = "interrupted"
-    """No failure: it stopped at a checkpoint, and continues as another attempt."""
+    """Not a failure: it stopped at a checkpoint, and continues as another attempt."""

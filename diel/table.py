@@ -25,7 +25,7 @@ class Listing:
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     missing: Mapping[str, str]
-    """By stage, how many of its tasks have no result, and why: told, for their rows are not there."""
+    """By stage, how many of its tasks have no result, and why: their rows are missing."""
 
     def mappings(self) -> Iterator[dict[str, Any]]:
         """The rows as mappings."""
@@ -36,7 +36,7 @@ class Listing:
 
 
 def write_csv(table: Listing, file: TextIO) -> None:
-    """Writes a table as CSV: lists and mappings as JSON, nothing for null, true and false as such."""
+    """Writes a table as CSV: lists and mappings as JSON, null as nothing, true and false as they are."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
     writer.writerows([_csv_cell(value) for value in row] for row in table.rows)
@@ -54,7 +54,7 @@ def write_parquet(table: Listing, path: Path) -> None:
     Raises DielError where pyarrow is absent or the file cannot be written.
     """
     try:
-        import pyarrow  # an extra, and slow to import: only where a file is asked for
+        import pyarrow  # an extra, and slow to import: only when a file is wanted
         from pyarrow import parquet
     except ImportError as error:
         raise DielError("--parquet needs pyarrow: pip install 'diel[tables]'") from error
@@ -76,7 +76,7 @@ def _arrow_column(pyarrow: Any, values: list[Any]) -> Any:
 
 
 def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:
-    """The lines of a table for people: numbers to six digits and to the right, long cells cut."""
+    """The lines of a table for people: numbers with six digits and right-aligned, long cells cut."""
     cells = [[shown(value, width) for value in row] for row in table.rows]
     right = [
         bool(table.rows) and all(_is_number(row[place]) or row[place] is None for row in table.rows)
@@ -98,7 +98,7 @@ def _is_number(value: Any) -> bool:
 
 
 def shown(value: Any, width: int = NARROW) -> str:
-    """A value as people read it, on one line and at most so many characters; a path is never cut."""
+    """A value as people read it, on one line of at most `limit` characters; a path is never cut."""
     if value is None:
         return ""
     if type(value) is Artifact:
@@ -111,6 +111,6 @@ def shown(value: Any, width: int = NARROW) -> str:
 
 
 def short_path(path: str) -> str:
-    """A path from here where it lies below the current directory, else the whole path."""
+    """A path relative to the current directory if it is below it, else the full path."""
     here = os.getcwd()
     return os.path.relpath(path, here) if path.startswith(here.rstrip("/") + "/") else path

@@ -1,4 +1,4 @@
-"""What a workflow file demands of its tasks: how many, of which shape, in which format.
+"""What a workflow file demands of its tasks' outputs: how many, what shape, which format.
 
 Workers need these, and not the models that check a file: to load pydantic would take each of them as long as
 all the rest.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 SIMULATED = "simulated"
-"""The value that says of each task of a stage that may be answered whether its result was computed."""
+"""The value that says whether a task that a surrogate may answer was computed."""
 COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
 """A number of things: `>=100`, `==3`."""
 FORMATS = {
@@ -27,7 +27,7 @@ ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json",
 
 
 def fits_count(wanted: str, number: int) -> bool:
-    """Whether a number is as a contract wants it: `>=100`, `==3`."""
+    """Whether a number satisfies a contract: `>=100`, `==3`."""
     match = COUNT.fullmatch(wanted)
     assert match is not None, wanted
     limit = int(match[2])
@@ -40,8 +40,8 @@ def fits_count(wanted: str, number: int) -> bool:
     }[match[1]]
 
 
-def told_count(wanted: str) -> str:
-    """Such a number in a sentence: `100`, `>=100`."""
+def count_words(wanted: str) -> str:
+    """Such a condition in a sentence: `100`, `>=100`."""
     return wanted.removeprefix("==")
 
 
@@ -51,5 +51,5 @@ def shown_shape(shape: Iterable[int | str]) -> str:
 
 
 def format_of(path: str) -> str | None:
-    """table, array or json, by a path's suffix; None where it does not tell."""
+    """table, array or json, by a path's suffix; None if the suffix does not say."""
     return FORMATS.get(path[path.rfind(".") :].lower()) if "." in path.rpartition("/")[2] else None

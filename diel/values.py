@@ -1,4 +1,4 @@
-"""What text means: YAML's plain words, durations in seconds, sizes in bytes; and the way back, for people.
+"""Values as text: YAML's plain words, durations, sizes; read for diel, and written for people.
 
 Plain words are those of YAML 1.2's core schema (1.2.2, section 10.3.2), whatever a parser would make of them:
 `1e-3` is a float; `no`, `on`, `01:00:00` and dates are text; `0o17` is 15 and `017` is 17.
@@ -23,7 +23,7 @@ _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _MOST_DIGITS = 25
-"""More than any 64-bit number needs, and few enough for int() to read at once."""
+"""More digits than any 64-bit number needs, and few enough for int() to read at once."""
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
@@ -53,7 +53,7 @@ def resolve(text: str) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """What a plain word means; the text itself where it is no number that a computer holds.
+    """What a plain word means; the text itself if it is a number that no computer holds.
 
     Spaces around a number are ignored, as in a CSV's cells.
     """
@@ -83,7 +83,7 @@ def _float(text: str) -> float:
 
 
 def as_float(number: float) -> float:
-    """A number as a float; infinity where it is a whole number beyond what a float holds."""
+    """A number as a float; infinity for a whole number that is too large for one."""
     try:
         return float(number)
     except OverflowError:
@@ -168,7 +168,7 @@ def format_size(size: float) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """A value as strict JSON has it: there, infinity and not-a-number are null."""
+    """A value in strict JSON, where infinity and not-a-number become null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):

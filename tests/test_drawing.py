@@ -220,7 +220,7 @@ def test_an_edge_from_the_round_before_leads_back_and_is_dashed() -> None:
     found = drawing(ADAPTIVE)
     assert [(arrow.upstream, arrow.downstream) for arrow in found.arrows if arrow.back] == [("keep", "f")]
     text = draw_text(found)
-    assert "⇠ keep.e: pick round = previous, broadcast over trial (of the round before)" in text
+    assert "⇠ keep.e: pick round = previous, broadcast over trial (of the previous round)" in text
     assert "← f.e, hp.x: match round" in text
     assert draw_text(found, ascii_only=True).isascii()
     assert 's_keep -.->|"e: pick round = previous' in draw_mermaid(found)

@@ -179,7 +179,7 @@ def test_an_unknown_scheduler_is_told_with_those_that_are_installed(outside: Out
         ("import nothing_of_that_name", "tinysched:Tiny", "No module named 'nothing_of_that_name'"),
         ("raise RuntimeError('odd')", "tinysched:Tiny", "RuntimeError: odd"),
         ("x = 1", "tinysched:Tiny", "has no attribute 'Tiny'"),
-        ("x = 1", "tinysched:x", "is no class that is derived from diel.scheduler.Scheduler"),
+        ("x = 1", "tinysched:x", "is not a class derived from diel.scheduler.Scheduler"),
         (
             TINY.replace("def query", "def ask_for").replace("def find", "def seek"),
             "tinysched:Tiny",

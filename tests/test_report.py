@@ -51,7 +51,7 @@ def test_failures_are_told_and_do_not_break_the_table(workspace: Path) -> None:
     run = search(workspace).failed("f", 4, "a | b\n<script>").end("failed")
     said = report(run)
     assert "| f/4 | app | a \\| b &lt;script> |" in said
-    assert "`diel explain w-1 f/4` tells more." in said
+    assert "`diel explain w-1 f/4` says more." in said
 
 
 def test_results_are_told_by_output_and_files_by_their_path_in_the_run(workspace: Path) -> None:

@@ -135,7 +135,7 @@ def test_what_went_on_without_a_failed_task_is_made_again_when_others_have_it_tr
     project.diel("resume", code=1)
     assert run.stdout("seen", 0, 2) == "0 1 3\n"
     (tmp_path / "mended").touch()
-    assert "total/0, seen/0 went on without tasks that are now tried again" in project.diel("resume")
+    assert "total/0, seen/0 went on without tasks that now run again" in project.diel("resume")
     assert (run.stdout("total", 0, 3), run.stdout("seen", 0, 3)) == ("0 1 2 3\n", "0 1 2 3\n")
     assert run.history().state == "succeeded"
     assert run.attempts("apart", 0) == [1]
@@ -149,7 +149,7 @@ def test_results_whose_directories_were_removed_are_made_again_where_they_are_re
         shutil.rmtree(run.task_dir(stage, index))
     (project.folder / "mended").touch()
     said = project.diel("resume")
-    assert "files of made/1, grown/1 are not there any more" in said
+    assert "files of made/1, grown/1 are gone" in said
     assert run.history().state == "succeeded"
     assert [run.attempts("made", n) for n in range(3)] == [[1], [1, 2], [1]], "task 0 has no reader left"
     assert [run.attempts("grown", n) for n in range(3)] == [[1], [1, 2], [1]]

@@ -142,7 +142,7 @@ def test_status_report_and_the_runs_end_tell_the_speedup(ended: tuple[Project, s
         assert "surrogate of all: 'serve' answered 12 of 12, 0 were simulated; effective speedup 0." in said
         assert "N_lookup 12, N_train 8, T_sim " in said
     assert "| stage | N_lookup | N_train | T_sim | T_lookup | T_learn |" in made.diel("report")
-    assert "'serve' was too unsure, so that it was simulated" in made.diel("explain", "none/3")
+    assert "'serve' was too unsure, so it was simulated" in made.diel("explain", "none/3")
 
 
 # --- what is kept ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from diel.artifacts.artifact import files_below
 from diel.artifacts.tables import check_table
 from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import ModuleError, counted
-from diel.terms import ABOUT, fits_count, format_of, shown_shape, told_count
+from diel.terms import ABOUT, count_words, fits_count, format_of, shown_shape
 
 if TYPE_CHECKING:
     import numpy
@@ -74,7 +74,7 @@ def check_number(name: str, what: str, number: int, contract: Contract) -> None:
     """Holds a number of files to what was promised."""
     if contract.files is not None and not fits_count(contract.files, number):
         raise ModuleError(
-            f"output '{name}': {what} has {counted(number, 'file')}; expected {told_count(contract.files)}"
+            f"output '{name}': {what} has {counted(number, 'file')}; expected {count_words(contract.files)}"
         )
 
 
@@ -123,7 +123,7 @@ def _check_kind(
         rows = shape[0] if shape else 0
         if not fits_count(contract.rows, rows):
             found_rows = f"{what} has {counted(rows, 'row')} (shape {shown_shape(shape)})"
-            raise ModuleError(f"output '{name}': {found_rows}; expected {told_count(contract.rows)}")
+            raise ModuleError(f"output '{name}': {found_rows}; expected {count_words(contract.rows)}")
     if contract.shape is not None:
         _check_shape(name, what, shape, contract.shape, sizes)
 

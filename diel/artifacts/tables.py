@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import ModuleError, counted
-from diel.terms import fits_count, told_count
+from diel.terms import count_words, fits_count
 
 if TYPE_CHECKING:
     from diel.spec.contract import Contract
@@ -35,7 +35,7 @@ def check_table(name: str, path: str, contract: Contract) -> None:
         raise ModuleError(f"output '{name}': {file} cannot be read as a table: {error}") from error
     if contract.rows is not None and not fits_count(contract.rows, rows):
         raise ModuleError(
-            f"output '{name}': {file} has {counted(rows, 'row')}; expected {told_count(contract.rows)}"
+            f"output '{name}': {file} has {counted(rows, 'row')}; expected {count_words(contract.rows)}"
         )
 
 

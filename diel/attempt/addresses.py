@@ -42,5 +42,5 @@ def addresses(wanted: str | None) -> tuple[str, ...]:
         listed = ", ".join(f"{address} ({name})" for address, name in here.items()) or "127.0.0.1 alone"
         raise UsageError(
             f"address '{wanted}' is no interface or address of this host; it has {listed}\n"
-            "correct `address` in the site file, or leave it out"
+            "fix `address` in the site file, or omit it"
         ) from error

@@ -57,7 +57,7 @@ def _too_many_blocks(
 
 
 def _at_once(checked: Checked, gang: Gang, name: str) -> int | None:
-    """How many tasks of a stage must be there at the same time; None where only the run will tell."""
+    """How many tasks of a stage must be there at the same time; None if only the run will show it."""
     if name in gang.in_waves:
         return 1
     own = [checked.counts[axis] for axis in checked.workflow.stages[name].over if axis not in gang.axes]

@@ -18,14 +18,14 @@ from diel.errors import MISTAKE, DielError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
-_ROOM = "make room there; `diel resume` then goes on, and nothing that was committed is lost"
+_ROOM = "make room there; `diel resume` then continues, and nothing committed is lost"
 COMMANDS = {
     "init": "Make a starter project that runs as it is.",
-    "validate": "Check a workflow file, and say all that is wrong.",
-    "plan": "Show what would run where, and what it may cost.",
+    "validate": "Check a workflow file, and report all that is wrong.",
+    "plan": "Show what would run where, and what it could cost.",
     "run": "Run a workflow here, and watch it.",
     "submit": "Submit a workflow, and log off.",
-    "status": "Show how a run stands.",
+    "status": "Show the state of a run.",
     "logs": "Show what a task printed.",
     "explain": "Say why a task waits, failed, was skipped or ran again.",
     "results": "Print the outputs of stages as a table.",
@@ -33,17 +33,17 @@ COMMANDS = {
     "params": "Show, set and compare the hyperparameters of a project.",
     "list": "List the runs, the oldest first.",
     "cancel": "Stop a run, or some of its stages and tasks.",
-    "resume": "Go on with a run that was interrupted, cancelled or failed.",
+    "resume": "Continue a run that was interrupted, cancelled or failed.",
     "report": "Write a short report of a run, in Markdown.",
     "shard": "Inside a task: print this rank's or task's part of an input.",
     "stream": "Inside a task: put into streams, get from them, share tuples.",
     "clean": "Remove runs, after saying what that frees.",
-    "doctor": "Check that this machine, or a site, can run workflows.",
+    "doctor": "Check that this machine or a site can run workflows.",
     "modules": "List the modules that workflows can use.",
     "schema": "Print the JSON Schema of workflow files, for editors.",
     "completion": "Print the completion script for bash, zsh or fish.",
 }
-"""Each command, in the order of `--help`, with the first line of its own help; its docstring is the rest."""
+"""Each command, in the order of `--help`, with the first line of its help; its docstring is the rest."""
 
 
 class Commands(click.Group):
@@ -56,7 +56,7 @@ class Commands(click.Group):
         if name in COMMANDS and name not in self.commands:
             gc.disable()
             command: click.Command = import_module(f"diel.cli.commands.{name}").command
-            gc.freeze()  # what was loaded stays: to look for garbage in it took a tenth of a short command
+            gc.freeze()  # what was loaded stays: looking for garbage in it took a tenth of a short command
             gc.enable()
             command.help = f"{COMMANDS[name]}\n\n{cleandoc(command.help or '')}"
             self.add_command(command)
@@ -70,7 +70,7 @@ class Commands(click.Group):
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from diel.errors import did_you_mean  # only where a word is wrong
+            from diel.errors import did_you_mean  # only if a word is wrong
 
             hint = did_you_mean(args[0], COMMANDS) or "`diel --help` lists the commands"
             raise click.UsageError(f"no command '{args[0]}'; {hint}")
@@ -89,25 +89,25 @@ def cli(context: click.Context, debug: bool) -> None:
     except FileNotFoundError:
         raise UsageError(
             "the current directory is no longer there (it was removed or replaced): cd elsewhere, "
-            "and give --runs DIR where the runs are not in `runs` there"
+            "and give --runs DIR if the runs are not in `runs` there"
         ) from None
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs a command line and exits: 0 good, 1 failed, 2 bad usage or workflow, 130 interrupted."""
     _open_standard_files()
-    # What a large file is read into is no garbage: looking for some took half of the time.
+    # What a large file is read into is no garbage: looking for it took half of the time.
     gc.set_threshold(50_000)
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words or bool(os.environ.get("DIEL_DEBUG"))
     words = [word for word in words if word != "--debug"]
     code = _run(words, debug)
-    gc.freeze()  # all of it goes with the process: the end took a tenth of a short command
+    gc.freeze()  # all of it ends with the process: freeing it took a tenth of a short command
     sys.exit(code)
 
 
 def _open_standard_files() -> None:
-    """Fills the places of standard files that the caller closed: the next to be opened would take them."""
+    """Opens standard files that the caller closed: other files would take their numbers."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
@@ -145,7 +145,7 @@ def _run(words: list[str], debug: bool) -> int:
 
 
 def _unforeseen(error: Exception, words: list[str]) -> tuple[str, int]:
-    """What to say of an error that is none of diel's own, and the exit code."""
+    """The message for an error that is not diel's own, and the exit code."""
     if isinstance(error, OSError) and error.errno in _FULL:
         where = f" ({error.filename})" if error.filename else ""
         return f"error: {error.strerror}{where}\n    {_ROOM}", 1
@@ -153,12 +153,12 @@ def _unforeseen(error: Exception, words: list[str]) -> tuple[str, int]:
         return f"error: {error.strerror}: {str(error.filename)[:80]}\n    check the name", 2
     if isinstance(error, OSError) and error.filename:
         names = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
-        return f"error: {error.strerror}: {names}\n    --debug shows where that was met", 1
-    import platform  # here: it is needed where all is lost
+        return f"error: {error.strerror}: {names}\n    --debug shows where that happened", 1
+    import platform  # here: only needed for an unforeseen error
     import shlex
 
     return (
         f"{MISTAKE}: {type(error).__name__}: {error}\n"
-        f"    it is a mistake in diel: report it with what `diel --debug {shlex.join(words)}` prints\n"
+        f"    this is a mistake in diel: report it with what `diel --debug {shlex.join(words)}` prints\n"
         f"    (diel {__version__}, Python {platform.python_version()})"
     ), 1

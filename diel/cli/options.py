@@ -37,7 +37,7 @@ runs_option: Decorator = click.option(
     "--runs",
     type=click.Path(path_type=Path, file_okay=False),
     default=runs_dir,
-    help="Directory of the runs; DIEL_RUNS, or `runs` here, where it is not given.",
+    help="Directory of the runs; if not given, DIEL_RUNS, or `runs` here.",
 )
 json_option: Decorator = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 output_option: Decorator = click.option(
@@ -61,15 +61,15 @@ settings_options = stacked(
     ),
 )
 anew_options = stacked(
-    click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it anew."),
+    click.option("--from", "begin_at", metavar="STAGE", help="Compute this stage and all after it again."),
     click.option("--no-cache", is_flag=True, help="Use no result of an earlier run."),
 )
 
 
 def workflow_options(
-    site: str = "Where it would run; `local` where neither this nor DIEL_SITE is given.",
+    site: str = "Where it would run; `local` if neither this nor DIEL_SITE is given.",
 ) -> Decorator:
-    """A workflow FILE, what settles its values, where it is to run, and the runs of its project.
+    """The options of a workflow FILE: its values, where it is to run, and the runs of its project.
 
     The command gets `file`, `settings`, `params_files`, `site` and `runs`, as `prepare` takes them.
     """
@@ -82,7 +82,7 @@ def workflow_options(
 
 
 def put(text: str, output: Path | None) -> None:
-    """Prints a text, or writes it to the file that was named. Raises DielError where that cannot be."""
+    """Prints a text, or writes it to the named file. Raises DielError if that fails."""
     if output is None:
         click.echo(text)
         return

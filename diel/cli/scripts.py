@@ -21,7 +21,7 @@ class Script:
     """One file that would be written."""
 
     file: str
-    """Absolute, as it would be for a run that is called `<workflow>-N`."""
+    """Absolute, as it would be for a run named `<workflow>-N`."""
     about: str
     shape: str | None
     """The resource shape of the block; None for a controller."""
@@ -30,7 +30,7 @@ class Script:
 
 
 def scripts_of(plan: Plan, runs: Path) -> list[Script]:
-    """The scripts of a plan; none where the site has no scheduler.
+    """The scripts of a plan; none if the site has no scheduler.
 
     Raises UsageError where the run cannot live in one allocation as its site says, and SchedulerRefused for a
     path that no job script can hold.

@@ -15,13 +15,13 @@ import click
 from diel.errors import DielError, UsageError
 
 PATIENCE = 10.0
-"""Seconds that a program has to end after SIGTERM, where its stream is broken or takes nothing."""
+"""Seconds that a program has to end after SIGTERM, if its stream is broken or takes nothing."""
 _PROGRAM = "diel.program"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Piping(click.Command):
-    """A command that may be followed by `--` and a program."""
+    """A command that can be followed by `--` and a program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -34,10 +34,10 @@ class Piping(click.Command):
 
 
 def program_of(ctx: click.Context) -> tuple[str, ...] | None:
-    """The program's words; None where none is given. Raises UsageError for none behind `--`."""
+    """The program's words; None if none is given. Raises UsageError for none after `--`."""
     words: tuple[str, ...] | None = ctx.meta.get(_PROGRAM)
     if words == ():
-        raise UsageError("no program stands behind `--`; expected one, with its arguments")
+        raise UsageError("no program after `--`; expected one, with its arguments")
     return words
 
 
@@ -48,7 +48,7 @@ class Program:
     """
 
     def __init__(self, words: tuple[str, ...], *, stdin: int | None, stdout: int | None) -> None:
-        """Raises DielError with the exit code of a shell where it cannot start."""
+        """Starts it. Raises DielError with a shell's exit code if it cannot start."""
         try:
             self._process = subprocess.Popen(words, stdin=stdin, stdout=stdout, encoding="utf-8")
         except OSError as error:
@@ -83,7 +83,7 @@ class Program:
 
     @property
     def pipe(self) -> IO[str]:
-        """Its standard input or output, whichever is piped."""
+        """Its standard input or output, whichever is a pipe."""
         pipe = self._process.stdin or self._process.stdout
         assert pipe is not None
         return pipe
@@ -98,7 +98,7 @@ class Program:
         self._watcher.start()
 
     def wait(self) -> int:
-        """Closes its input and waits; its exit code as a shell gives it: 128 and a signal's number."""
+        """Closes its input and waits; returns its exit code as a shell does: 128 plus a signal's number."""
         self._close()
         code = self._process.wait()
         if self._watcher is not None:

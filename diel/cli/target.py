@@ -1,4 +1,4 @@
-"""Runs, stages and tasks in the words of a command: which are meant, and what a shell may offer."""
+"""Runs, stages and tasks in the words of a command: which are meant, and what a shell can complete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from diel.project.runs import all_runs, find_run
 from diel.status import stage_names
 
 FIRST = 20
-"""Tasks of a stage that are offered: a shell then completes to `simulate/`, and shows a few."""
+"""The most tasks of a stage to offer: a shell then completes to `simulate/`, and shows a few."""
 
 
 def run_and_rest(runs: Path, words: Sequence[str]) -> tuple[RunPaths, tuple[str, ...]]:
-    """The run that the first word names and the other words; `last` and all words where it names none.
+    """The run that the first word names, and the other words; `last` and all words if it names none.
 
     Raises UsageError where there is no run at all, and where a word looks like a run's name only.
     """
@@ -44,7 +44,7 @@ def is_file(target: str) -> bool:
     return target.endswith((".yaml", ".yml")) or Path(target).is_file()
 
 
-# --- what a shell may offer -----------------------------------------------------------------------
+# --- what a shell can complete -----------------------------------------------------------------------
 
 
 def complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -95,7 +95,7 @@ def _tasks(context: click.Context, run: str, incomplete: str) -> list[str]:
 
 
 def _stages(context: click.Context, run: str, incomplete: str) -> dict[str, StageHistory]:
-    """The stages of a run; nothing where it cannot be read, for a shell must not be disturbed."""
+    """The stages of a run; none if it cannot be read, since completion must not print errors."""
     try:
         paths = find_run(runs_dir(context.params.get("runs")), run)
         known = read_run(paths).history.stages

@@ -58,8 +58,8 @@ class Unanswered(SchedulerBusy):
 
     def __init__(self, paths: RunPaths, made: Submission, why: str) -> None:
         super().__init__(
-            f"{paths.run_id} is asked for, and its job may still be queued: {why}\n"
-            f"`diel cancel {paths.run_id}` takes it back, `diel status {paths.run_id}` shows whether it comes"
+            f"{paths.run_id} was requested, and its job may still be queued: {why}\n"
+            f"`diel cancel {paths.run_id}` withdraws it, `diel status {paths.run_id}` shows whether it starts"
         )
         self.paths = paths
         self.made = made

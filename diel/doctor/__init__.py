@@ -29,14 +29,14 @@ PROGRAMS = frozenset({"mpi ranks", "mpi launcher", "lmp", "dot"})
 
 
 def examine(runs: Path, site: str | None, *, deep: bool) -> Iterator[Finding]:
-    """All checks, one after the other; some start a program and take a second."""
+    """All checks, in turn; some start a program and take a second."""
     yield check_python()
     yield from (check_package(package, "", required=True) for package in CORE)
     known = None
     try:
         known = find_site(site, Path())
     except DielError as error:
-        yield Finding("site", False, str(error), "correct the site file, or choose another with --site")
+        yield Finding("site", False, str(error), "fix the site file, or choose another with --site")
     else:
         yield check_site(known)
     yield check_machine()

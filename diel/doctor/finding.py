@@ -15,4 +15,4 @@ class Finding:
     fix: str = ""
     """What to do; empty if nothing is wrong."""
     required: bool = True
-    """Whether no workflow runs without it."""
+    """Whether every workflow needs it."""

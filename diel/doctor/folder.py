@@ -17,14 +17,14 @@ from diel.streams.item import kind_of_file_system
 from diel.values import format_duration, format_size
 
 LEAST_SPACE = 1 << 30
-"""Free bytes below which a disk counts as nearly full."""
+"""A disk with fewer free bytes counts as nearly full."""
 MOST_SKEW = 5.0
-"""Seconds that a file system's clock may differ: heartbeats are compared by it."""
+"""Seconds that a file system's clock may differ: heartbeats depend on it."""
 SHARED = frozenset(
     {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "panfs", "ceph", "afs", "orangefs", "pvfs2", "glusterfs"}
     | {"wekafs", "dvs", "daos", "cifs", "smb3", "9p", "virtiofs"}
 )
-"""File systems that several hosts see. FUSE puts its own word before: `fuse.glusterfs`."""
+"""File systems that several hosts see. FUSE puts its own name first: `fuse.glusterfs`."""
 IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 OF_ONE_HOST = ("/tmp", "/var/tmp", "/dev/shm", "/local")
 
@@ -52,7 +52,7 @@ def check_runs(runs: Path) -> Finding:
 
 
 def _write_like_a_journal(folder: Path) -> None:
-    """Makes a file that must be new, appends to it, and replaces another by it."""
+    """Makes a new file, appends to it, and replaces another with it."""
     new, old = folder / "new", folder / "old"
     old.touch()
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND), "wb", buffering=0) as file:
@@ -61,7 +61,7 @@ def _write_like_a_journal(folder: Path) -> None:
         os.fsync(file.fileno())
     os.replace(new, old)
     if old.read_bytes() != b"one\ntwo\n":
-        raise OSError(0, "what was written there is not what is read back")
+        raise OSError(0, "what is read back there differs from what was written")
 
 
 def file_system(folder: Path) -> str:
@@ -70,7 +70,7 @@ def file_system(folder: Path) -> str:
 
 
 def check_clock(runs: Path) -> Finding:
-    """Whether the file system's clock and this machine's agree: heartbeats are file times."""
+    """Whether the clocks of the file system and this machine agree: heartbeats are file times."""
     try:
         with tempfile.NamedTemporaryFile(prefix=".diel-doctor-", dir=existing(runs)) as file:
             skew = os.fstat(file.fileno()).st_mtime - time.time()
@@ -85,7 +85,7 @@ def check_clock(runs: Path) -> Finding:
 
 
 def check_shared(runs: Path, site: Site) -> Iterator[Finding]:
-    """Whether nodes can see the runs and write there, as far as this host can tell."""
+    """Whether nodes can see the runs and write there, to this host's knowledge."""
     yield _check_type(runs)
     if site.filesystems:
         yield _check_place(runs, site)
@@ -102,13 +102,13 @@ def _check_type(runs: Path) -> Finding:
         found = f"{folder} is on {kind}{f', below {place}' if place else ''}: each host has its own"
         fix = "keep runs on a file system that nodes share: --runs DIR or DIEL_RUNS"
     else:
-        found = f"{folder} is on {kind}: this host alone may see it"
-        fix = "see whether nodes share it with `diel doctor --job`; if not, give another one with --runs DIR"
+        found = f"{folder} is on {kind}: perhaps only this host sees it"
+        fix = "check whether nodes share it with `diel doctor --job`; if not, give another with --runs DIR"
     return Finding("shared", False, found, fix, required=False)
 
 
 def _check_place(runs: Path, site: Site) -> Finding:
-    """On which of the site's file systems the runs are, with what is known of it."""
+    """Which of the site's file systems the runs are on, and its limits."""
     name = _place_of(existing(runs).resolve(), site)
     writable = [known for known, each in site.filesystems.items() if each.compute == "write"]
     better = f"choose one of {', '.join(f'{known} ({site.filesystems[known].path})' for known in writable)}"
@@ -142,7 +142,7 @@ def _facts(place: FileSystem) -> str:
 
 
 def check_private(runs: Path) -> Finding:
-    """Whether a directory there can be kept from others: the keys of Parsl's channels lie in the runs."""
+    """Whether a directory there can be private: the runs hold the keys of Parsl's channels."""
     mask = os.umask(0o077)
     os.umask(mask)
     try:

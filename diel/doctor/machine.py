@@ -1,4 +1,4 @@
-"""This machine: Python, packages, cores, disk, network; and the site as its file gives it."""
+"""This machine: Python, packages, cores, disk, network; and the site in its file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_python() -> Finding:
 
 
 def check_package(package: str, extra: str, *, required: bool) -> Finding:
-    """Whether a package is installed; none is imported, which would take seconds."""
+    """Whether a package is installed; importing it would take seconds."""
     wanted = f"diel[{extra}]" if extra else package
     version = version_of(package)
     if version is not None:
@@ -60,7 +60,7 @@ def check_extras() -> Iterator[Finding]:
 
 
 def check_site(site: Site) -> Finding:
-    """The site's pools, as its file gives them."""
+    """The site's pools in its file."""
     pools = ", ".join(
         f"{name} ({pool.nodes} × {cores_of(pool)} cores{f', {pool.gpus} GPUs' if pool.gpus else ''})"
         for name, pool in site.pools.items()
@@ -69,12 +69,12 @@ def check_site(site: Site) -> Finding:
 
 
 def check_account(site: Site) -> Finding:
-    """The account that jobs are charged to, if the site wants one."""
+    """The account that jobs are charged to, if the site needs one."""
     lacking = missing(site)
     if lacking:
-        return Finding("account", False, "none is given, and the site wants one", lacking[0])
+        return Finding("account", False, "none is given, and the site needs one", lacking[0])
     names = [site.account, *(pool.account for pool in site.pools.values())]
-    found = ", ".join(dict.fromkeys(name for name in names if name)) or "none, and the site wants none"
+    found = ", ".join(dict.fromkeys(name for name in names if name)) or "none, and the site needs none"
     return Finding("account", True, found)
 
 
@@ -86,7 +86,7 @@ def check_machine() -> Finding:
 
 
 def check_local(site: Site, runs: Path) -> Finding:
-    """Whether the node's disk can be used, and whether it is another one than that of the runs."""
+    """Whether the node's disk can be used, and is not the disk of the runs."""
     try:
         folder, named = local_folder(site.local.dir or "", os.environ)
     except StagingError as error:
@@ -99,7 +99,7 @@ def check_local(site: Site, runs: Path) -> Finding:
     space = os.statvfs(place)
     found = f"{folder} on {file_system(place.resolve())}, {format_size(space.f_bavail * space.f_frsize)} free"
     if not named and place.stat().st_dev == existing(runs).stat().st_dev:
-        found += "; the runs are on the same disk, so that nothing is staged"
+        found += "; the runs are on the same disk, so nothing is staged"
     return Finding("local disk", True, found)
 
 
@@ -118,7 +118,7 @@ def check_loopback() -> Finding:
 
 
 def check_addresses(site: Site) -> Finding:
-    """Whether a port can be bound on an address by which nodes may reach a controller here."""
+    """Whether a port can be bound on an address at which nodes can reach a controller here."""
     try:
         wanted = addresses(site.address)
     except UsageError as error:
@@ -130,9 +130,9 @@ def check_addresses(site: Site) -> Finding:
     bound = [address for address in wanted if _bindable(address)]
     if not bound:
         found = f"no port can be bound on {', '.join(wanted)}; this host has {listed}"
-        return Finding("address", False, found, "correct `address` in the site file, or leave it out")
+        return Finding("address", False, found, "fix `address` in the site file, or omit it")
     if all(map(is_own, bound)):
-        found = f"{', '.join(bound)} is this host's own: no other node reaches a controller here by it"
+        found = f"{', '.join(bound)} is a loopback address: no other node reaches a controller here by it"
         fix = f"give an `address` that nodes reach (this host has {listed}), or let controllers live in jobs"
         return Finding("address", False, found, fix, required=False)
     return Finding("address", True, f"a port can be bound on {', '.join(bound)}; this host has {listed}")

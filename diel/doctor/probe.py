@@ -1,4 +1,4 @@
-"""What the trial job of `diel doctor` runs on a node: looks round, and reports back.
+"""What the trial job of `diel doctor` runs on a node: it looks around, and reports back.
 
     DIEL_DOCTOR_TOKEN=… python probe.py FOLDER POOL PORT ADDRESS,… LAUNCHER PACKAGE,…
 
@@ -28,11 +28,11 @@ GPU_VARIABLES = (
     "SLURM_JOB_GPUS",
 )
 PATIENCE = 5.0
-"""Seconds that each address of the doctor's host is tried."""
+"""Seconds to try each address of the doctor's host."""
 
 
 def main() -> None:
-    """Looks round, and reports."""
+    """Looks around, and reports."""
     folder, pool, port, hosts, launcher, packages = sys.argv[1:7]
     refused: dict[str, str] = {}
     report: dict[str, object] = {
@@ -73,7 +73,7 @@ def version_of(package: str) -> str | None:
 
 
 def token_file(folder: str) -> str:
-    """The digest of the file that the doctor left; empty if it is not to be seen here."""
+    """The digest of the file that the doctor left; empty if not visible here."""
     try:
         with open(os.path.join(folder, "token"), "rb") as file:
             return hashlib.sha256(file.read()).hexdigest()
@@ -82,7 +82,7 @@ def token_file(folder: str) -> str:
 
 
 def local_disk(named: str) -> dict[str, object]:
-    """The node's own disk as diel will find it, and whether a file can be made there.
+    """The node's own disk as diel will use it, and whether a file can be made there.
 
     `named` is the site file's word, which may have variables; the others are looked at in diel's order.
     """
@@ -100,7 +100,7 @@ def local_disk(named: str) -> dict[str, object]:
 
 
 def send(host: str, port: int, secret: bytes, report: dict[str, object]) -> None:
-    """Tells the doctor over TCP; the secret itself stays here. Raises OSError if it is not reached."""
+    """Reports over TCP; the secret itself stays here. Raises OSError if the doctor is not reached."""
     with socket.create_connection((host, port), timeout=PATIENCE) as link:
         file = link.makefile("rwb")
         challenge = file.readline(100).strip()

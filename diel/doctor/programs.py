@@ -18,7 +18,7 @@ from diel.site import Site, find_program, launcher_words
 from diel.spec import Resources
 
 PATIENCE = 60.0
-"""Seconds that a program which is tried may take."""
+"""Seconds that a tried program may take."""
 RANKS = "from mpi4py import MPI; print(f'ranks={MPI.COMM_WORLD.allreduce(1)};', end='', flush=True)"
 LIBRARY = (
     "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
@@ -34,7 +34,7 @@ stages: {nothing: {over: [number], command: ["true"]}}
 
 
 def attempt(words: Sequence[str], folder: Path | None = None) -> tuple[int, str]:
-    """Exit code and output of a program; what does not start or end counts as failed."""
+    """Exit code and output of a program; one that does not start or end counts as failed."""
     try:
         out, none = subprocess.STDOUT, subprocess.DEVNULL
         done = subprocess.run(
@@ -68,18 +68,18 @@ def check_ranks(site: Site) -> Finding:
     if code == 0 and output.count("ranks=2;") == 2:
         return Finding("mpi ranks", True, f"two started and met: {both}", required=False)
     alone = code == 0 and output.count("ranks=1;") == 2
-    found = f"two started, but each for itself: {both}" if alone else f"{both}: {last(output)}"
+    found = f"two started, but did not meet: {both}" if alone else f"{both}: {last(output)}"
     family = OPEN_MPI if OPEN_MPI in library else MPICH
     fix = advice(launcher, family, os.environ) if launcher.fits(family) is False else get
     return Finding("mpi ranks", False, found, fix, required=False)
 
 
 def check_launcher(site: Site) -> Finding:
-    """Whether the site's MPI launcher is here. It is not started: outside of a job it might ask for one."""
+    """Whether the site's MPI launcher is here. It is not started: outside a job it might ask for one."""
     program = find_program(site.launcher[0])
     if program is not None:
         launcher = launcher_of([program, *site.launcher[1:]], os.environ)
-        found = f"{launcher.text}; --job tells whether nodes have it, and whether ranks meet"
+        found = f"{launcher.text}; --job shows whether nodes have it, and whether ranks meet"
         return Finding("mpi launcher", True, found, required=False)
     fix = f"load the module that has it in `setup`, or correct `launcher` in the file of site '{site.name}'"
     return Finding("mpi launcher", False, f"no '{site.launcher[0]}' on this host", fix, required=False)
@@ -109,7 +109,7 @@ def check_dot() -> Finding:
 
 
 def check_deep() -> Finding:
-    """A small workflow, from beginning to end."""
+    """Runs a small workflow, from beginning to end."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="diel-doctor-") as folder:
         Path(folder, "doctor.yaml").write_text(DEEP, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a trial job reports of its node, heard over TCP or read from a file, and what that says of a pool."""
+"""What a trial job reports about its node, over TCP or in a file, and what that says about a pool."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from diel.site import Site, cores_of
 from diel.values import format_size
 
 MOST = 1 << 16
-"""Bytes of a report."""
+"""The most bytes of a report."""
 PATIENCE = 10.0
-"""Seconds that one who connects has to say it."""
+"""Seconds that a connected job has to report."""
 
 
 class NodeDisk(BaseModel):
@@ -64,7 +64,7 @@ class Report(BaseModel):
 
 
 class Ear:
-    """A port that is open while this is entered, and the reports heard there, by pool.
+    """A port that is open inside the `with` block, and the reports heard there, by pool.
 
     It believes only what proves that it knows the token.
     """
@@ -94,7 +94,7 @@ class _Listener(socketserver.ThreadingTCPServer):
     ear: Ear
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Whoever breaks off, or says what is no report, is left alone."""
+        """Ignores whoever breaks off or sends something else than a report."""
 
 
 class _Talk(socketserver.StreamRequestHandler):
@@ -116,7 +116,7 @@ class _Talk(socketserver.StreamRequestHandler):
 
 
 def read_report(site: Site, pool: str, report: Report, digest: str) -> Iterator[Finding]:
-    """The findings of one pool; `digest` is of the file that the doctor left for its job."""
+    """The findings about one pool; `digest` is that of the file that the doctor left for its job."""
     for finding in _findings(site, pool, report, digest):
         yield replace(finding, name=f"{pool}: {finding.name}")
 
@@ -129,7 +129,7 @@ def _findings(site: Site, pool: str, report: Report, digest: str) -> Iterator[Fi
         yield _clock(report, report.written)
     yield _network(site, report)
     yield _node(report, gpus=bool(site.pools[pool].gpus))
-    # A scheduler may know more cores of a node than there are.
+    # A scheduler can think that a node has more cores than it has.
     if 0 < report.host_cores < (asked := cores_of(site.pools[pool])):
         found = f"the node has {report.host_cores}, and the pool says {asked}: its tasks share them"
         fix = f"write `cores: {report.host_cores}` in the site file, unless that is on purpose"
@@ -147,7 +147,7 @@ def _python(report: Report) -> Finding:
     here, found = platform.python_version(), f"{report.version}, {report.python}"
     if report.version.split(".")[:2] == here.split(".")[:2]:
         return Finding("python", True, found)
-    fix = f"let workers start the Python that controllers have ({here}, {sys.executable})"
+    fix = f"let workers start the Python that controllers use ({here}, {sys.executable})"
     return Finding("python", False, f"{found}, but {here} here", fix)
 
 
@@ -169,7 +169,7 @@ def _files(report: Report, digest: str) -> Finding:
     if reads and report.written is not None:
         return Finding("files", True, "the node reads and writes the same directory of the runs")
     found = (
-        "the node reads the directory of the runs, but what it writes there is not seen here"
+        "the node reads the directory of the runs, but this host does not see what it writes there"
         if reads
         else "the node does not see what this host writes into the directory of the runs"
     )
@@ -178,23 +178,23 @@ def _files(report: Report, digest: str) -> Finding:
 
 def _clock(report: Report, written: float) -> Finding:
     skew = written - report.time
-    # Between looking round and writing it tried to reach this host, which takes time if it fails.
+    # Between looking around and writing it tried to reach this host, which takes time if it fails.
     if -MOST_SKEW <= skew <= MOST_SKEW + 6.0 * len(report.refused):
         within = f"the node's clock is within {max(abs(skew), 0.1):.1f} s of the files' times"
         return Finding("clock", True, within)
-    fix = "the node's clock and the file server's differ: tell those who run the cluster (NTP)"
+    fix = "the node's clock and the file server's differ: tell the administrators (NTP)"
     return Finding("clock", False, f"the node's clock differs by {abs(skew):.0f} s", fix)
 
 
 def _network(site: Site, report: Report) -> Finding:
     if report.reached:
-        return Finding("network", True, f"the node reaches this host by {report.reached}")
+        return Finding("network", True, f"the node reaches this host at {report.reached}")
     tried = (
-        "; ".join(f"{host}: {why}" for host, why in report.refused.items()) or "no address was to be tried"
+        "; ".join(f"{host}: {why}" for host, why in report.refused.items()) or "there was no address to try"
     )
     home = site.controller.home
     fix = (
-        "set `address` in the site file to the interface or address by which nodes reach this host, let its "
+        "set `address` in the site file to the interface or address at which nodes reach this host, let its "
         "firewall pass them, or let controllers live in jobs: controller: {home: job}"
     )
     found = f"the node cannot reach this host ({tried})"
@@ -208,14 +208,14 @@ def _node(report: Report, *, gpus: bool) -> Finding:
     found += "".join(f", {name}={value}" for name, value in report.gpus.items())
     if not gpus or report.gpus:
         return Finding("node", True, found)
-    fix = "see whether `gpus` and `options` of the pool ask for GPUs as this cluster wants it"
-    return Finding("node", False, f"{found}; no variable says which GPUs are given", fix, required=False)
+    fix = "check whether `gpus` and `options` of the pool ask for GPUs as this cluster expects"
+    return Finding("node", False, f"{found}; no variable says which GPUs it got", fix, required=False)
 
 
 def _local(site: Site, disk: NodeDisk) -> Finding:
     if disk.error or "$" in disk.dir:
         why = "a variable in it is not set on the node" if "$" in disk.dir else disk.error
-        fix = "set `local: {dir: …}` in the site file to a directory that each node has for itself"
+        fix = "set `local: {dir: …}` in the site file to a directory that each node has to itself"
         found = f"{disk.dir}: {why}; inputs are not staged there"
         return Finding("local disk", False, found, fix, required=False)
     found, limit = f"{disk.dir}, {format_size(disk.free)} free", site.local.size

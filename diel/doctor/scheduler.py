@@ -1,4 +1,4 @@
-"""The site's scheduler: whether it answers, what it is, whether its queues and nodes are as the site says."""
+"""The site's scheduler: whether it answers, its kind, whether its queues and nodes match the site file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from diel.site import Pool, Site, cores_of, find_program
 from diel.values import MAX_DURATION, format_duration, format_size
 
 MOST_NAMES = 20
-"""Names of queues in one line."""
+"""The most names of queues in one line."""
 
 
 def check_scheduler(site: Site) -> Iterator[Finding]:
-    """Commands, dialect, queues, nodes; a scheduler that does not answer is asked no more."""
+    """Commands, dialect, queues, nodes; a scheduler that does not answer is not asked again."""
     scheduler = scheduler_named(site.scheduler)
     yield (commands := check_commands(scheduler))
     if not commands.ok:
@@ -31,23 +31,23 @@ def check_scheduler(site: Site) -> Iterator[Finding]:
         yield Finding("queues", False, str(error), "try again later: the scheduler is busy or down")
         return
     if offer is None:
-        yield Finding("queues", True, "the scheduler does not tell them", required=False)
+        yield Finding("queues", True, "the scheduler does not report them", required=False)
         return
     yield check_queues(site, offer.queues)
     yield from check_nodes(site, offer, scheduler.elsewhere)
 
 
 def check_commands(scheduler: Scheduler) -> Finding:
-    """Whether the commands that diel calls are there."""
+    """Whether the commands that diel calls exist."""
     found = {name: find_program(scheduler.program(name)) for name in scheduler.commands}
     lacking = [name for name, path in found.items() if path is None]
     if lacking:
         fix = "work on a machine that has them (a login node), or load their module"
         return Finding("commands", False, f"no {', '.join(lacking)} on PATH", fix)
-    told = ", ".join(str(path) for path in found.values()) or "it has none that diel calls itself"
+    places = ", ".join(str(path) for path in found.values()) or "diel calls none of its commands itself"
     if hiding := [first for name, path in found.items() if (first := find_program(name)) not in (path, None)]:
-        told += f" (not {hiding[0]}, which is another scheduler's and comes first on PATH)"
-    return Finding("commands", True, told)
+        places += f" (not {hiding[0]}, which is another scheduler's and comes first on PATH)"
+    return Finding("commands", True, places)
 
 
 def check_dialect(site: Site, scheduler: Scheduler) -> Finding:
@@ -56,10 +56,10 @@ def check_dialect(site: Site, scheduler: Scheduler) -> Finding:
     own = others.pop(site.scheduler, None)
     first = next(iter(others), "")
     if own is not None:
-        told = _told(site.scheduler, own)
+        answers = _named(site.scheduler, own)
         if own.wrapper and others:
-            told += f"; {_told(first, others[first])} is behind them: --site {first} asks it without a detour"
-        return Finding("scheduler", True, told)
+            answers += f"; {_named(first, others[first])} is behind them: --site {first} asks it directly"
+        return Finding("scheduler", True, answers)
     if not others:
         found = f"no {site.scheduler} answers"
         try:
@@ -68,60 +68,60 @@ def check_dialect(site: Site, scheduler: Scheduler) -> Finding:
             found += f": {error}"
         fix = "try again later, or on another login node: the commands are here, but no server answers"
         return Finding("scheduler", False, found, fix)
-    answered = ", ".join(_told(name, each) for name, each in others.items())
+    answered = ", ".join(_named(name, each) for name, each in others.items())
     fix = f"write `scheduler: {first}` in the site file, or choose --site {first}"
     if scheduler.hidden and set(scheduler.commands) & set(scheduler_named(first).commands):
         fix = f"{scheduler.hidden}; or {fix}"
     return Finding("scheduler", False, f"the site says {site.scheduler}, but {answered} answers", fix)
 
 
-def _told(name: str, dialect: Dialect) -> str:
+def _named(name: str, dialect: Dialect) -> str:
     return dialect.version if dialect.version.startswith(name) else f"{name} {dialect.version}".strip()
 
 
 def check_queues(site: Site, queues: Sequence[Queue]) -> Finding:
-    """Whether the queues that pools name are there."""
+    """Whether the queues that pools name exist."""
     known = [queue.name for queue in queues]
     listed = ", ".join(known[:MOST_NAMES]) + (" …" if len(known) > MOST_NAMES else "")
     wanted = {name: pool.queue for name, pool in site.pools.items() if pool.queue is not None}
     if site.controller.queue is not None:
         wanted["the controller"] = site.controller.queue
     if not known:
-        found = "the scheduler names none"
-        return Finding("queues", not wanted, found, "" if not wanted else "ask those who run the cluster")
+        found = "the scheduler lists none"
+        return Finding("queues", not wanted, found, "" if not wanted else "ask the administrators")
     lacking = {who: queue for who, queue in wanted.items() if queue not in known}
     if not lacking:
-        own = ", ".join(dict.fromkeys(wanted.values())) or "the scheduler's default one"
+        own = ", ".join(dict.fromkeys(wanted.values())) or "the scheduler's default queue"
         return Finding("queues", True, f"{own}; there are {listed}")
-    told = "; ".join(f"'{queue}' of {who}" for who, queue in lacking.items())
+    missing = "; ".join(f"'{queue}' of {who}" for who, queue in lacking.items())
     hints = [did_you_mean(queue, known) for queue in lacking.values()]
     hint = next((hint for hint in hints if hint), f"queues here: {listed}")
-    return Finding("queues", False, f"not there: {told}", f"correct `queue` in the site file; {hint}")
+    return Finding("queues", False, f"not there: {missing}", f"fix `queue` in the site file; {hint}")
 
 
 def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[Finding]:
-    """Cores, memory and GPUs of nodes as the site file and as the scheduler give them: advice, no failure."""
+    """Whether site file and scheduler agree on the cores, memory and GPUs of nodes: advice, not a failure."""
     if not offer.nodes:
-        yield Finding("nodes", True, "the scheduler does not tell their shape", required=False)
+        yield Finding("nodes", True, "the scheduler does not report their shape", required=False)
         return
     known = {queue.name for queue in offer.queues}
-    told: list[str] = []
+    advice: list[str] = []
     for name, pool in site.pools.items():
         if pool.queue is None or pool.queue in known:
             whole = pool.model_copy(update={"options": (*site.options, *pool.options)})
-            told += differences(name, whole, offer, elsewhere)
-    if told:
-        fix = "correct the pools in the site file, unless that is on purpose"
-        yield Finding("nodes", False, "; ".join(told), fix, required=False)
+            advice += differences(name, whole, offer, elsewhere)
+    if advice:
+        fix = "fix the pools in the site file, unless that is on purpose"
+        yield Finding("nodes", False, "; ".join(advice), fix, required=False)
     else:
         most = max(kind.sharing for kind in offer.nodes)
-        shared = f"; up to {most} of its nodes are one host, with cores in common" if most > 1 else ""
-        found = f"cores, memory, GPUs and walltimes are as the scheduler's{shared}"
+        shared = f"; up to {most} of its nodes share one host and its cores" if most > 1 else ""
+        found = f"cores, memory, GPUs and walltimes match the scheduler's{shared}"
         yield Finding("nodes", True, found, required=False)
 
 
 def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = ()) -> Iterator[str]:
-    """What a pool claims and no node of its queue has, as advice.
+    """What a pool claims but no node of its queue has, as advice.
 
     `elsewhere` are options that send jobs to other queues than the pool names.
     """
@@ -129,7 +129,7 @@ def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = 
     own = [kind for kind in kinds if kind.queue in ("", pool.queue)] if pool.queue else kinds
     if own:
         nearest = max(own, key=lambda kind: _likeness(pool, kind))
-        yield from (f"{name}: {told}" for told in _differences(pool, nearest))
+        yield from (f"{name}: {line}" for line in _differences(pool, nearest))
     if any(re.split(r"[ =]", option)[0] in elsewhere for option in pool.options):
         return
     for queue in offer.queues:
@@ -152,9 +152,9 @@ def _differences(pool: Pool, kind: NodeKind) -> Iterator[str]:
     if cores != kind.cores:
         yield f"cores: {cores}, a node has {kind.cores}{threads}"
     if 0 < kind.physical < cores:
-        shared = f", and {kind.sharing} nodes of the scheduler share one" if kind.sharing > 1 else ""
+        shared = f", and {kind.sharing} of the scheduler's nodes share one" if kind.sharing > 1 else ""
         yield f"cores: {cores}, but the host has {kind.physical}{shared}"
     if pool.memory is not None and kind.memory and pool.memory > kind.memory:
         yield f"memory: {format_size(pool.memory)}, jobs get {format_size(kind.memory)} of a node"
     if pool.gpus != kind.gpus:
-        yield f"gpus: {pool.gpus}, the scheduler knows {kind.gpus} of a node"
+        yield f"gpus: {pool.gpus}, the scheduler knows of {kind.gpus} on a node"

@@ -36,21 +36,21 @@ from diel.site import Site, cores_of
 from diel.values import format_duration
 
 WALLTIME = 300.0
-"""Seconds that a trial job asks for."""
+"""The walltime of a trial job, in seconds."""
 LAG = 10.0
-"""Seconds that a report may need to be seen here after its job has ended: file systems cache."""
+"""Seconds after a job's end until its report must be visible: file systems cache."""
 TAIL = 3
-"""Lines of a job's stderr that are shown."""
+"""The most lines of a job's stderr to show."""
 MEET = "from mpi4py import MPI; found = MPI.COMM_WORLD.allreduce(1); assert found == 2, f'{found} of 2 ranks'"
 LAST_WORDS = 60.0
-"""Seconds that a run has to take back its blocks after SIGTERM."""
-WAIT_LONGER = "a full queue is no fault of the site file: wait longer (--wait 1h), or try one --pool NAME"
+"""Seconds that a run has to give back its blocks after SIGTERM."""
+WAIT_LONGER = "a full queue is not the site file's fault: wait longer (--wait 1h), or try one --pool NAME"
 
 
 def try_jobs(
     site: Site, name: str | None, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """One tiny job in each pool, and a real run where that found nothing wrong.
+    """Runs a tiny job in each pool, and a real run if that found nothing wrong.
 
     `name` is the site as it was asked for; `wait` in seconds, for each of the two; `tell` gets why they wait.
     """
@@ -79,10 +79,10 @@ class _Trial:
     began: float
     """When it was submitted, by the monotonic clock."""
     ended: float | None = None
-    """When its end, or its report, was first seen."""
+    """When its end or its report was first seen."""
     status: JobStatus | None = None
     said: str = ""
-    """The last reason for waiting that the user read."""
+    """The last reason for waiting that was shown."""
     report: Report | None = None
 
     @property
@@ -106,7 +106,7 @@ class _Trial:
 def _trials(
     site: Site, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """What a job in each pool found, as it comes; whatever happens, none is left."""
+    """The findings of a job in each pool, as they come; whatever happens, no job is left."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".diel-doctor-", dir=existing(runs)))
     except OSError as error:
@@ -121,7 +121,7 @@ def _trials(
 
 
 class _Trials:
-    """The jobs of all pools, their folder, and where they report."""
+    """The jobs of all pools, their folder, and the port where they report."""
 
     def __init__(self, site: Site, folder: Path, ear: Ear, tell: Callable[[str], None]) -> None:
         self._site = site
@@ -145,7 +145,7 @@ class _Trials:
                     self._scheduler.cancel([trial.id for trial in self._under_way])
 
     def _submit(self, pool: str, stem: str) -> Iterator[Finding]:
-        """Submits one job; yields why it could not."""
+        """Submits one job; yields a finding if that fails."""
         script = self._folder / f"{stem}.sh"
         try:
             text = self._scheduler.script(self._job(pool, stem))
@@ -153,8 +153,8 @@ class _Trials:
             script.write_text(text, encoding="utf-8", errors="surrogateescape")
             job = self._scheduler.submit(script)
         except SchedulerRefused as error:
-            fix = f"correct pool '{pool}' in the site file: its queue, account or options"
-            # A queue may want more nodes than a trial asks for: that says nothing against the pool.
+            fix = f"fix pool '{pool}' in the site file: its queue, account or options"
+            # A queue can demand more nodes than a trial asks for: the pool is not to blame.
             required = self._site.pools[pool].block_nodes == 1
             yield Finding(f"{pool}: job", False, f"the scheduler refuses it: {error}", fix, required)
         except SchedulerBusy as error:
@@ -166,14 +166,14 @@ class _Trials:
             self._under_way.append(_Trial(pool, stem, job, time.monotonic()))
 
     def _job(self, pool: str, stem: str) -> Job:
-        """What the scheduler is asked for: as a block of the pool, but one core of one node for minutes."""
+        """The job for the scheduler: like a block of the pool, but one core of one node for minutes."""
         site, asked, folder = self._site, self._site.pools[pool], self._folder
         reached = ""
         with contextlib.suppress(UsageError):
             reached = ",".join(addresses(site.address))
         words = [sys.executable, str(Path(probe.__file__).resolve()), str(folder), stem, str(self._ear.port)]
         words += [reached, site.launcher[0], ",".join(("diel", *CORE))]
-        # The token is a variable and no word: what a command is called with, everybody on the node can see.
+        # The token is a variable, not an argument: everybody on the node can see a command's arguments.
         variables = exports(DIEL_DOCTOR_LOCAL=site.local.dir or "", DIEL_DOCTOR_TOKEN=self._ear.token)
         return Job(
             name="diel-doctor",
@@ -192,12 +192,12 @@ class _Trials:
         )
 
     def _watch(self, wait: float) -> Iterator[Finding]:
-        """Waits for the jobs; each is dropped when it needs no more cancelling."""
+        """Waits for the jobs; drops each once it need not be cancelled."""
         end, pause, trouble = time.monotonic() + wait, 0.2, ""
         while self._under_way:
             before, answered = trouble, True
             try:
-                told = self._scheduler.query([trial.id for trial in self._under_way])
+                statuses = self._scheduler.query([trial.id for trial in self._under_way])
                 trouble = ""
             except SchedulerBusy as error:
                 answered, trouble = False, f"the scheduler does not answer: {error}"
@@ -205,7 +205,7 @@ class _Trials:
                     self._tell(trouble)
             for trial in list(self._under_way):
                 if answered:
-                    trial.status = told.get(trial.id)
+                    trial.status = statuses.get(trial.id)
                 self._look(trial)
                 if trial.is_settled(answered):
                     self._under_way.remove(trial)
@@ -224,11 +224,11 @@ class _Trials:
             yield Finding(f"{trial.pool}: job", False, found, WAIT_LONGER, required=False)
 
     def _look(self, trial: _Trial) -> None:
-        """Takes in a job's report, once it is there."""
+        """Reads a job's report, once it is there."""
         trial.report = trial.report or self._ear.reports.get(trial.stem)
         path = self._folder / f"{trial.stem}.json"
         with contextlib.suppress(OSError, ValueError):
-            os.listdir(self._folder)  # lets NFS look anew
+            os.listdir(self._folder)  # makes NFS look again
             report = Report.model_validate_json(path.read_bytes())
             trial.report = report.model_copy(update={"written": path.stat().st_mtime})
 
@@ -240,7 +240,7 @@ class _Trials:
             yield Finding(name, True, found)
             yield from read_report(self._site, trial.pool, report, self._digest)
         elif status is not None and status.hopeless:
-            fix = f"correct pool '{trial.pool}' in the site file: it asks for what the queue cannot give"
+            fix = f"fix pool '{trial.pool}' in the site file: it asks for what the queue cannot give"
             yield Finding(name, False, f"{trial.id} can never run: {status.reason}", fix)
         else:
             how = "is gone" if status is None else f"ended as {status.words}"
@@ -258,7 +258,7 @@ def _tail(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return "; nothing of its output is to be seen here"
+        return "; none of its output is visible here"
     lines = [line for line in text.splitlines() if line.strip()]
     return f"; it says: {' / '.join(lines[-TAIL:])}" if lines else ""
 
@@ -276,20 +276,20 @@ class _Try:
     ranks: bool
 
     def history(self) -> History:
-        """What it wrote so far. Raises DielError if there is nothing."""
+        """Its records so far. Raises DielError if there are none."""
         return read_run(find_run(self.folder / "runs")).history
 
 
 def _try_runs(
     site: Site, name: str | None, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
-    """Runs a workflow of one task in each pool and yields what became of it; no run or job of it is left."""
+    """Runs a workflow of one task in each pool and yields the results; no run or job is left."""
     folder = Path(tempfile.mkdtemp(prefix=".diel-doctor-", dir=existing(runs)))
     tries: list[_Try] = []
     try:
         for number, pool in enumerate(pools):
             tries.append(_start(site, name, pool, folder / str(number)))
-            tell(f"pool '{pool}': a run of one task is started, as any other run")
+            tell(f"pool '{pool}': a run of one task is started, like any other run")
         end = time.monotonic() + wait
         for each in tries:
             yield _ended(each, end, wait)
@@ -300,7 +300,7 @@ def _try_runs(
 
 
 def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
-    """Starts the run from the current directory, where the site's file is found as before. Raises OSError."""
+    """Starts the run in the current directory, where it finds the same site file. Raises OSError."""
     folder.mkdir()
     asked = site.pools[pool]
     ranks = version_of("mpi4py") is not None and (cores_of(asked) > 1 or asked.block_nodes > 1)
@@ -328,13 +328,13 @@ def _ended(each: _Try, end: float, wait: float) -> Finding:
         found = f"not done after {format_duration(wait)}{_stands(each)}; stopped"
         return Finding(name, False, found, WAIT_LONGER, required=False)
     if code == 0:
-        met = "two MPI ranks met" if each.ranks else "ranks were not tried, for want of mpi4py or of cores"
+        met = "two MPI ranks met" if each.ranks else "ranks were not tried: mpi4py or cores are missing"
         return Finding(name, True, f"a task of a real run was done in a block; {met}")
     with contextlib.suppress(DielError, OSError):
         history = each.history()
         failure = history.failures.get(("ranks", 0))
         if failure is not None and history.workers:
-            fix = "correct `launcher` or `setup` of the site file (docs/sites.md, MPI between nodes)"
+            fix = "fix `launcher` or `setup` in the site file (docs/sites.md, MPI between nodes)"
             found = f"its workers started, but two ranks did not meet: {failure['message']}"
             stderr = str(failure.get("stderr_tail", ""))
             return Finding(name, False, f"{found} ({last(stderr)})" if stderr.strip() else found, fix)
@@ -344,7 +344,7 @@ def _ended(each: _Try, end: float, wait: float) -> Finding:
 
 
 def _stands(each: _Try) -> str:
-    """What is known of its blocks, and what the scheduler says."""
+    """What is known about its blocks, and what the scheduler says."""
     known: list[str] = []
     with contextlib.suppress(DielError, OSError):
         history = each.history()
@@ -356,7 +356,7 @@ def _stands(each: _Try) -> str:
 
 
 def _stop(each: _Try) -> None:
-    """Ends a run that goes on; its blocks are given back."""
+    """Ends a run that is still going; its blocks are given back."""
     if each.process.poll() is None:
         each.process.send_signal(signal.SIGTERM)
         try:

@@ -1,4 +1,4 @@
-"""Explanations of a run: what failed, what waits for what, what was computed anew and why."""
+"""Explanations of a run: what failed, what waits for what, what was computed again and why."""
 
 from diel.explain.block import explain_block
 from diel.explain.run import explain_run

@@ -12,13 +12,11 @@ from diel.values import format_duration, format_size
 def again_step(run: Recorded, task: str) -> str:
     """What to do next after a failure that others went on without."""
     name = run.paths.run_id
-    return (
-        f"`diel logs {name} {task}` shows all that it printed; `diel run` tries it again, and keeps the rest"
-    )
+    return f"`diel logs {name} {task}` shows all its output; `diel run` tries it again, and keeps the rest"
 
 
 def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str:
-    """One sentence or two: where to look, what to change, how to go on."""
+    """One or two sentences: where to look, what to change, how to continue."""
     stage, name = task.partition("/")[0], run.paths.run_id
     spec = run.workflow.stages[stage]
     again = f"then `diel resume {name}`; or change the workflow and `diel run` it: what is done is kept"
@@ -35,24 +33,24 @@ def next_step(run: Recorded, task: str, kind: str, exit_code: int | None) -> str
             save = "let it save and continue with `checkpoint: true`"
             return f"raise `resources.walltime` of '{stage}'{now}, or {save}; {again}"
         case FailureClass.PREEMPTED:
-            return f"other jobs took its place again and again: choose another queue, {again}"
+            return f"other jobs took its place repeatedly: choose another queue, {again}"
         case FailureClass.LAUNCH:
-            there = "do as the message says, or install the program or module where tasks run"
+            there = "do what the message says, or install the program or module where tasks run"
             return f"it could not be started: {there}, {again}"
         case FailureClass.NODE if exit_code is not None:
             return (
-                "see to what the message names: a full disk, or whatever kills programs there; if memory was "
+                "fix what the message names: a full disk, or whatever kills programs there; if memory was "
                 f"short, give '{stage}' more `resources.memory`, {again}"
             )
         case FailureClass.NODE:
             return (
-                "the workers under it were lost again and again: it may need more memory than there is; "
+                "its workers were lost repeatedly: it may need more memory than there is; "
                 f"see {run.paths.logs}, {again}"
             )
         case FailureClass.UPSTREAM:
-            return f"`diel results {name}` shows what there is to read; correct what makes it, {again}"
+            return f"`diel results {name}` shows what there is to read; fix what makes it, {again}"
         case FailureClass.APP | FailureClass.CANCELLED | FailureClass.INTERRUPTED:
-            return f"`diel logs {name} {task}` shows all that it printed; correct it, {again}"
+            return f"`diel logs {name} {task}` shows all its output; fix it, {again}"
         case never:
             assert_never(never)
 

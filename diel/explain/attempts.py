@@ -1,4 +1,4 @@
-"""The attempts at a task: where each ran, with what, and how it ended."""
+"""The attempts of a task: where each ran, with what, and how it ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, OfTask, StagingRecord
 
 LOST = (FailureClass.NODE, FailureClass.PREEMPTED, FailureClass.WALLTIME, FailureClass.OOM)
-"""Failures of tasks for which the end of a block may be to blame."""
+"""Failures of tasks that the end of a block can explain."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Tried:
     walltime: float | None = None
     place: Location = field(default_factory=Location)
     block_end: BlockFacts | None = None
-    """The block under it, where its end may be to blame."""
+    """Its block, if the block's end may be to blame."""
     staging: list[StagingRecord] = field(default_factory=list)
 
     def take(self, record: OfTask, worker: str) -> None:
@@ -76,7 +76,7 @@ class Tried:
         }
 
     def lines(self) -> Iterator[str]:
-        """Of which the first says how it went, and the others where, with what, and why it was lost."""
+        """The first line says how it went, the others where, with what, and why it was lost."""
         took = f" after {format_duration(self.seconds)}" if self.seconds is not None else ""
         reason = f" ({self.failure}): {self.message}" if self.state == "failed" else ""
         if self.state == "interrupted":
@@ -99,7 +99,7 @@ def _some(facts: Mapping[str, object], names: Iterable[str]) -> dict[str, object
 
 
 def _staged(record: StagingRecord) -> str:
-    """What an attempt brought to its node's disk, or why it did not."""
+    """What an attempt copied to its node's disk, or why it did not."""
     if record["warning"]:
         return f"used the shared file system: {record['warning']}"
     copied = counted(record["copied"], "artifact")
@@ -109,7 +109,7 @@ def _staged(record: StagingRecord) -> str:
 
 
 def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
-    """The attempts at a task, in their order."""
+    """The attempts of a task, in order."""
     found: dict[int, Tried] = {}
     for segment, record in run.attempts(stage, index):
         if record["event"] == "cached":
@@ -134,7 +134,7 @@ def attempts_of(run: Recorded, stage: str, index: int) -> list[Tried]:
 
 
 def _changed_resources(run: Recorded, stage: str, index: int) -> dict[int, dict[str, Any]]:
-    """What later attempts asked for in place of what the stage says, by attempt."""
+    """What later attempts asked for instead of what the stage says, by attempt."""
     found: dict[int, dict[str, Any]] = {}
     needles = (b'"event":"queued"', b'"stage":"%s"' % stage.encode(), b'"resources":')
     for _, record in run.events(*needles):

@@ -1,4 +1,4 @@
-"""Searches and loops: why a point is not there, or never came, and what was picked."""
+"""Searches and loops: why a point is missing or never came, and what was picked."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link
 
 SHOWN = 5
-"""Courses of one axis, points that were picked, or reasons that are listed."""
+"""The most courses of one axis, picked points, or reasons to list."""
 VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|/[\w./-]+")
-"""What differs between messages that say the same of many points: numbers and paths."""
+"""The parts that differ between messages about the same problem: numbers and paths."""
 
 
 def explain_axis(axis: AxisStatus) -> Explanation:
@@ -41,11 +41,11 @@ def explain_axis(axis: AxisStatus) -> Explanation:
 
 
 def points_awaited(view: RunView, stage: str, index: int) -> list[str]:
-    """Why the trial or round of a task is not there yet; nothing where all its points are."""
+    """Why the trial or round of a task is still missing; nothing if all its points exist."""
     run = view.stages[stage]
     coordinates = run.domain.coordinates(index)
     waiting = [axis for axis in run.adaptive if axis.standing(coordinates) is Standing.WAITING]
-    # One that waits for another to make room for it says nothing new.
+    # A point that waits for another to make room says nothing new.
     labels = {axis.label for axis in waiting}
     first = [axis for axis in waiting if not labels & set(axis.judge.context)]
     return [_awaited(view, axis, coordinates) for axis in first]
@@ -55,9 +55,7 @@ def _awaited(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> s
     course, place = axis.course(coordinates), coordinates[axis.label]
     names = " and ".join(axis.judge.stages)
     if course is None:
-        return (
-            f"the {axis.axis.word} '{axis.label}' has not begun: it does once the tasks of {names} are known"
-        )
+        return f"the {axis.axis.word} '{axis.label}' begins once the tasks of {names} are known"
     if not axis.axis.in_turn:
         return _unasked(axis, course, place, driven=view.run.state is RunState.RUNNING)
     begins = f"{axis.label} {place} begins when {names} of {axis.label} {place - 1} "
@@ -67,7 +65,7 @@ def _awaited(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> s
 
 
 def _unasked(axis: Adaptive, course: Course, place: int, *, driven: bool) -> str:
-    unasked = f"{axis.label} {place} has not been asked for"
+    unasked = f"{axis.label} {place} was not requested yet"
     if course.stopped:
         return f"{unasked}, and will not be: the search begins no more trials, and ends with those that run"
     if not driven:
@@ -95,12 +93,12 @@ def _closed(view: RunView, stage: str, index: int) -> list[tuple[Adaptive, Mappi
 
 
 def point_never_came(view: RunView, stage: str, index: int) -> list[str]:
-    """Why a task was left out with its point: its trial was pruned, its loop or search ended before."""
+    """Why a task's point never came: its trial was pruned, or its loop or search ended before it."""
     return [_never(view, axis, place) for axis, place in _closed(view, stage, index)]
 
 
 def points_never_came(view: RunView, stage: str, indices: Iterable[int]) -> list[str]:
-    """The same of many tasks: their pruned trials, and each other sort of reason by the first such point."""
+    """The same for many tasks: their pruned trials, and each other reason with its first point."""
     pruned: dict[str, str] = {}
     found: dict[str, str] = {}
     for index in indices:
@@ -143,7 +141,7 @@ def _pruned(view: RunView, axis: Adaptive, course: Course, trial: Trial) -> str:
 
 
 def _reported_before(course: Course, trial: Trial, step: int) -> list[float]:
-    """What others had reported at a step before the trial that was pruned for its value there."""
+    """What others had reported at a step before the trial was pruned for its value there."""
     found = []
     for number, *what in course.told:
         if [number, *what] == [trial.number, step]:
@@ -185,7 +183,7 @@ def _pick(axis: Adaptive, coordinates: Mapping[str, int]) -> Pick:
 
 
 def choice_awaited(link: ChoosingLink, index: int) -> str:
-    """What an edge that picks still waits for, to follow the words `waits for`."""
+    """What a picking edge still waits for, to follow the words `waits for`."""
     here = link.down.domain.coordinates(index)
     up = link.up.name
     for label, choice in link.edge.chosen.items():
@@ -208,7 +206,7 @@ def choice_awaited(link: ChoosingLink, index: int) -> str:
 
 
 def _first_open(axis: Adaptive, here: Mapping[str, int]) -> Course | None:
-    """The first course that is not over, of those that agree with some coordinates."""
+    """The first course at these coordinates that is not over."""
     for course in axis.history.courses.values():
         found = dict(zip(axis.judge.context, course.context, strict=True))
         if not course.over and all(here.get(label, place) == place for label, place in found.items()):

@@ -1,4 +1,4 @@
-"""Blocks of a scheduler: the one of a worker, the one that tasks wait for, and why one ended as it did."""
+"""Blocks of a scheduler: a worker's block, the block that tasks wait for, and why a block ended."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow
 
 SHOWN = 20
-"""Attempts of a block that are listed; all are counted."""
+"""The most attempts of a block to list; all are counted."""
 SHOWN_ENDED = 3
-"""Blocks of a run that ended badly and are listed."""
+"""The most blocks to list that ended badly."""
 ENDS = {
     "completed": "its nodes had nothing more to do, and left",
     "failed": "its job failed",
-    "cancelled": "it was cancelled from outside of diel: by scancel or qdel, or by an administrator",
+    "cancelled": "it was cancelled from outside diel: by scancel or qdel, or by an administrator",
     "oom": "its job needed more memory than it had",
-    "node_failed": "the scheduler lost a node of it",
+    "node_failed": "the scheduler lost one of its nodes",
     "preempted": "the scheduler took its nodes away for other jobs",
     "gone": "the scheduler no longer knows it, and nothing says how it ended",
 }
@@ -42,7 +42,7 @@ NEXT = {
 
 
 def says(block: BlockFacts) -> str:
-    """The scheduler's own words about a block, after a colon; nothing where they only repeat its state."""
+    """The scheduler's own words about a block, after a colon; nothing if they only repeat its state."""
     reason = reason_of(block)
     return f": {reason}" if reason and reason.lower() != block["state"] else ""
 
@@ -72,13 +72,13 @@ def place_of(run: Recorded, worker: str) -> Location:
 
 
 def ended_block(run: Recorded, name: str | None) -> BlockFacts | None:
-    """A block that has ended; None where it has not, or nobody knows."""
+    """A block that has ended; None if it has not, or if unknown."""
     block = run.history.blocks.get(name or "")
     return None if block is None or is_live(block) else block
 
 
 def ended_blocks(run: Recorded) -> Iterator[str]:
-    """The last blocks that ended although diel did not ask for it, and what else went wrong."""
+    """The last blocks that ended without diel asking for it, and what else went wrong."""
     for block in blocks_shown(run):
         if block["ended"] is not None:
             yield ""
@@ -88,7 +88,7 @@ def ended_blocks(run: Recorded) -> Iterator[str]:
 
 
 def blocks_shown(run: Recorded) -> list[BlockNow]:
-    """The blocks that have not ended, and the last ones that ended although diel did not ask for it."""
+    """The blocks that have not ended, and the last ones that ended without diel asking for it."""
     blocks = blocks_of(run.history)
     bad = [block for block in blocks if not is_live(block) and not block["ending"]]
     bad = [block for block in bad if block["state"] != "completed"][-SHOWN_ENDED:]
@@ -96,7 +96,7 @@ def blocks_shown(run: Recorded) -> list[BlockNow]:
 
 
 def awaited_text(run: Recorded) -> str:
-    """`waits for its controller, job 84`; empty where none is still to come."""
+    """`waits for its controller, job 84`; empty if none is still to come."""
     coming = awaited(run.paths, run.history) if run.state is RunState.PENDING else None
     if coming is None:
         return ""
@@ -105,7 +105,7 @@ def awaited_text(run: Recorded) -> str:
 
 @dataclass(frozen=True)
 class BlockWait:
-    """The block that ready tasks wait for, in words, and what to do where it will never come."""
+    """The block that ready tasks wait for, in words, and what to do if it will never come."""
 
     text: str
     next: str = ""
@@ -151,8 +151,8 @@ def _never_step(run: Recorded, block: BlockFacts) -> str:
     """What to do about a block that can never run."""
     name, site = run.paths.run_id, run.run_file.site
     return (
-        f"ask for less in `resources`, or correct pool '{block['pool']}' of site '{site}', then "
-        f"`diel cancel {name}` and run it anew; `diel explain {name} --block {block['block']}` tells more"
+        f"ask for less in `resources`, or fix pool '{block['pool']}' of site '{site}', then "
+        f"`diel cancel {name}` and run it again; `diel explain {name} --block {block['block']}` tells more"
     )
 
 
@@ -170,11 +170,11 @@ def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
     most = site.pools[shape.pool].blocks
     if sum(block["pool"] == shape.pool for block in live) < most:
         return ", which the scheduler has not taken yet"
-    return f": pool '{shape.pool}' may have {most} at a time, and all are of other shapes"
+    return f": pool '{shape.pool}' may have {most} at a time, and all have other shapes"
 
 
 def _site(run: Recorded) -> Site | None:
-    """The site as it was when the run was made; None where it has no scheduler, or cannot be read."""
+    """The site as it was when the run was made; None if it has no scheduler, or cannot be read."""
     try:
         site = Site.model_validate_json(run.paths.site.read_bytes())
     except (OSError, ValueError):
@@ -193,7 +193,7 @@ def _shape(run: Recorded, site: Site, stage: str, index: int | None) -> Shape | 
 
 
 def explain_block(run: Recorded, word: str) -> Explanation:
-    """Everything about one block, by its name or its job's id. Raises UsageError where there is none."""
+    """Everything about one block, by its name or its job's id. Raises UsageError if there is none."""
     block = _find(run, word)
     attempts = _attempts(run, block)
     counts = Counter(attempt.state for attempt in attempts)
@@ -285,7 +285,7 @@ def _attempts(run: Recorded, block: BlockNow) -> list[_Begun]:
 
 
 def _unended(run: Recorded, stage: str, index: int, number: int) -> Literal["running", "lost"]:
-    """The state of an attempt whose end its worker did not write."""
+    """The state of an attempt whose end its worker did not record."""
     under_way = run.history.stage(stage).under_way.get(index) or run.history.left.get((stage, index))
     runs = under_way is not None and under_way.number == number and under_way.state == TaskState.RUNNING
     return "running" if runs else "lost"

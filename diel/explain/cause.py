@@ -1,4 +1,4 @@
-"""Why a task was computed and not taken from the cache: which part of its key differs from before.
+"""Why a task was computed and not taken from the cache: which part of its key changed.
 
 A result's key covers what all tasks of its stage share (the family: module, command, params, files,
 env) and what is the task's own (its values, its inputs). The journal keeps a digest of each part, so
@@ -42,23 +42,23 @@ class Difference:
     part: str
     """module, command, params, files, env, values or inputs."""
     name: str
-    """What within the part, as `hp.hidden`; empty where that is not known."""
+    """What changed within the part, as `hp.hidden`; empty if unknown."""
     text: str
     """The change in words."""
     old: Any = None
     new: Any = None
     because: tuple[str, ...] = ()
-    """For an input: why it differs, further and further upstream."""
+    """For an input: why it differs, step by step upstream."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A task beside the one at the same point of the nearest earlier run that has its result."""
+    """A task compared with the one at the same point of the nearest earlier run that has its result."""
 
     note: str
-    """The reason in a sentence, where it is no change of a part."""
+    """The reason in a sentence, if no part of the key changed."""
     earlier: str = ""
-    """The earlier task, as `melt-3/train/0`; empty where there is none."""
+    """The earlier task, as `melt-3/train/0`; empty if there is none."""
     changes: tuple[Difference, ...] = ()
     again: bool = True
     """Whether an earlier run might have had the result: False for the first run of a workflow."""
@@ -77,14 +77,14 @@ def why_computed(view: RunView, stage: str, index: int, depth: int = 0) -> Compa
     """Why the cache had no result for a task."""
     run_file = view.run.run_file
     if view.stages[stage].spec.service is not None:
-        return Comparison("it is a service, and starts anew in each run that asks it")
+        return Comparison("it is a service, and starts again in each run that asks it")
     if not run_file.use_cache:
-        return Comparison("`--no-cache` said to use no earlier result")
+        return Comparison("`--no-cache` told it to use no earlier result")
     if gang_of(view, stage) is not None:
-        return Comparison("it runs beside others, and what comes through a stream is in no key")
+        return Comparison("it runs beside others, and stream data is not part of a cache key")
     begin_at = run_file.begin_at
     if begin_at is not None and stage in view.run.graph.after(begin_at):
-        return Comparison(f"`--from {begin_at}` said to compute it anew")
+        return Comparison(f"`--from {begin_at}` told it to compute again")
     earlier = _earlier(view, stage, index)
     if isinstance(earlier, str):
         return Comparison(earlier or f"no earlier run of '{run_file.workflow}'", again=bool(earlier))
@@ -98,7 +98,7 @@ def why_computed(view: RunView, stage: str, index: int, depth: int = 0) -> Compa
         (own, read), (old_own, old_read) = record["parts"], old_record["parts"]
         moved = (own != old_own, read != old_read)
     changes = tuple(_changes(view, old, stage, (index, old_index), moved, depth))
-    note = "" if changes else "its key differs, but no part of it tells why (perhaps another diel)"
+    note = "" if changes else "its key differs, but no part of it says why (perhaps another diel)"
     return Comparison(note, name, changes)
 
 
@@ -112,7 +112,7 @@ def _earlier(view: RunView, stage: str, index: int) -> tuple[RunView, int, Resul
         try:
             found = _at_same_point(old.run, view.run, stage, index)
         except DielError:
-            continue  # a run that cannot be read any more was no help to the cache either
+            continue  # a run that can no longer be read was no help to the cache either
         if not isinstance(found, str):
             return old, *found
         note = note or found
@@ -148,10 +148,10 @@ def _unusable(old: Recorded, record: Result, old_record: Result) -> str:
         if not path.exists():
             return f"{same} its '{output}' is gone: {path}"
         if not path.is_dir() and path.stat().st_size != artifact["size"]:
-            return f"{same} its '{output}' was changed since: {path}"
+            return f"{same} its '{output}' has changed since: {path}"
     passing = next((output for output, entry in made.items() if entry.get("keep") is False), None)
     if passing is not None and not old.history.state.ended:
-        return f"{same} goes on, and deletes its '{passing}' after its use"
+        return f"{same} is still going, and deletes its '{passing}' after use"
     if old_record["time"] > record["time"] - record.get("seconds", 0.0):
         return f"{same} had not finished it yet"
     return f"{same} could not be read then"
@@ -174,7 +174,7 @@ def _changes(
     recipe = view.recipe(stage)
     try:
         (own, read), (old_own, old_read) = recipe.reads(tasks[0]), old.recipe(stage).reads(tasks[1])
-    except (DielError, KeyError):  # what it read is not there any more: a scope is a mapping
+    except (DielError, KeyError):  # what it read is gone: a scope is a mapping
         if moved is not None and any(moved):
             yield Difference("inputs", "", "what it reads changed")
         return
@@ -193,7 +193,7 @@ def _changes(
 
 
 def _differences(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
-    """The entries of a mapping that are new, gone or differ, each called by its name."""
+    """The entries of a mapping that are new, gone or different, by name."""
     for name in dict.fromkeys([*new, *old]):
         before, now = _plain(old.get(name)), _plain(new.get(name))
         if name not in old:
@@ -205,19 +205,19 @@ def _differences(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> I
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Whether two values are the same in a key, where 1 and 1.0 and true are three."""
+    """Whether two values are the same in a key, where 1, 1.0 and true all differ."""
     return digest_of_values({"": old}) == digest_of_values({"": new})
 
 
 def _plain(value: Any) -> Any:
-    """A value with mappings and tuples as JSON has them."""
+    """A value with mappings and tuples as in JSON."""
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _family_changes(view: RunView, old: RunView, stage: str) -> Iterator[Difference]:
-    """The parts of a stage's key that differ, in what the workflow says or else in content."""
+    """The parts of a stage's key that differ, in the workflow's words or else in content."""
     parts, old_parts = (v.run.history.stage(stage).parts for v in (view, old))
     new, before = (v.run.workflow.stages[stage] for v in (view, old))
     for part, account in _ACCOUNTS.items():
@@ -259,7 +259,7 @@ _ACCOUNTS: Mapping[str, Callable[[Stage], dict[str, Any]]] = {
 
 
 def _command_change(change: Difference) -> Difference:
-    """Of a command, the first lines that differ, and how many more places there are."""
+    """The first lines of a command that differ, and the number of other places."""
     old, new = str(change.old).splitlines(), str(change.new).splitlines()
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     blocks = [(old[i:j], new[k:m]) for word, i, j, k, m in matcher.get_opcodes() if word != "equal"]
@@ -270,7 +270,7 @@ def _command_change(change: Difference) -> Difference:
 
 
 def _file_changes(files: Mapping[str, str], old: RunView, folder: Path) -> Iterator[Difference]:
-    """Files whose content differs from what an earlier run read: the newer ones, or all that it may be."""
+    """Files whose content differs from what an earlier run read: the newer ones, or all candidates."""
     if not files:
         return
     since = old.run.run_file.created
@@ -293,7 +293,7 @@ _Part = tuple[str, int, Any]
 
 
 def _parts(view: RunView, stage: str, index: int, name: str, value: Any) -> list[_Part]:
-    """The results behind what a task reads by a name: several where it gathers them."""
+    """The results that a task reads under a name: several if it gathers them."""
     sources = view.recipe(stage).sources
     link = sources.inputs.get(name) or sources.link_of(tuple(name.split(".")))
     if link is None:  # a hyperparameter
@@ -307,7 +307,7 @@ def _parts(view: RunView, stage: str, index: int, name: str, value: Any) -> list
 def _input_change(
     view: RunView, stage: str, name: str, new: list[_Part], old: list[_Part], depth: int
 ) -> Difference:
-    """How what a task reads by a name changed, with the reason upstream."""
+    """How an input of a task changed, with the reason upstream."""
     given = view.run.workflow.stages[stage].inputs.get(name)
     called = f"input {name}" + ("" if given is None else f" ({given.source})")
     pairs = enumerate(zip(new, old, strict=False))
@@ -326,7 +326,7 @@ def _input_change(
 
 
 def _service_changes(view: RunView, old: RunView, stage: str, index: int, depth: int) -> Iterator[Difference]:
-    """The services that a task asks, where they are not what they were."""
+    """The services of a task that have changed."""
     for link in view.into(stage):
         name, before = link.up.name, old.stages.get(link.up.name)
         if not link.edge.service or before is None or depth >= MAX_DEPTH:
@@ -346,7 +346,7 @@ def _because(view: RunView, stage: str, index: int, depth: int) -> tuple[str, ..
     if record is not None and record["event"] == "cached":
         return (f"{task} was taken from {record['run']}",)
     if depth >= MAX_DEPTH:
-        return (f"{task} was computed anew",)
+        return (f"{task} was computed again",)
     found = why_computed(view, stage, index, depth + 1)
     deeper = found.changes[0].because if found.changes else ()
-    return (f"{task} was computed anew: {found.sentences()[0]}", *deeper)
+    return (f"{task} was computed again: {found.sentences()[0]}", *deeper)

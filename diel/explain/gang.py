@@ -1,4 +1,4 @@
-"""What a task of a gang waits for: one of those that run at the same time, or room for all of them."""
+"""What a task of a gang waits for: another task of it, or room for all of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from diel.results.view import RunView
 from diel.states import TaskState
 
 LOOKED_AT = 1000
-"""Tasks of a stage that are looked at: a gang may have a million."""
+"""The most tasks of a stage to look at: a gang can have a million."""
 
 
 def gang_of(view: RunView, stage: str) -> Gang | None:
-    """The gang of a stage; None where it runs by itself."""
+    """The gang of a stage; None if it runs alone."""
     return next((gang for gang in gangs(view.run.graph) if stage in gang.stages), None)
 
 
 def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
-    """The tasks that must run at the same time as this one, and still wait for something themselves."""
+    """Tasks that must run at the same time as this one and are themselves still waiting."""
     gang, run = gang_of(view, stage), view.stages[stage]
     if gang is None or not run.known:
         return []
@@ -44,7 +44,7 @@ def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
 
 
 def room_awaited(view: RunView, stage: str) -> str:
-    """What a task waits for that is ready, where there is no block to wait for."""
+    """What a ready task waits for, if not for a block."""
     gang = gang_of(view, stage)
     if gang is None:
         return "waits for a free worker"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Failed
 
 MANY = 1000
-"""How many tasks that were left out are asked for the reason."""
+"""How many omitted tasks to look at for the reason."""
 
 
 def explain_run(run: Recorded, stage: str | None = None) -> Explanation:
@@ -88,7 +88,7 @@ def _together(parts: Iterable[Explanation]) -> list[str]:
 
 
 def _failures(run: Recorded, stage: str) -> Iterator[Explanation]:
-    """The failures of a stage, those of one sort together."""
+    """The failures of a stage, grouped by kind."""
     history = run.history.stage(stage)
     if not history.states.count(TaskState.FAILED):
         return
@@ -156,7 +156,7 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
         case "axis":
             said = f"left out: {'; '.join(why)}"
         case "service":
-            said = "left out: no task came to need the service"
+            said = "left out: no task needed the service"
         case "when":
             said = (
                 f"left out: '{cause}' was left out by its `when`"
@@ -197,7 +197,7 @@ def _waiting(view: RunView, stage: str) -> Explanation | None:
     elif run.state == RunState.PENDING and (coming := awaited_text(run)):
         text = f"the run {coming}"
     elif run.state == RunState.INTERRUPTED:
-        text = f"nothing hinders it, but its controller is gone: `diel resume {run.paths.run_id}`"
+        text = f"it is ready, but its controller is gone: `diel resume {run.paths.run_id}`"
     elif run.state == RunState.FAILED:
         text = "was not tried before the run ended"
     else:
@@ -216,7 +216,7 @@ def _waiting(view: RunView, stage: str) -> Explanation | None:
 
 
 def _points_awaited(view: RunView, stage: str) -> list[str]:
-    """Why the first task of a stage that waits is not there yet: its trial or round, or its gang, is not."""
+    """Why the first waiting task of a stage cannot begin: its trial, round or gang is missing."""
     history = view.run.history.stage(stage)
     first = next((i for i in range(history.total) if history.state(i) == TaskState.WAITING), None)
     return [] if first is None else points_awaited(view, stage, first) or partners_awaited(view, stage, first)
@@ -247,7 +247,7 @@ def _listed(title: str, running: list[Explanation]) -> Iterator[str]:
 
 
 def _computed(view: RunView, stage: str) -> Explanation | None:
-    """Why a stage's tasks were not all taken from the cache, by the first and the last that were not.
+    """Why some tasks of a stage were not taken from the cache: the first and the last of them.
 
     Without lines where no earlier run could have had a result.
     """

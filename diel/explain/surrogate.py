@@ -1,4 +1,4 @@
-"""Why a task was simulated, or not: what its surrogate said."""
+"""Why a task was simulated, or not: what its surrogate answered."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def asked_lines(run: Recorded, stage: str, record: Result | None) -> list[str]:
-    """What a task's surrogate said, where it has one."""
+    """What a task's surrogate answered, if it has one."""
     answer = None if record is None else record.get("surrogate")
     surrogate = run.workflow.stages[stage].surrogate
     if answer is None or surrogate is None:
         return []
     if answer.get("message"):
-        return [f"it was simulated, since '{surrogate.service}' gave no answer: {answer['message']}"]
+        return [f"it was simulated, because '{surrogate.service}' gave no answer: {answer['message']}"]
     doubt = "" if answer["uncertainty"] is None else f" with an uncertainty of {answer['uncertainty']:.3g}"
-    did = "answered" if answer["used"] else "was too unsure, so that it was simulated: it answered"
+    did = "answered" if answer["used"] else "was too unsure, so it was simulated: it answered"
     return [f"'{surrogate.service}' {did}{doubt}; the tolerance is {surrogate.tolerance:.3g}"]

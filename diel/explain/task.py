@@ -1,4 +1,4 @@
-"""One task: its state and the reason, what it gets, how its attempts went, why it ran again."""
+"""One task: its state and why, its inputs, how its attempts went, why it ran again."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 UNCAUSED: Cause = {}
 UNSAID: Said = {"class": "app", "message": ""}
-"""Used where the journal does not say how an attempt ended."""
+"""Used if the journal does not say how an attempt ended."""
 COMMAND_LINES = 40
-"""Lines of a command that are shown."""
+"""The most lines of a command to show."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Story:
     why: Sequence[str]
     next: str = ""
     earlier: str = ""
-    """The run, or its task, that it was taken from or compared with."""
+    """The run or task that it was taken from or compared with."""
     changes: tuple[Difference, ...] = ()
-    """What differs from there."""
+    """What differs from that task."""
     waits: Sequence[Wait] = ()
     failure: Said | None = None
 
@@ -73,7 +73,7 @@ class Story:
 
 
 def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
-    """Everything about one task. Raises UsageError where there is none."""
+    """Everything about one task. Raises UsageError if there is none."""
     view = RunView(run)
     _check(view, stage, index)
     history = run.history.stage(stage)
@@ -118,7 +118,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
 
 
 def _resolved(view: RunView, stage: str, index: int) -> Request | None:
-    """A task with all its values; None where they cannot be known (yet)."""
+    """A task with all its values; None if they are not known (yet)."""
     try:
         return view.recipe(stage).resolve(index)
     except (DielError, OSError):
@@ -135,7 +135,7 @@ def _check(view: RunView, stage: str, index: int) -> None:
 
 
 def _command(words: Sequence[str]) -> Iterator[str]:
-    """A command as it could be typed: the text for a shell, or the words, quoted where they need it."""
+    """A command as one could type it: the text for a shell, or the words, quoted if needed."""
     yield from ("", "command")
     text = words[-1] if tuple(words[:-1]) in SHELLS.values() else shlex.join(words)
     yield from (f"    {printable(line)[:1000]}" for line in text.rstrip().splitlines()[:COMMAND_LINES])
@@ -176,7 +176,7 @@ def _failed(run: Recorded, stage: str, index: int, attempts: list[Tried]) -> Sto
     why = [f"failed{tries} ({said['class']}): {said['message']}"]
     task, tolerated = f"{stage}/{index}", run.history.stage(stage).tolerated.get(index, "")
     if tolerated:
-        why.append(f"others went on without it, as {tolerated} says that they may")
+        why.append(f"others went on without it, as {tolerated} allows")
         return Story(why, again_step(run, task), failure=said)
     return Story(why, next_step(run, task, said["class"], said.get("exit_code")), failure=said)
 
@@ -188,7 +188,7 @@ def _skipped(view: RunView, stage: str, index: int) -> list[str]:
         case "axis":
             return point_never_came(view, stage, index) or ["its point never came"]
         case "service":
-            return ["none of the tasks that ask the service came to need it"]
+            return ["none of the tasks that ask the service needed it"]
         case "when" if not cause:
             return [f"its `when` does not hold: {view.run.workflow.stages[stage].when}"]
         case "when":
@@ -198,7 +198,7 @@ def _skipped(view: RunView, stage: str, index: int) -> list[str]:
 
 
 def _lacks(view: RunView, stage: str, index: int) -> list[str]:
-    """What a task reads that has no result, and with which tasks that began."""
+    """Which inputs of a task have no result, and the tasks at which that began."""
     why: list[str] = []
     direct: set[str] = set()
     for link, bad in culprits(view, stage, index):
@@ -239,7 +239,7 @@ def _waiting(view: RunView, stage: str, index: int, attempts: list[Tried]) -> St
     if run.state == RunState.PENDING and (coming := awaited_text(run)):
         return Story([f"the run {coming}"])
     if run.state == RunState.INTERRUPTED:
-        lost, why = run.lost(stage).get(index), "nothing hinders it, but its controller is gone"
+        lost, why = run.lost(stage).get(index), "it is ready, but its controller is gone"
         if lost is not None:
             why = f"it was {lost.state.label} when the controller went away{_goes_on(run, stage, index)}"
         return Story([why], f"`diel resume {run.paths.run_id}` goes on")
@@ -249,16 +249,16 @@ def _waiting(view: RunView, stage: str, index: int, attempts: list[Tried]) -> St
         last = attempts[-1]
         again = f"attempt {last.attempt} failed ({last.message}); it will be tried again"
         return Story([again] if block is None else [again, f"it {wait.text}"], wait.next)
-    return Story([f"all that it reads is there: it {wait.text}"], wait.next)
+    return Story([f"all its inputs are there: it {wait.text}"], wait.next)
 
 
 def _goes_on(run: Recorded, stage: str, index: int) -> str:
-    """Whether what ran when its controller went away may go on in its block."""
+    """Whether a task that ran when its controller went away may continue in its block."""
     left = run.history.left.get((stage, index)) or run.lost(stage).get(index)
     place = place_of(run, "" if left is None else left.worker.removesuffix(".jsonl"))
     if place.block is None or ended_block(run, place.block) is not None:
         return ""
-    return f", and may go on there: {place}"
+    return f", and may continue there: {place}"
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,9 @@ class Given:
 
     source: str
     known: dict[str, Any]
-    """What else `--json` has: `rule`, `tasks`, `done`, `task`, `picks`, `value`, as far as they are known."""
+    """What else `--json` has: `rule`, `tasks`, `done`, `task`, `picks`, `value`, if known."""
     text: str
-    """The rule in words, and of how many tasks there is a result."""
+    """The rule in words, and how many tasks have a result."""
     value: Any = None
 
     def document(self) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class Given:
 
 
 def _inputs(view: RunView, stage: str, index: int) -> Iterator[tuple[str, Given]]:
-    """The inputs by name; those from other stages first."""
+    """The inputs by name, those from other stages first."""
     for link in view.into(stage):
         edge = link.edge
         read = (
@@ -320,7 +320,7 @@ def _given(view: RunView, link: Link, index: int, read: str) -> Given:
 
 
 def _value(view: RunView, link: Link, good: list[int]) -> Any:
-    """The value of an input, or the first ones where many are gathered."""
+    """The value of an input, or the first ones if many are gathered."""
     sources = view.recipe(link.edge.downstream).sources
     try:
         found = [sources.output(link, member) for member in good[:SHOWN]]

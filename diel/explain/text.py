@@ -1,4 +1,4 @@
-"""What explanations are made of: a document for programs and lines for people, from the same facts."""
+"""The parts of explanations: a document for programs and lines for people, from the same facts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diel.errors import counted
 from diel.status.columns import printable
 
 TAIL_LINES = 12
-"""Lines of a failed task's error output that are shown; `diel logs` has all."""
+"""The most lines of a failed task's error output to show; `diel logs` has all."""
 WIDE = 100
 
 
@@ -29,7 +29,7 @@ def documents(parts: Iterable[Explanation]) -> list[dict[str, Any]]:
 
 
 def section(title: str, entries: Mapping[str, str]) -> Iterator[str]:
-    """Names and texts in two columns, below a title; nothing where there are none."""
+    """Names and texts in two columns, below a title; nothing if there are none."""
     if entries:
         yield from ("", title)
         width = max(map(len, entries))

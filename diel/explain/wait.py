@@ -1,4 +1,4 @@
-"""What waits for what: the stages and tasks upstream that are not done, or never will be."""
+"""What waits for what: the upstream stages and tasks that are not done, or never will be."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link, Verdict
 
 SHOWN = 5
-"""How many tasks are named; the rest are counted."""
+"""The most tasks to name; the rest are counted."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Wait:
     rule: str
     """How the edge moves data, in words."""
     total: int | None = None
-    """How many of its tasks are waited for; None while that is not known."""
+    """How many of its tasks are waited for; None until known."""
     open: int | None = None
     """How many of them have not ended."""
     states: dict[str, int] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     """The first of those that have not ended."""
     text: str = ""
-    """What is waited for, where tasks do not say it."""
+    """What is waited for, if not tasks."""
 
     def __str__(self) -> str:
         if self.text:
@@ -74,7 +74,7 @@ def _waited_for(view: RunView, stage: str) -> Iterator[Link]:
 
 
 def waits_of_stage(view: RunView, stage: str) -> list[Wait]:
-    """The stages that a stage as a whole still waits for."""
+    """The stages that a whole stage still waits for."""
     found: dict[str, Wait] = {}
     for link in _waited_for(view, stage):
         up = link.up
@@ -117,7 +117,7 @@ def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
 
 
 def culprits(view: RunView, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
-    """The links and upstream tasks for which a task was skipped: those that ended without a result."""
+    """The links and upstream tasks that made a task skip: those that ended without a result."""
     for link in view.into(stage):
         if not link.up.known:
             yield link, []
@@ -133,7 +133,7 @@ def culprits(view: RunView, stage: str, index: int) -> Iterator[tuple[Link, list
 
 
 def roots(view: RunView, stage: str, index: int, depth: int = 0) -> list[str]:
-    """The tasks at whose failure or cancellation a chain of skipped ones begins, each once."""
+    """The failed or cancelled tasks at which a chain of skipped tasks begins, each once."""
     found: dict[str, None] = {}
     for link, bad in culprits(view, stage, index):
         for member in bad[:SHOWN]:

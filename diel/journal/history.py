@@ -48,7 +48,7 @@ class History:
     silent: str = ""
     """Why the scheduler does not answer; empty where it does."""
     trouble: str = ""
-    """What last went wrong besides tasks."""
+    """The last problem that was not a task's."""
     axes: dict[str, AxisHistory] = field(default_factory=dict)
     """Searches and loops, by axis."""
     staging: dict[str, records.NodeFacts] = field(default_factory=dict)

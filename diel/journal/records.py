@@ -418,7 +418,7 @@ class ServiceRecord(_Attempt):
 
 class StagingRecord(_Attempt):
     event: Literal["staging"]
-    """What an attempt brought to its node's disk, or why it did not."""
+    """What an attempt copied to its node's disk, or why it did not."""
     node: str
     copied: Count
     bytes: Count

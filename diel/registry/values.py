@@ -85,7 +85,7 @@ def resolve(
                 values[name] = Value(known[name].accept(held.value), "project", held.change.source)
             except Flaws as error:
                 message = f"the project's value does not fit: {error.flaws[0].message} ({held.change.source})"
-                unset = f"`diel params set {name} --unset{takes_back}` takes it back"
+                unset = f"`diel params set {name} --unset{takes_back}` removes it"
                 hint = f"{unset}; `--set hp.{name}=VALUE` is for one run"
                 problems.append(document.problem(("hyperparameters", name), message, hint, at_key=True))
     if complaints:

@@ -38,7 +38,7 @@ _COMMITS = (b'"event":"done"', b'"event":"cached"')
 
 
 class Recorded:
-    """A run as its files tell it. Each part is read when it is first asked for, and kept."""
+    """A run as its files show it. Each part is read when it is first asked for, and kept."""
 
     def __init__(self, paths: RunPaths) -> None:
         self.paths = paths

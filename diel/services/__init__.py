@@ -47,10 +47,10 @@ class ServiceUser:
 
     @property
     def service_port(self) -> int:
-        """The port at which a service listens; 0, any that is free, outside of one."""
+        """The port at which a service listens; 0, meaning any free port, outside a service."""
         return int(os.environ.get("DIEL_SERVICE_PORT") or 0)
 
     @property
     def service_token(self) -> str:
-        """What a service's consumers must show, as `Authorization: Bearer TOKEN`; empty outside of one."""
+        """What a service's consumers must show, as `Authorization: Bearer TOKEN`; empty outside a service."""
         return os.environ.get("DIEL_SERVICE_TOKEN", "")

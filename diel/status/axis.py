@@ -1,4 +1,4 @@
-"""How the searches and loops of a run stand: best trials, trials under way, the course of rounds."""
+"""The state of a run's searches and loops: best trials, trials under way, the course of rounds."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from diel.states import TaskState, TrialState
 from diel.values import as_float, json_value
 
 CourseState = Literal["waiting", "running", "over", "failed"]
-"""`waiting` has not begun, or nobody drives its run; `failed` is over without a point to hand on."""
+"""`waiting` has not begun, or its run has no controller; `failed` is over without a point to hand on."""
 
 TAIL = 64 * 1024
-"""Bytes from the end of a file of metrics that are looked at."""
+"""Bytes to read at the end of a file of metrics."""
 STEPS = ("step", "epoch", "iteration")
-"""Metrics that tell how far a task is."""
+"""Metrics that show how far a task is."""
 _REASONS = {
     "until": "`until` held",
     "timeout": "its `timeout` was over",
@@ -45,14 +45,14 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Running:
-    """A trial that was asked for and has no score yet."""
+    """A trial that was requested and has no score yet."""
 
     trial: Trial
     seconds: float
-    """Since it was asked for."""
+    """Since it was requested."""
     step: int | None
     reported: float | None
-    """The last value that it told of itself on the way, and at which step."""
+    """The last value that it reported on the way, and its step."""
     done: int
     running: int
     waiting: int
@@ -70,25 +70,25 @@ class Running:
 
 @dataclass(frozen=True)
 class CourseStatus:
-    """One search or loop: of an axis that runs once for each point of others, one of many."""
+    """One search or loop: one of many if the axis runs once for each point of others."""
 
     facts: AxisFacts
     at: Mapping[str, Any]
-    """The parameters of the points that it runs for; none where it runs once."""
+    """The parameters of the points that it runs for; none if it runs once."""
     state: CourseState
     reason: str = ""
-    """Why it ended, or asks for no more; a word (`trials`, `max`, `until` …) or a sentence."""
+    """Why it ended, or requests no more; a word (`trials`, `max`, `until` …) or a sentence."""
     tolerated: str = ""
-    """What says that others may go on without it, where it failed."""
+    """If it failed: what lets others go on without it."""
     trials: tuple[Trial, ...] = ()
-    """All that were asked for, by number."""
+    """All that were requested, by number."""
     running: tuple[Running, ...] = ()
     rounds: tuple[Round, ...] = ()
     """Those that were judged, by number."""
     done: int = 0
     """Rounds that are over."""
     points: int | None = None
-    """Points that there are in the end; None while it is not over."""
+    """The number of points in the end; None until it is over."""
     context: Context = ()
     """Its coordinates on the axes of its context."""
 
@@ -97,18 +97,18 @@ class CourseStatus:
 
     @property
     def total(self) -> int:
-        """The most points that there may be, or all that there were."""
+        """The most points that there can be, or all that there were."""
         return self.facts.size if self.points is None else self.points
 
     @property
     def best(self) -> Trial | None:
-        """The best trial so far of one objective."""
+        """The best trial so far, for one objective."""
         given = self.facts.objectives
         return next(iter(ranked(self.trials, given[0][1])), None) if len(given) == 1 else None
 
     @property
     def front(self) -> list[Trial]:
-        """The Pareto front so far of several objectives, by number."""
+        """The Pareto front so far, for several objectives, by number."""
         return front(self.trials, [small for _, small in self.facts.objectives])
 
     @property
@@ -118,7 +118,7 @@ class CourseStatus:
 
     @property
     def why(self) -> str:
-        """Why it ended, in words; empty where it has not."""
+        """Why it ended, in words; empty if it has not."""
         if self.facts.kind == "loop" and self.reason == "until":
             return f"`until` held in round {self.done - 1}"
         if self.reason == "max":
@@ -130,7 +130,7 @@ class CourseStatus:
 
     @property
     def good(self) -> list[Trial]:
-        """The best trial so far, alone, or the front of several objectives."""
+        """A list of the best trial so far, or the front of several objectives."""
         if len(self.facts.objectives) > 1:
             return self.front
         return [] if self.best is None else [self.best]
@@ -180,7 +180,7 @@ class AxisStatus:
         return None if self.facts.context else self.courses[0]
 
     def course(self, context: Context) -> CourseStatus | None:
-        """The one at these coordinates; None where it has not begun."""
+        """The course at these coordinates; None if it has not begun."""
         return next((one for one in self.courses if one.context == context), None)
 
     @property
@@ -192,7 +192,7 @@ class AxisStatus:
 
     @property
     def state(self) -> CourseState:
-        """That of all courses together."""
+        """The state of all courses together."""
         states = {course.state for course in self.courses}
         if "running" in states or "waiting" in states:
             return "running" if "running" in states else "waiting"
@@ -205,7 +205,7 @@ class AxisStatus:
         return [{"value": value, "goal": "minimize" if small else "maximize"} for value, small in given]
 
     def document(self) -> dict[str, Any]:
-        """The axis as JSON; what differs from one context to another stands under `each`."""
+        """The axis as JSON; what differs between contexts is under `each`."""
         facts = self.facts
         found: dict[str, Any] = {"kind": facts.kind, "state": self.state}
         if facts.kind == "search":
@@ -241,7 +241,7 @@ class _AxisView:
 
     @cached_property
     def domains(self) -> dict[str, Domain]:
-        """The tasks of its stages, as far as they are known."""
+        """The tasks of its stages that are known."""
         found = {}
         for name in self.facts.stages:
             packed = self.history.stages[name].factors if name in self.history.stages else ()
@@ -299,7 +299,7 @@ class _AxisView:
         )
 
     def _on_the_way(self, here: Mapping[str, int], trial: Trial) -> tuple[int | None, float | None]:
-        """Step and value that a running trial last told: to its pruner, or in the metrics of its task."""
+        """Step and value that a running trial last reported: to its pruner, or in the metrics of its task."""
         reported = max(trial.reported.items(), default=(None, None))
         name, _, metric = self.facts.watched.partition(".")
         domain = self.domains.get(name)
@@ -311,7 +311,7 @@ class _AxisView:
         return last_metric(metrics, metric) or reported
 
     def _unjudged(self) -> CourseStatus:
-        """A loop without `until`: nobody judges its rounds, they are over when their tasks have ended."""
+        """The rounds of a loop without `until`: they are over when their tasks have ended."""
         stages, size = self.history.stages, self.facts.size
         known = len(self.domains) == sum(name in stages for name in self.facts.stages)
 
@@ -328,7 +328,7 @@ class _AxisView:
 
 
 def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
-    """Step and value of the last line that has a metric; None where there is none.
+    """Step and value of the last line that has a metric; None if there is none.
 
     The step is None where no line tells it, and lines were cut off so that they cannot be counted.
     """
@@ -342,7 +342,7 @@ def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
     found = None
     count = 0
     for line in lines:
-        with suppress(ValueError, KeyError, TypeError, RecursionError):  # what a task wrote may be anything
+        with suppress(ValueError, KeyError, TypeError, RecursionError):  # a task can write anything
             content = json.loads(line)
             value = content[metric]
             if type(value) in (int, float) and math.isfinite(as_float(value)):

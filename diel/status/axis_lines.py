@@ -1,4 +1,4 @@
-"""Searches and loops as people read them: in lines for a terminal, in chapters of a report."""
+"""Searches and loops for people: lines for a terminal, chapters of a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from diel.status.columns import (
 from diel.values import format_duration
 
 ROWS = 8
-"""Running trials, trials of a front, or courses that are shown of one axis; the rest are counted."""
+"""Running trials, trials of a front, or courses shown for one axis; the rest are counted."""
 LAST = 3
 """Rounds whose values are shown as numbers."""
 SPARK = 24
@@ -109,7 +109,7 @@ def _running_row(one: Running) -> list[str]:
 
 
 def _values(course: CourseStatus) -> Iterator[str]:
-    """A line a value that `until` reads: its course over the rounds, and the last numbers."""
+    """A line for each value that `until` reads: its course over the rounds, and the last numbers."""
     for name in dict.fromkeys(name for one in course.rounds for name in one.values):
         found = [one.values[name] for one in course.rounds if name in one.values]
         last = " → ".join(short(value) for value in found[-LAST:])
@@ -119,7 +119,7 @@ def _values(course: CourseStatus) -> Iterator[str]:
 
 
 def sparkline(values: Sequence[object]) -> str:
-    """Numbers as bars of text, from the smallest to the largest; empty where there is nothing to compare."""
+    """Numbers as bars of text, from the smallest to the largest; empty if there is nothing to compare."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(numbers) < 2 or len(numbers) < len(values) or not all(abs(n) < float("inf") for n in numbers):
         return ""
@@ -161,7 +161,7 @@ def standing_text(course: CourseStatus) -> str:
         most = f"{'at most ' if course.facts.until else ''}{course.facts.size:,}"
         verb = "" if course.state == "running" else f" ({course.state})"
         return f"round {course.round:,} of {most}, {course.done:,} done{verb}"
-    # Without a controller nothing runs: what was asked for waits to go on.
+    # Without a controller nothing runs: requested trials wait to continue.
     words = {TrialState.RUNNING: "begun"} if course.state == "waiting" else {}
     counts = {state: course.count(state) for state in _ORDER}
     each = ", ".join(f"{count:,} {words.get(state, state.value)}" for state, count in counts.items() if count)
@@ -175,15 +175,15 @@ def standing_text(course: CourseStatus) -> str:
 
 
 def _unheard(course: CourseStatus) -> str:
-    """That a pruner judged by something that no trial reported: most likely its name is wrong."""
+    """A warning that a pruner watches a metric that no trial reported: most likely its name is wrong."""
     heard = course.state == "failed" or any(trial.reported for trial in course.trials)
     if heard or course.facts.pruner == "none":
         return ""
-    return f"; nothing was pruned, for no trial reported {course.facts.watched} on its way"
+    return f"; nothing was pruned, because no trial reported {course.facts.watched} on its way"
 
 
 def end_text(axis: AxisStatus, course: CourseStatus) -> str:
-    """How a search or loop stands, with its best trial or its front, in one line."""
+    """The state of a search or loop, with its best trial or its front, in one line."""
     at = at_text(course)
     line = f"{axis.label}{f' at {at}' if at else ''}: {standing_text(course)}"
     best = course.best
@@ -194,7 +194,7 @@ def end_text(axis: AxisStatus, course: CourseStatus) -> str:
 
 
 def scores_text(trial: Trial) -> str:
-    """The values of a trial, one an objective."""
+    """The values of a trial, one for each objective."""
     return ", ".join(short(value) for value in trial.values)
 
 
@@ -244,7 +244,7 @@ def _chapter(axis: AxisStatus) -> Iterator[str]:
 
 
 def _trials_table(course: CourseStatus) -> Iterator[str]:
-    from diel.table import shown  # tables of results, which `status` need not load
+    from diel.table import shown  # tables of results, which `status` does not need
 
     good = course.good
     if not good:

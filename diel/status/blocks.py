@@ -1,4 +1,4 @@
-"""Blocks as people read them: what is held, why it waits, and how the last ones ended badly."""
+"""Blocks for people: which ones a run holds, why others wait, and which ended badly."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow
 
 BAD = ("failed", "oom", "timeout", "node_failed", "preempted", "gone", "cancelled")
-"""How a job may end that diel did not ask to end."""
+"""How a job can end without diel asking for it."""
 SHOWN = 8
-"""Blocks that are shown one by one; the rest are counted."""
+"""The most blocks to show one by one; the rest are counted."""
 SHOWN_BAD = 3
 NEVER = "can never run"
-"""Shown in place of `pending` where the scheduler says that waiting is no use."""
+"""Shown instead of `pending` if the scheduler says that waiting is no use."""
 LEAST = 16
-"""Columns of a terminal that the scheduler's reason gets, before other cells give way to it."""
+"""Columns that the scheduler's reason gets before other cells make room for it."""
 WIDE = 300
 
 
 def is_live(block: BlockFacts) -> bool:
-    """Whether a block has not ended, as far as its controller knew."""
+    """Whether a block has not ended, according to its controller."""
     return block["ended"] is None
 
 
@@ -40,12 +40,12 @@ def ended_badly(block: BlockFacts) -> bool:
 
 
 def is_hopeless(block: BlockFacts) -> bool:
-    """Whether a block waits for what will never be."""
+    """Whether a block waits in vain."""
     return block["state"] == "pending" and bool(block.get("hopeless"))
 
 
 def reason_of(block: BlockFacts) -> str:
-    """The scheduler's own words, without those that diel says itself."""
+    """The scheduler's own words, without those that diel adds."""
     reason = str(block["reason"]).strip()
     return re.sub(rf"^{NEVER}:?\s*", "", reason, flags=re.IGNORECASE) if is_hopeless(block) else reason
 
@@ -53,7 +53,7 @@ def reason_of(block: BlockFacts) -> str:
 def block_lines(
     status: Status, width: int = WIDE, *, brief: bool = False, show_all: bool = False
 ) -> list[str]:
-    """The blocks of a run, what its scheduler says, and what went wrong; in few lines where `brief`."""
+    """The blocks of a run, what its scheduler says, and what went wrong; a few lines if `brief`."""
     live = [block for block in status.blocks if is_live(block)]
     bad = [block for block in status.blocks if ended_badly(block)]
     if brief:
@@ -87,7 +87,7 @@ def _rank(block: BlockFacts) -> int:
 
 
 def _table(blocks: Sequence[BlockNow], now: float, width: int) -> list[str]:
-    """A row a block, the scheduler's words last. Cells are left out where the terminal is narrow."""
+    """A row for each block, the scheduler's words last. A narrow terminal gets fewer cells."""
     header = ("block", "job", "shape", "nodes", "time", "tasks")
     rows = [[paint(cell, dim=True) for cell in header]]
     for block in blocks:
@@ -113,21 +113,21 @@ def _time(block: BlockFacts, now: float) -> str:
 
 
 def _state(block: BlockFacts) -> str:
-    """Where it is, in the words of a table: a running block that diel gives back is ending."""
+    """The state of a block in a table: a running block that diel gives back is ending."""
     if block["ending"]:
         return "ending"
     return NEVER if is_hopeless(block) else str(block["state"])
 
 
 def never_lines(status: Status, where: str) -> list[str]:
-    """What to do about a block that can never run; nothing where none is so."""
+    """What to do about a block that can never run; nothing if there is none."""
     never = next((block for block in status.blocks if is_live(block) and is_hopeless(block)), None)
     if never is None or status.state is not RunState.RUNNING:
         return []
     site = f" of site '{status.site}'" if status.site else ""
     text = (
-        f"next: block {never['block']} can never run: correct pool '{never['pool']}'{site}, or ask for "
-        f"less in `resources`, then `diel cancel {status.run}{where}` and run it anew"
+        f"next: block {never['block']} can never run: fix pool '{never['pool']}'{site}, or ask for "
+        f"less in `resources`, then `diel cancel {status.run}{where}` and run it again"
     )
     return ["", text]
 
@@ -141,7 +141,7 @@ def _state_words(block: BlockFacts, room: int) -> str:
 
 
 def _badly_ended(status: Status, bad: Sequence[BlockNow], width: int, most: int) -> list[str]:
-    """How the last blocks ended that nobody asked to end, each with the last words of its job."""
+    """How the last blocks ended badly, each with the last output of its job."""
     lines = [paint(f"{len(bad) - most:,} earlier ones ended badly", dim=True)] if len(bad) > most else []
     for block in sorted(bad, key=lambda block: block["ended"] or 0.0)[-most:]:
         ago = format_duration(max(0.0, status.now - (block["ended"] or 0.0)))
@@ -165,7 +165,7 @@ def _trouble(status: Status, width: int) -> list[str]:
 
 
 def _clock(seconds: float) -> str:
-    """A time of today as such, another with its day."""
+    """A time; with its day if it is not today."""
     then = datetime.fromtimestamp(seconds).astimezone()
     today = then.date() == datetime.now(then.tzinfo).date()
     return then.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""Tables and text for people: on a terminal, without a library that takes time to load, and in Markdown."""
+"""Tables and text for people, on a terminal and in Markdown, without a library that is slow to load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLOURS = {
 }
 """Colours of states."""
 MAX_ROWS = 20
-"""Rows of a table in Markdown: trials of a front, rounds, failures. The rest is counted."""
+"""The most rows of a table in Markdown: trials of a front, rounds, failures. The rest is counted."""
 LINE = 200
 """Characters of a message."""
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
@@ -27,7 +27,7 @@ _STYLE = re.compile(r"\033\[\d+m")
 
 
 def paint(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
-    """Styled text; `click.echo` takes the style off where it is not for a terminal."""
+    """Styled text; `click.echo` removes the style unless it writes to a terminal."""
     styles = [style for style, on in ((fg, fg), ("bold", bold), ("dim", dim)) if style and on]
     if not styles or os.environ.get("NO_COLOR"):
         return text
@@ -53,7 +53,7 @@ def columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[st
 
 
 def width_of(text: str) -> int:
-    """Columns that a text takes on a terminal, styles left out."""
+    """Columns that a text takes on a terminal, without its styles."""
     plain = _STYLE.sub("", text)
     if plain.isascii():
         return len(plain)
@@ -63,7 +63,7 @@ def width_of(text: str) -> int:
 
 
 def printable(text: str) -> str:
-    """Text of a task that is safe to show: control characters would move the cursor or worse."""
+    """Text of a task, safe to show: control characters would move the cursor or worse."""
     return "".join(c if c.isprintable() else " " if c in "\t\n" else "�" for c in text)
 
 
@@ -94,13 +94,13 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iter
 
 
 def rest(whole: int, what: str) -> Iterator[str]:
-    """That a table shows only the first rows, where it does."""
+    """A note that a table shows only the first rows, if it does."""
     if whole > MAX_ROWS:
         yield f"and {whole - MAX_ROWS:,} more {what}."
         yield ""
 
 
 def plain(text: str) -> str:
-    """Text that stays text in Markdown: on one line, no cell ended, no tag begun."""
+    """Text that stays text in Markdown: on one line, ending no cell, beginning no tag."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")

@@ -1,4 +1,4 @@
-"""A run as its files show it: who drives it, its state, its stages, its failures, its searches and loops."""
+"""A run as its files show it: its controller, state, stages, failures, searches and loops."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow, Failed
 
 LIVE = (RunState.PENDING, RunState.RUNNING)
-"""The states of a run that goes on by itself."""
+"""The states of a run that continues on its own."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ class StageStatus:
     name: str
     kind: str
     total: int | None
-    """None while the run has still to tell; tasks that will never come are not in it."""
+    """None until the run shows it; tasks that will never come do not count."""
     counts: Mapping[str, int]
     """Tasks by the label of their state."""
     mean_seconds: float | None
     """Mean run time of the attempts that were committed."""
     void: str = ""
-    """Why the stage will have no tasks, where an axis of it could not be made."""
+    """Why the stage will have no tasks, if one of its axes could not be made."""
     omitted: int = 0
     """Tasks at points that never came: of rounds after a loop's last, of pruned trials."""
     tolerated: int = 0
-    """Failed tasks that others went on without, as a search or `min_success` says that they may."""
+    """Failed tasks that others went on without, as a search or `min_success` allows."""
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """By output, how many tasks' artifacts were deleted after their use."""
+    """By output, how many tasks' artifacts were deleted after use."""
     surrogate: SurrogateStatus | None = None
-    """Where its tasks ask another model before they run."""
+    """If its tasks ask a surrogate before they run."""
 
     def __getitem__(self, state: TaskState) -> int:
         return self.counts[state.label]
@@ -77,7 +77,7 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """A run as its files tell it."""
+    """A run as its files show it."""
 
     run: str
     workflow: str
@@ -86,7 +86,7 @@ class Status:
     alive: bool
     """Whether a controller drives the run."""
     heartbeat_age: float | None
-    """Seconds since the controller's last sign of life."""
+    """Seconds since the controller's last heartbeat."""
     began: float | None
     ended: float | None
     """When the run ended, or its controller was last heard of; None while it runs."""
@@ -97,16 +97,16 @@ class Status:
     uses: tuple[str, ...] = ()
     """Earlier runs whose results this one took."""
     submission: Submission | None = None
-    """How its controller was asked for; None where it was started in the foreground."""
+    """How its controller was requested; None if it was started in the foreground."""
     awaited: bool = False
     """Whether that controller is still to come."""
     blocks: tuple[BlockNow, ...] = ()
     """Allocations of a scheduler, the oldest first; none on one machine."""
     silent: str = ""
-    """Why the scheduler does not answer; empty where it does, or is not asked."""
+    """Why the scheduler does not answer; empty if it does, or is not asked."""
     silent_since: float | None = None
     trouble: str = ""
-    """What last went wrong besides tasks."""
+    """The last problem that was not a task's."""
     site: str = ""
     axes: tuple[AxisStatus, ...] = ()
     """Its searches and loops."""
@@ -115,7 +115,7 @@ class Status:
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By channel, what is in it and how far it was read."""
     staging: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What was brought to the nodes' own disks, by node."""
+    """What was copied to the nodes' own disks, by node."""
 
     @property
     def elapsed(self) -> float:
@@ -129,12 +129,12 @@ class Status:
 
     @property
     def asks_first(self) -> dict[str, SurrogateStatus]:
-        """By stage whose tasks ask another model before they run, what that answered."""
+        """The answers of each surrogate, by the stage that asks it."""
         return {stage.name: stage.surrogate for stage in self.stages if stage.surrogate is not None}
 
     @property
     def tolerated(self) -> int:
-        """Failed tasks that are no failure of the run."""
+        """Failed tasks that do not fail the run."""
         return sum(stage.tolerated for stage in self.stages)
 
     @property
@@ -143,7 +143,7 @@ class Status:
 
     @property
     def total(self) -> int | None:
-        """All tasks; None while that is not known."""
+        """The number of tasks; None until it is known."""
         totals = [stage.total for stage in self.stages]
         return None if None in totals else sum(total or 0 for total in totals)
 
@@ -182,7 +182,7 @@ class Status:
 
 
 def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
-    """How a run stands now. The reader of an earlier call makes the next one cheap.
+    """The status of a run now. The reader of an earlier call makes the next one cheap.
 
     Raises UsageError where the run's files are in a form that this diel cannot read.
     """
@@ -200,13 +200,14 @@ class Driving:
     """The lease and the age of its heartbeat in seconds."""
     alive: bool
     coming: Submission | None
-    """The controller that was asked for and has not come yet."""
+    """The controller that was requested and has not started yet."""
     state: RunState
 
 
 def standing(paths: RunPaths, history: History) -> Driving:
-    """Who drives a run: without a controller it is interrupted, whatever its journal says last."""
-    # In the order in which a controller comes: one that has passed a look is seen by the next.
+    """The state of a run and its controller: without one it is interrupted, whatever its journal says
+    last."""
+    # In the order in which a controller starts: one that passed the first look is seen by the next.
     asked = awaited(paths, history)
     taking = is_being_taken(paths)
     held = read_lease(paths)
@@ -226,7 +227,7 @@ def standing(paths: RunPaths, history: History) -> Driving:
 
 
 def fold_status(paths: RunPaths, reader: Reader) -> Status:
-    """The status that a reader's history adds up to."""
+    """The status that a reader's history gives."""
     history = reader.history
     found = standing(paths, history)
     state = found.state
@@ -275,7 +276,7 @@ def _run_document(paths: RunPaths) -> dict[str, Any]:
 
 
 def blocks_of(history: History) -> list[BlockNow]:
-    """The run's allocations, the oldest first, each with how many tasks are known to run in it."""
+    """The run's allocations, oldest first, each with the number of tasks known to run in it."""
     at = {
         (name, index): attempt.worker
         for name, stage in history.stages.items()
@@ -294,7 +295,7 @@ def _now(block: BlockFacts, running: int) -> BlockNow:
 
 
 def _silent_since(paths: RunPaths, history: History) -> float | None:
-    """When the scheduler ceased to answer, as the controller recorded it."""
+    """When the scheduler stopped answering, as the controller recorded it."""
     since = None
     with suppress(FileNotFoundError), open(paths.controller_segment(history.epoch), "rb") as file:
         for line in file:
@@ -307,7 +308,7 @@ def _silent_since(paths: RunPaths, history: History) -> float | None:
 def _stages(paths: RunPaths, reader: Reader, state: RunState) -> Iterator[StageStatus]:
     known = reader.history.stages
     names = list(known)
-    if not known or not paths.snapshot.exists():  # its first snapshot tells the stages that have yet to begin
+    if not known or not paths.snapshot.exists():  # its first snapshot names the stages that have yet to begin
         written = stage_names(paths)
         names = [*written, *(name for name in names if name not in written)] if written else names
     for name in names:

@@ -1,4 +1,4 @@
-"""What a run has besides stages: an entry for each feature, which status, reports and summaries draw from."""
+"""What a run has besides stages: an entry for each feature, for status, reports and summaries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from diel.status.surrogate import surrogate_lines, surrogate_report, surrogates_
 
 @dataclass(frozen=True)
 class View:
-    """How much of a run is to be seen: columns, few lines (`brief`), or all that there is."""
+    """How much of a run to show: columns, few lines (`brief`), or everything."""
 
     width: int = WIDE
     brief: bool = False
@@ -31,7 +31,7 @@ class View:
 
 @dataclass(frozen=True)
 class Section:
-    """A feature in the eyes of people. Nothing of it is called for a run that does not use it."""
+    """How a feature is shown. None of it is called for a run that does not use the feature."""
 
     used: Callable[[Status], object]
     lines: Callable[[Status, View], list[str]]

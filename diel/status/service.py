@@ -1,4 +1,4 @@
-"""How the services of a run stand, by the files of their replicas."""
+"""The state of a run's services, from the files of their replicas."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ReplicaStatus:
 
     task: str
     state: str
-    """`starting`, `ready`, `restarting`, `stopped` or `failed`; `gone` where nobody looks after it."""
+    """`starting`, `ready`, `restarting`, `stopped` or `failed`; `gone` if its worker is."""
     url: str
     restarts: int
     """Within its latest attempt."""
@@ -45,7 +45,7 @@ class ServiceStatus:
 
 
 def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
-    """The services of a run that has a folder of them.
+    """The services of a run that has a folder for them.
 
     `driven`: whether it has a controller. Without one, none stays up.
     """
@@ -68,7 +68,7 @@ def _replicas(paths: RunPaths, name: str, driven: bool) -> Iterator[ReplicaStatu
 
 
 def service_lines(services: Iterable[ServiceStatus]) -> list[str]:
-    """A line a service; with its addresses while it is up."""
+    """A line for each service, with its addresses while it is up."""
     lines: list[str] = []
     for service in services:
         urls = [replica.url for replica in service.replicas if replica.url]

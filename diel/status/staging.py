@@ -1,4 +1,4 @@
-"""What was brought to the nodes' own disks, as lines for people."""
+"""What was copied to the nodes' own disks, as lines for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from diel.status.columns import paint, printable
 from diel.values import format_size
 
 SHOWN = 4
-"""Nodes whose warnings are shown, where not all are asked for."""
+"""Nodes whose warnings are shown, unless all are wanted."""
 
 
 def staging_lines(found: Mapping[str, Mapping[str, Any]], *, show_all: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""How the streams of a run stand, as their broker last reported."""
+"""The state of a run's streams, as their broker last reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diel.errors import counted
 from diel.paths import RunPaths
 
 MOST = 10
-"""Channels shown; a run with matched axes may have thousands."""
+"""The most channels to show; a run with matched axes can have thousands."""
 
 
 def facts_file(paths: RunPaths) -> Path:
@@ -32,7 +32,7 @@ def streams_of(paths: RunPaths) -> dict[str, Mapping[str, Any]]:
 
 
 def stream_lines(streams: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A line for each channel: how many items, whether more may come, and how far each reader is behind."""
+    """A line for each channel: how many items, whether more can come, and how far each reader is behind."""
     lines = [_line(name, facts) for name, facts in list(streams.items())[:MOST]]
     more = len(streams) - MOST
     return [*lines, *([f"and {more:,} more streams"] if more > 0 else [])]

@@ -16,7 +16,7 @@ from diel.status.columns import LINE, markdown_table, paint, plain, printable, s
 
 @dataclass(frozen=True)
 class SurrogateStatus:
-    """The terms of the effective speedup, as measured; a mean is None as long as nothing was measured.
+    """The terms of the effective speedup, as measured; a mean is None until something was measured.
 
     Results that were taken from the cache count with the time that they took when they were made: the
     speedup is that of the whole study, and the same when it is run again.
@@ -32,7 +32,7 @@ class SurrogateStatus:
     simulation_seconds: float | None
     """T_sim: mean time of a simulation."""
     answer_seconds: float | None
-    """T_lookup: mean time of an answered task, with all that was asked in vain shared out among them."""
+    """T_lookup: mean time of an answered task, with its share of the questions asked in vain."""
     training_seconds: float | None
     """T_learn: time of training for each simulation."""
     training: tuple[str, ...] = ()
@@ -40,13 +40,13 @@ class SurrogateStatus:
     simulations: tuple[str, ...] = ()
     """The stages besides this one that simulate for it."""
     unanswered: int = 0
-    """Questions that had no answer which could be weighed."""
+    """Questions without a usable answer."""
     message: str = ""
     """Why the last of them had none."""
 
     @property
     def speedup(self) -> float | None:
-        """The effective speedup; None where no simulation was measured.
+        """The effective speedup; None if no simulation was measured.
 
         S = T_sim (N_lookup + N_train) / (T_lookup N_lookup + (T_sim + T_learn) N_train): what all results
         would have cost as simulations, over what they did cost (G. Fox et al., Learning Everywhere:
@@ -76,7 +76,7 @@ class SurrogateStatus:
 
 
 def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
-    """How the surrogate of a stage stands, by its journal."""
+    """The state of a stage's surrogate, from its journal."""
     others = [history.stages[name] for name in known.simulations if name in history.stages]
     trainings = [history.stages[name] for name in known.training if name in history.stages]
     trained = known.simulated + sum(
@@ -101,7 +101,7 @@ def surrogate_of(history: History, known: SurrogateHistory) -> SurrogateStatus:
 
 
 def surrogates_of(history: History) -> dict[str, SurrogateStatus]:
-    """How the surrogates of a run stand, by stage."""
+    """The state of a run's surrogates, by stage."""
     stages = history.stages.items()
     return {name: surrogate_of(history, one.surrogate) for name, one in stages if one.surrogate is not None}
 
@@ -138,7 +138,7 @@ def answered_text(surrogate: SurrogateStatus) -> str:
 
 
 def terms(surrogate: SurrogateStatus) -> Mapping[str, str]:
-    """The measured terms of the speedup, as people read them."""
+    """The measured terms of the speedup, in words."""
     return {
         "N_lookup": f"{surrogate.answered:,}",
         "N_train": f"{surrogate.trained:,}",
@@ -155,7 +155,7 @@ def _time(seconds: float | None) -> str:
 
 
 def trouble(surrogate: SurrogateStatus) -> str:
-    """What to know of questions without an answer; nothing where all had one."""
+    """What to say about questions without an answer; nothing if all had one."""
     if not surrogate.unanswered:
         return ""
     return f"{counted(surrogate.unanswered, 'question')} without an answer, the last: {surrogate.message}"

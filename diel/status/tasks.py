@@ -1,4 +1,4 @@
-"""The stages and tasks of a run: found by name, by state, and the failed ones as people read them."""
+"""The stages and tasks of a run: found by name or state, and the failed ones in words."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
 
 
 def stage_names(paths: RunPaths) -> list[str]:
-    """The stages of the workflow's text, in its order; none where it cannot be read."""
-    import yaml  # costs 20 ms, which the status of a run with a snapshot does not need
+    """The stages of the workflow's text, in its order; none if it cannot be read."""
+    import yaml  # costs 20 ms, and the status of a run with a snapshot does not need it
 
     try:
         text = paths.workflow.read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def stage_names(paths: RunPaths) -> list[str]:
 
 
 def find_stage(reader: Reader, name: str) -> StageHistory:
-    """A stage of a run. Raises UsageError with the nearest name where there is none."""
+    """A stage of a run. Raises UsageError with the nearest name if there is none."""
     stages = reader.history.stages
     if name in stages:
         return stages[name]
@@ -56,10 +56,10 @@ def find_task(reader: Reader, task: str) -> tuple[str, int]:
     if not slash:
         if stage.total != 1:
             known = f"{stage.total} tasks, {name}/0 to {name}/{last}" if stage.total else "no tasks yet"
-            raise UsageError(f"{run}: '{name}' has {known}; say which one")
+            raise UsageError(f"{run}: '{name}' has {known}; choose one")
         return name, 0
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise UsageError(f"'{task}' is no task; write STAGE/INDEX, for instance {name}/0")
+        raise UsageError(f"'{task}' is not a task; write STAGE/INDEX, for instance {name}/0")
     index = int(text)
     if index > last:
         known = "no tasks yet" if last < 0 else f"{counted(last + 1, 'task')}, {name}/0 to {name}/{last}"
@@ -73,7 +73,7 @@ def never_came(stage: StageHistory) -> list[list[int]]:
 
 
 def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskState, list[list[int]]]:
-    """The indices of a stage's tasks in each state, as [first, last] pairs; states without any left out.
+    """The indices of a stage's tasks in each state, as [first, last] pairs; without empty states.
 
     Without `under_way`, what was handed out counts as waiting: its controller is gone. Tasks that never came
     are in no state: see `never_came`.
@@ -92,7 +92,7 @@ def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskS
 
 
 def count_text(state: TaskState, count: int, tolerated: int) -> str:
-    """`3 failed, 1 of them tolerated`: how many tasks are in a state; of those that failed, how many may."""
+    """`3 failed, 1 of them tolerated`: how many tasks are in a state, and how many failures are tolerated."""
     text = f"{count:,} {state.label}"
     if state is not TaskState.FAILED or not tolerated:
         return text
@@ -100,14 +100,14 @@ def count_text(state: TaskState, count: int, tolerated: int) -> str:
 
 
 def tasks_text(pairs: Sequence[Sequence[int]], limit: int = 12) -> str:
-    """Indices as ranges: `0-46,48,50-95`; the rest counted where there are many."""
+    """Indices as ranges: `0-46,48,50-95`; of many, the rest are counted."""
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in pairs[:limit]]
     rest = sum(last - first + 1 for first, last in pairs[limit:])
     return ",".join(shown) + (f" and {rest} more" if rest else "")
 
 
 def mean_text(seconds: float | None) -> str:
-    """The mean run time of a stage's tasks: `40µs`, `12ms`, `3m05s`; nothing where none was measured."""
+    """The mean run time of a stage's tasks: `40µs`, `12ms`, `3m05s`; empty if none was measured."""
     if seconds is None:
         return ""
     if seconds < 0.001:
@@ -124,7 +124,7 @@ def task_of(record: Failed) -> str:
 
 
 def failure_document(record: Failed) -> dict[str, Any]:
-    """A failure as JSON: the same keys whatever failed."""
+    """A failure as JSON, with the same keys whatever failed."""
     return {
         "task": task_of(record),
         "class": record.get("class"),

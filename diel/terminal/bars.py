@@ -1,4 +1,4 @@
-"""The live display of a run on a terminal: a bar a stage, failures above it as they come."""
+"""The live display of a run on a terminal: a bar for each stage, failures above as they come."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from diel.terminal.meter import Meter, Row, blocks_text, start_line
 from diel.values import format_duration
 
 BAR = 24
-"""Columns of a bar, where the terminal has room for it."""
+"""Columns of a bar, if the terminal has room."""
 OTHERS = 6
-"""Lines that are kept free of stages."""
+"""Lines kept free of stages."""
 
 
 class Bars:
-    """Draws bars at the foot of the terminal until it is closed."""
+    """Draws bars at the bottom of the terminal until closed."""
 
     def __init__(self, controller: Controller) -> None:
         self._began = time.monotonic()
@@ -71,12 +71,12 @@ class Bars:
             self._console.print(Text.from_ansi(line), soft_wrap=True)
 
     def close(self) -> None:
-        """Leaves the last picture and gives the terminal back."""
+        """Leaves the last picture and releases the terminal."""
         self._live.stop()
 
 
 def _fitting(rows: list[Row], height: int) -> tuple[list[Row], int]:
-    """The rows for which there is room, those under way first, and how many are left out."""
+    """The rows that fit, those under way first, and how many do not."""
     height = max(height, 1)
     if len(rows) <= height:
         return rows, 0

@@ -1,4 +1,4 @@
-"""How far a controller is, measured cheaply and not too often; and what a run says as it begins and ends."""
+"""How far a controller is, measured cheaply; and what a run prints as it begins and ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAMPLE = 0.5
 LOOK = 0.5
 """Seconds between two looks at the metrics of running trials, which are files."""
 MAX_VALUES = 10
-"""Tasks of a last stage whose values are shown."""
+"""The most tasks of a last stage whose values are shown."""
 MAX_WIDTH = 60
 
 
@@ -51,7 +51,7 @@ class Row:
     failed: int
     skipped: int
     rate: float | None
-    """Results a second of late; None where nothing was computed."""
+    """Recent results per second; None if nothing was computed."""
     complete: bool
 
     @property
@@ -60,7 +60,7 @@ class Row:
 
 
 class Meter:
-    """Looks at a controller from inside its process."""
+    """Reads a controller's progress from inside its process."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -71,7 +71,7 @@ class Meter:
         self._axes: tuple[float, tuple[AxisStatus, ...]] = (0.0, ())
 
     def axes(self, history: History, *, last: bool = False) -> tuple[AxisStatus, ...]:
-        """The searches and loops, looked at now and then, and when the run is over."""
+        """The searches and loops, read now and then, and at the end of the run."""
         now = time.monotonic()
         if history.axes and (last or now - self._axes[0] >= LOOK):
             paths = self._controller.paths
@@ -79,13 +79,13 @@ class Meter:
         return self._axes[1]
 
     def begin(self, history: History) -> None:
-        """Notes what earlier controllers of the run did, which says nothing of this one's speed."""
+        """Notes what earlier controllers of the run did, which does not count for this one's speed."""
         if self._began is None:
             self._began = time.monotonic()
             self._before = {name: stage.seconds for name, stage in history.stages.items()}
 
     def rows(self, history: History) -> list[Row]:
-        """A row a stage, in the order of the graph."""
+        """A row for each stage, in the order of the graph."""
         now = time.monotonic()
         running = self._running(history)
         return [
@@ -135,7 +135,7 @@ class Meter:
         return (done - before) / (now - then) if done > before and now > then else None
 
     def time_left(self, history: History) -> tuple[float, str] | None:
-        """Seconds to the end, and how sure that is; None while nothing was measured.
+        """Seconds to the end, and how sure that is; None until something was measured.
 
         Sure (empty) where every stage was measured; `~` where one has yet to begin and is taken to be like
         the others; `≤` where a loop or search may end before all its points were there; `≥` where the number
@@ -163,12 +163,12 @@ class Meter:
         return ((time.monotonic() - self._began) * left / done, sure) if done > 0 else None
 
     def time_left_text(self, history: History) -> str:
-        """`2m05s left`, `~ 2m05s left` where that is a guess, nothing where nobody knows."""
+        """`2m05s left`, `~ 2m05s left` for a guess, empty if unknown."""
         left = self.time_left(history)
         return "" if left is None else f"{left[1]} {format_duration(left[0])} left".lstrip()
 
     def _open_tasks(self, name: str) -> int | None:
-        """How many tasks have not ended; None where nobody knows."""
+        """How many tasks have not ended; None if unknown."""
         run = self._controller.stages.get(name)
         if run is not None and run.void:
             return 0
@@ -178,7 +178,7 @@ class Meter:
 
 
 def blocks_text(plan: Plan, history: History) -> str:
-    """What blocks a run has: `2 blocks, 16 cores`, `waiting for a block: job 123 pending (Priority)`."""
+    """The blocks of a run: `2 blocks, 16 cores`, `waiting for a block: job 123 pending (Priority)`."""
     live = [block for block in history.blocks.values() if is_live(block) and not block["ending"]]
     pending = [block for block in live if block["state"] == "pending"]
     held = [block for block in live if block["state"] != "pending"]
@@ -198,7 +198,7 @@ def blocks_text(plan: Plan, history: History) -> str:
 
 
 def _cores(plan: Plan, block: BlockFacts) -> int:
-    """Cores of a block, by its shape; one that only retries have is taken to be as large as its pool's."""
+    """Cores of a block, by its shape; a shape that only retries have counts as large as its pool's."""
     pool = plan.site.pools.get(block["pool"])
     if pool is None:
         return 0
@@ -211,7 +211,7 @@ def _cores(plan: Plan, block: BlockFacts) -> int:
 
 
 def start_line(controller: Controller) -> str:
-    """The run, and how much it is."""
+    """The run and its size."""
     plan = controller.plan
     known = [stage.tasks for stage in plan.stages.values() if stage.tasks is not None]
     stages = "one stage" if len(plan.stages) == 1 else f"{len(plan.stages)} stages"
@@ -221,7 +221,7 @@ def start_line(controller: Controller) -> str:
 
 
 def summary(controller: Controller, state: RunState, seconds: float, *, quiet: bool) -> list[str]:
-    """How it ended, the values of the last stages, and what to do next."""
+    """How a run ended, the values of the last stages, and what to do next."""
     history = controller.history
     stages = history.stages.values()
     counts = {s: sum(stage.counts()[s.label] for stage in stages) for s in TaskState}
@@ -258,19 +258,19 @@ def _next_steps(controller: Controller, state: RunState) -> list[str]:
     if state is RunState.SUCCEEDED:
         steps.append((f"results {run} {_example(controller)}", "prints results as a table"))
     elif state is not RunState.FAILED:
-        steps.append((f"resume {run}", "goes on where it stopped"))
+        steps.append((f"resume {run}", "continues where it stopped"))
     elif failures:
         task = task_of(next(iter(failures.values())))
-        steps.append((f"explain {run} {task}", "tells why it failed"))
+        steps.append((f"explain {run} {task}", "says why it failed"))
         steps.append((f"logs {run} {task}", "shows what it printed"))
         steps.append((f"resume {run}", "tries again what failed"))
     else:  # a search or loop failed whose tasks are done: nothing to try again
-        steps.append((f"explain {run}", "tells why it failed"))
+        steps.append((f"explain {run}", "says why it failed"))
     return ["", *columns([[f"  diel {step}{where}", paint(why, dim=True)] for step, why in steps])]
 
 
 def _example(controller: Controller) -> str:
-    """An output of a last stage, for a command that the user can type as it is."""
+    """An output of a last stage, for a command to type as it is."""
     for name in reversed(controller.plan.graph.order):
         stage = controller.stages[name]
         if stage.size and stage.history.state(0).good:
@@ -280,7 +280,7 @@ def _example(controller: Controller) -> str:
 
 
 def _values(controller: Controller) -> list[str]:
-    """What the last stages made, where it is little."""
+    """What the last stages made, if it is little."""
     feeding = {edge.upstream for edge in controller.plan.graph.edges}
     lines: list[str] = []
     for name in controller.plan.graph.order:
@@ -315,7 +315,7 @@ def _value_lines(rows: list[dict[str, object]]) -> list[str]:
 
 
 def _short(value: object) -> str:
-    """A value as people read it: six digits of a float, the beginning of something long."""
+    """A value for people: six digits of a float, the beginning of something long."""
     if isinstance(value, float):
         return f"{value:.6g}"
     return value if isinstance(value, str) else shorten(repr(value), MAX_WIDTH)

@@ -1,4 +1,4 @@
-"""Driving a controller in the foreground, and showing how far it is.
+"""Drives a controller in the foreground, and shows how far it is.
 
 On a terminal a display is drawn anew several times a second (diel/terminal/bars.py); elsewhere a few plain
 lines say when stages are complete and what failed.
@@ -34,13 +34,13 @@ from diel.terminal.meter import Meter, Row, blocks_text, start_line, summary
 from diel.values import format_duration
 
 PAUSE = 0.12
-"""Seconds between two looks at the controller, at least."""
+"""The fewest seconds between two looks at the controller."""
 SHARE = 20
-"""A look may take one part in this many of the time."""
+"""Looking takes at most one part in this many of the time."""
 MAX_FAILURES = 10
-"""Failures that are shown as they come; the rest are counted."""
+"""The most failures to show as they come; the rest are counted."""
 MAX_COURSES = 10
-"""Courses of one search or loop whose end is shown; `status` has the rest."""
+"""The most courses of one search or loop whose end is shown; `status` has the rest."""
 FIRST_NEWS = 30.0
 MAX_NEWS = 600.0
 """Seconds between plain lines of a long run: doubling from the first to the longest."""
@@ -77,14 +77,14 @@ def _drive(controller: Controller, *, quiet: bool) -> int:
             if controller.paths.run_file.exists():
                 raise
             gone = f"{controller.paths.root} was removed while the run was under way"
-            raise DielError(f"{gone}: what it had done is lost; `diel run` begins it anew") from error
+            raise DielError(f"{gone}: what it had done is lost; `diel run` begins it again") from error
         finally:
             watch.last_look(controller.history)
             watch.close()
     lines = summary(controller, state, time.monotonic() - began, quiet=quiet)
     if controller.left:
         again = f"`diel cancel {controller.paths.run_id}{here(controller.paths)}` ends them"
-        lines.append(f"jobs {', '.join(controller.left)} may still be there; {again}")
+        lines.append(f"jobs {', '.join(controller.left)} may still exist; {again}")
     _echo(lines)
     return EXIT_CODES[state]
 
@@ -93,21 +93,21 @@ def _display(controller: Controller, *, quiet: bool) -> Display:
     if quiet:
         return Quiet()
     if sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb"):
-        from diel.terminal.bars import Bars  # imports rich: only where something is drawn
+        from diel.terminal.bars import Bars  # imports rich: only if something is drawn
 
         return Bars(controller)
     return Plain(controller)
 
 
 class Foreground:
-    """What the controller calls, many times a second: it says what failed, and now and then how far it is.
+    """Called by the controller many times a second: shows what failed, and now and then how far it is.
 
     It is also where an interrupt takes effect: between two steps of the controller, never within one.
     """
 
     def __init__(self, controller: Controller, display: Display) -> None:
         self.interrupted = False
-        """Whether the user asked for an end."""
+        """Whether the user asked it to end."""
         self._raised = False
         self._display = display
         self._meter = Meter(controller)
@@ -151,7 +151,7 @@ class Foreground:
         self._show(lambda display: display.say(lines))
 
     def _show(self, show: Callable[[Display], None]) -> None:
-        """Where the terminal or the reader of the pipe is gone, the run goes on without."""
+        """Shows lines; if the terminal or the pipe's reader is gone, the run goes on without."""
         try:
             show(self._display)
         except OSError:
@@ -173,7 +173,7 @@ class Foreground:
 
 @contextmanager
 def _interruptible(watch: Foreground, controller: Controller) -> Iterator[None]:
-    """Makes signals note that the user wants an end; the second one leaves at once.
+    """Makes a signal note that the user wants to end; a second one leaves at once.
 
     A signal that is ignored (nohup, a background job of a script) stays so.
     """
@@ -203,7 +203,7 @@ def _interruptible(watch: Foreground, controller: Controller) -> Iterator[None]:
 
 
 class Quiet:
-    """Failures alone."""
+    """Shows only failures."""
 
     def look(self, history: History, meter: Meter, *, last: bool) -> None:
         pass
@@ -216,7 +216,7 @@ class Quiet:
 
 
 class Plain(Quiet):
-    """A line where the run begins, one for each stage that is complete, and one now and then."""
+    """Shows a line when the run begins, one for each complete stage, and one now and then."""
 
     def __init__(self, controller: Controller) -> None:
         self._began = time.monotonic()
@@ -263,7 +263,7 @@ def stage_text(row: Row) -> str:
 
 
 def _echo(lines: list[str]) -> None:
-    """Prints lines as far as somebody reads them: a run goes on when its terminal or pipe is gone."""
+    """Prints lines if anybody reads them: a run goes on when its terminal or pipe is gone."""
     try:
         for line in lines:
             click.echo(line)
@@ -272,7 +272,7 @@ def _echo(lines: list[str]) -> None:
 
 
 def _silence() -> None:
-    """Sends what is still to be printed nowhere."""
+    """Sends all further output nowhere."""
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.close(silent)

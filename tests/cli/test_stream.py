@@ -71,4 +71,4 @@ def test_its_end_is_told(tmp_path: Path) -> None:
 
 def test_words_are_wanted_behind_the_dashes(capsys: pytest.CaptureFixture[str]) -> None:
     said = call(capsys, "stream", "put", "samples", "--")
-    assert (said.code, "no program stands behind `--`" in said.err) == (2, True)
+    assert (said.code, "no program after `--`" in said.err) == (2, True)

@@ -220,7 +220,7 @@ def test_a_queued_controller_is_noted_and_the_run_is_pending(
     assert (status.state, status.alive) == ("pending", False)
     shown = call(capsys, "status").out
     assert "flow-1 pending" in shown
-    assert "waits for its controller, asked for as job 100" in shown
+    assert "waits for its controller, requested as job 100" in shown
     assert json.loads(call(capsys, "list", "--json").out)["runs"][0]["state"] == "pending"
 
 
@@ -279,8 +279,8 @@ def test_a_run_stays_whose_job_a_busy_scheduler_may_have_queued(
     scheduler.busy = 1000
     scheduler.silent_queueing = True
     said = call(capsys, "submit", "flow.yaml", "--site", "cluster", "--runs", "there/../runs")
-    assert (said.code, "flow-1 is asked for, and its job may still be queued" in said.err) == (1, True)
-    assert "`diel cancel flow-1` takes it back" in said.err
+    assert (said.code, "flow-1 was requested, and its job may still be queued" in said.err) == (1, True)
+    assert "`diel cancel flow-1` withdraws it" in said.err
     assert "flow-1 pending" in call(capsys, "status").out
     told = call(capsys, "clean", "flow-1", "--yes")
     assert (told.code, "`diel cancel flow-1` stops it" in told.err) == (2, True)
@@ -317,7 +317,7 @@ def test_waiting_for_a_scheduler_is_told(
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: told.wait(10))
     scheduler.busy = 2
     assert call(capsys, "submit", "flow.yaml", "--site", "cluster").code == 0
-    assert "waiting for the scheduler to take the run" in said[0]
+    assert "waiting at most two minutes for the scheduler to take the run" in said[0]
 
 
 @pytest.mark.parametrize("name", ['quo"te', "back\\slash", "line\nbreak"])
@@ -360,7 +360,7 @@ def test_cancelling_where_the_schedulers_commands_are_not_does_not_wait_for_them
     scheduler.busy = 1000
     monkeypatch.setattr(Pretend, "lacking", lambda self: ("squeue",))
     said = call(capsys, "cancel")
-    assert (said.code, "jobs 100 may still be there" in said.err) == (1, True)
+    assert (said.code, "jobs 100 may still exist" in said.err) == (1, True)
     assert "no squeue here" in said.err
 
 
@@ -456,7 +456,7 @@ def test_resuming_reads_a_corrected_site_file_where_it_is_named(
     _, segment = take(run)
     segment.append({"event": "trouble", "message": "a block was refused: no such queue", "time": 1.0})
     segment.append({"event": "handover", "time": 2.0})
-    told = "correct the site file, then `diel resume flow-1 --site cluster` reads it anew"
+    told = "fix the site file, then `diel resume flow-1 --site cluster` reads it again"
     assert told in call(capsys, "status").out
     right = textwrap.dedent(SITE).replace("queue: short", "queue: right")
     (workspace / "schedulers/cluster.yaml").write_text(right)
@@ -497,13 +497,11 @@ def test_a_scheduler_that_does_not_answer_leaves_word_of_what_may_still_be_there
     scheduler.busy = 1
     said = call(capsys, "cancel")
     assert said.code == 1
-    assert (
-        "jobs 100 may still be there: the scheduler does not answer (slurmctld does not answer)" in said.err
-    )
+    assert "jobs 100 may still exist: the scheduler does not answer (slurmctld does not answer)" in said.err
     assert "`diel cancel flow-1` tries again" in said.err
     assert read_status(run).state == "cancelled"  # its job will find that it came too late
     again = call(capsys, "cancel")
-    assert (again.code, "ended jobs that it had left: 100" in again.out) == (0, True)
+    assert (again.code, "ended the jobs it had left: 100" in again.out) == (0, True)
     assert scheduler.states["100"] is JobState.CANCELLED
 
 
@@ -514,7 +512,7 @@ def test_jobs_that_do_not_end_are_told(
     submit(run, plan, "job")
     scheduler.deaf = True
     said = call(capsys, "cancel")
-    assert (said.code, "jobs 100 may still be there: they have not ended yet" in said.err) == (1, True)
+    assert (said.code, "jobs 100 may still exist: they have not ended yet" in said.err) == (1, True)
 
 
 def test_a_controller_that_comes_too_late_leaves_the_run_alone(

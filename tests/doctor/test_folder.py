@@ -35,7 +35,7 @@ def test_a_file_system_of_several_hosts_is_right(
     [
         ("tmpfs", (), "each host has its own"),
         ("ext4", ("/",), "each host has its own"),
-        ("xfs", (), "alone may see it"),
+        ("xfs", (), "only this host sees it"),
     ],
 )
 def test_a_file_system_of_one_host_is_warned_of(

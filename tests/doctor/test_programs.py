@@ -77,14 +77,14 @@ def test_a_launcher_that_is_not_here_is_named_with_the_site(install: Install) ->
     install("mpiexec", "echo 'mpiexec (OpenRTE) 4.1.4'")
     found = check_launcher(SITE)
     assert found.ok
-    assert "--job tells whether nodes have it" in found.found
+    assert "--job shows whether nodes have it" in found.found
 
 
 @pytest.mark.parametrize(
     ("code", "said", "ok", "told"),
     [
         (0, "ranks=2;ranks=2;", True, "two started and met: "),
-        (0, "ranks=1;ranks=1;", False, "two started, but each for itself: "),
+        (0, "ranks=1;ranks=1;", False, "two started, but did not meet: "),
         (1, "no slots\n", False, "mpi4py loads Open MPI v4: no slots"),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_node_as_this_machine_is_right() -> None:
 @pytest.mark.parametrize(
     ("check", "report", "said", "fix"),
     [
-        ("python", {"version": "3.6.8"}, "3.6.8", "Python that controllers have"),
+        ("python", {"version": "3.6.8"}, "3.6.8", "Python that controllers use"),
         ("packages", {"packages": {}}, "diel not installed (here ", "one installation"),
         ("files", {"token": ""}, "does not see what this host writes", "--runs DIR"),
         ("files", {"token": "other"}, "does not see what this host writes", "--runs DIR"),
@@ -95,7 +95,7 @@ def test_a_report_that_came_by_the_network_alone_says_that_files_are_not_shared(
         "p: files"
     ]
     assert not files.ok
-    assert "what it writes there is not seen here" in files.found
+    assert "this host does not see what it writes there" in files.found
 
 
 def test_a_network_that_controllers_in_jobs_do_not_need_is_advice() -> None:

@@ -141,7 +141,7 @@ def test_nodes_that_differ_from_the_site_file_are_advice(commands: Path) -> None
     found = look("slurm", {"gpu": {"cores": 128, "gpus": 8, "queue": "gpu"}})["nodes"]
     assert (found.ok, found.required) == (False, False)
     assert "gpu: cores: 128, a node has 64" in found.found
-    assert "gpu: gpus: 8, the scheduler knows 4 of a node" in found.found
+    assert "gpu: gpus: 8, the scheduler knows of 4 on a node" in found.found
 
 
 def test_torques_queues_and_nodes_are_read(commands: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_scheduler_that_keeps_its_nodes_to_itself_is_not_asked_further(command
     install(commands, {**TORQUE, "pbsnodes": "echo denied >&2; exit 1"})
     found = look("torque", {"p": {"cores": 16, "queue": "batch"}})["nodes"]
     assert found.ok
-    assert "does not tell" in found.found
+    assert "does not report" in found.found
 
 
 # --- which site is meant where none was named ------------------------------------------------------
@@ -198,7 +198,7 @@ def test_what_no_node_of_the_queue_has_is_told() -> None:
     assert differing(queue="gpu", cores=128, gpus=8, memory="480GiB", max_walltime="48h") == [
         "p: cores: 128, a node has 64 (128 hardware threads)",
         "p: memory: 480.0 GiB, jobs get 239.3 GiB of a node",
-        "p: gpus: 8, the scheduler knows 4 of a node",
+        "p: gpus: 8, the scheduler knows of 4 on a node",
         "p: blocks of up to 2d00h, but queue 'gpu' allows 1d00h",
     ]
 
@@ -220,6 +220,6 @@ def test_a_pool_without_a_queue_is_held_against_the_walltime_of_the_default_one(
 def test_hosts_with_fewer_cores_than_a_pool_says_are_told_with_what_shares_them() -> None:
     offer = Offer((), [NodeKind("", 4, 4, 4, 0, 0, physical=2, sharing=4)])
     assert list(differences("p", Pool(cores=4), offer)) == [
-        "p: cores: 4, but the host has 2, and 4 nodes of the scheduler share one"
+        "p: cores: 4, but the host has 2, and 4 of the scheduler's nodes share one"
     ]
     assert list(differences("p", Pool(cores=2), offer)) == ["p: cores: 2, a node has 4"]

@@ -119,7 +119,7 @@ def test_a_pool_that_the_scheduler_refuses_is_told_in_its_words(slurm: Cluster, 
     assert found["cpu: job"]["ok"]
     assert "the scheduler refuses it" in found["no: job"]["found"]
     assert "icense" in found["no: job"]["found"]
-    assert "correct pool 'no'" in found["no: job"]["fix"]
+    assert "fix pool 'no'" in found["no: job"]["fix"]
 
 
 def test_a_python_that_nodes_lack_is_told_with_what_the_job_printed(

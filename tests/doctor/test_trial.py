@@ -115,7 +115,7 @@ def test_a_job_that_can_never_run_is_not_waited_for(queue: Queue, ran: list[str]
     queue.status = JobStatus(JobState.PENDING, "QOSMaxCpu", hopeless=True)
     (found,) = tried(tmp_path, wait=60.0)
     assert (found.found, found.required) == ("j1 can never run: QOSMaxCpu", True)
-    assert "correct pool 'cpu'" in found.fix
+    assert "fix pool 'cpu'" in found.fix
 
 
 @pytest.mark.parametrize(("nodes", "required"), [(1, True), (2, False)])
@@ -150,7 +150,7 @@ def test_a_job_without_a_report_is_told_with_its_last_words(
     assert found.found == f"{told}; it says: b / c / d: not found"
     queue.left = {}
     (found,) = tried(tmp_path, wait=60.0)
-    assert found.found.endswith("; nothing of its output is to be seen here")
+    assert found.found.endswith("; none of its output is visible here")
 
 
 def test_a_report_in_its_file_is_enough_and_a_run_is_tried_where_nothing_is_wrong(

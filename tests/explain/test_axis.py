@@ -21,7 +21,7 @@ def why(run: Searched, stage: str, index: int) -> str:
 
 def test_a_trial_that_is_not_asked_for_yet(tmp_path: Path) -> None:
     run = search(tmp_path, alive=True)
-    assert why(run, "sub", 11) == "trial 5 has not been asked for: 1 of 2 run"
+    assert why(run, "sub", 11) == "trial 5 was not requested yet: 1 of 2 run"
 
 
 def test_a_trial_of_a_search_that_asks_for_no_more(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ def test_a_trial_of_a_run_without_its_controller(tmp_path: Path) -> None:
 
 def test_a_trial_of_a_search_that_has_not_begun(tmp_path: Path) -> None:
     run = Searched(tmp_path, SEARCH, alive=True)
-    assert "the search 'trial' has not begun" in why(run, "f", 0)
+    assert "the search 'trial' begins once" in why(run, "f", 0)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_run_tells_how_its_searches_and_loops_stand_and_why_they_ended(tmp_pat
     text = "\n".join(found.lines)
     assert "trial: 5 of 6 trials: 3 complete, 1 running, 1 pruned; best trial 1: 0.25, x=0.5" in text
     assert "f: 1 task left out: pruned with their trial" in text
-    assert "sub: 2 tasks waiting: trial 5 has not been asked for" in text
+    assert "sub: 2 tasks waiting: trial 5 was not requested yet" in text
     assert document["stages"]["f"]["total"] == 5
 
 

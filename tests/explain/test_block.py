@@ -70,7 +70,7 @@ def test_a_ready_task_waits_for_a_worker_of_the_block_that_runs(tmp_path: Path) 
     run = flow(tmp_path)
     block(run, "1-0", shape=SIM, nodes="n7")
     block(run, "1-1", "pending", shape=SIM)
-    told = "all that it reads is there: it waits for a free worker in block 1-0 (job 100, n7)"
+    told = "all its inputs are there: it waits for a free worker in block 1-0 (job 100, n7)"
     assert why(run, "sim", 2) == told
 
 
@@ -92,7 +92,7 @@ def test_a_pool_whose_blocks_are_all_of_other_shapes_is_told(tmp_path: Path) -> 
     run = flow(tmp_path)
     block(run, "1-0", shape="cpu-2n")
     block(run, "1-1", shape="cpu-2n")
-    assert "pool 'cpu' may have 2 at a time, and all are of other shapes" in why(run, "sim", 0)
+    assert "pool 'cpu' may have 2 at a time, and all have other shapes" in why(run, "sim", 0)
 
 
 def test_a_task_whose_retry_asks_for_more_waits_for_a_block_of_that(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_block_that_can_never_run_leads_to_its_own_explanation(tmp_path: Path,
     document = explain_task(Recorded(run.paths), "sim", 0).document
     told = reason.removeprefix("Can Never Run: ")
     assert f"1-1 (job 101) can never run: {told}, and 1 more" in document["why"][0]
-    assert "ask for less in `resources`, or correct pool 'cpu' of site" in document["next"]
+    assert "ask for less in `resources`, or fix pool 'cpu' of site" in document["next"]
     assert document["next"].endswith("`diel explain w-1 --block 1-1` tells more")
     alone = explain_block(Recorded(run.paths), "1-1").document
     assert alone["why"] == f"it can never run: {told}"
@@ -149,9 +149,9 @@ def test_the_run_tells_what_all_ready_tasks_of_a_stage_wait_for(tmp_path: Path) 
 def test_on_one_machine_a_task_waits_for_a_worker(tmp_path: Path) -> None:
     run = flow(tmp_path)
     run.paths.site.write_text(Site.model_validate({**SITE, "scheduler": "local"}).model_dump_json())
-    assert why(run, "sim", 0) == "all that it reads is there: it waits for a free worker"
+    assert why(run, "sim", 0) == "all its inputs are there: it waits for a free worker"
     run.paths.site.unlink()  # as in runs of earlier versions
-    assert why(run, "sim", 0) == "all that it reads is there: it waits for a free worker"
+    assert why(run, "sim", 0) == "all its inputs are there: it waits for a free worker"
 
 
 # --- where attempts ran ---------------------------------------------------------------------------
@@ -171,7 +171,9 @@ def test_a_task_may_go_on_in_its_block_when_its_controller_is_gone(tmp_path: Pat
     run = flow(tmp_path, alive=False)
     block(run, "1-0", shape=SIM)
     Node(run.paths, "1-0", "n3").start("sim", 0)
-    told = "it was running when the controller went away, and may go on there: node n3, block 1-0 (job 100)"
+    told = (
+        "it was running when the controller went away, and may continue there: node n3, block 1-0 (job 100)"
+    )
     assert why(run, "sim", 0) == told
     block(run, "1-0", "timeout", shape=SIM)
     assert why(run, "sim", 0) == "it was running when the controller went away"
@@ -236,7 +238,7 @@ def test_an_attempt_that_runs_again_elsewhere_was_lost(tmp_path: Path) -> None:
             {"ending": True},
             "diel gave it back: there was nothing more to do in it, or the run ended",
         ),
-        ("cancelled", {"reason": "CANCELLED by 0"}, "it was cancelled from outside of diel"),
+        ("cancelled", {"reason": "CANCELLED by 0"}, "it was cancelled from outside diel"),
         ("preempted", {}, "the scheduler took its nodes away for other jobs"),
         ("gone", {}, "nothing says how it ended"),
         ("oom", {"reason": "OUT_OF_MEMORY"}, "more memory than it had: OUT_OF_MEMORY"),

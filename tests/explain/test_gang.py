@@ -48,8 +48,8 @@ def why(folder: Path, cores: int, more: str) -> dict[str, list[str]]:
 def test_a_task_says_that_it_waits_for_room_beside_its_gang(tmp_path: Path) -> None:
     found = why(tmp_path, 2, "")
     until = "waits until there is room for all of them"
-    assert found["make/0"] == [f"all that it reads is there: it runs at the same time as 'add', and {until}"]
-    assert found["add/0"] == [f"all that it reads is there: it runs at the same time as 'make', and {until}"]
+    assert found["make/0"] == [f"all its inputs are there: it runs at the same time as 'add', and {until}"]
+    assert found["add/0"] == [f"all its inputs are there: it runs at the same time as 'make', and {until}"]
     assert any(f"runs at the same time as 'make', and {until}" in line for line in found["run"])
 
 

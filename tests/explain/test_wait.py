@@ -43,4 +43,4 @@ def test_a_waiting_task_names_only_what_it_reads_itself(tmp_path: Path) -> None:
     run = flow(tmp_path, alive=True).done("sim", 0, e=1).done("fit", 0, m=1)
     waits = of_task(run, "score", 4)["waits_for"]  # r = b, t = 20
     assert [wait["tasks"] for wait in waits] == [("fit/1",), ("sim/1",)]
-    assert of_task(run, "score", 0)["why"] == ["all that it reads is there: it waits for a free worker"]
+    assert of_task(run, "score", 0)["why"] == ["all its inputs are there: it waits for a free worker"]

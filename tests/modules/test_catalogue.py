@@ -225,10 +225,10 @@ def test_a_pipe_or_device_among_the_modules_is_told_and_not_waited_for(
         os.mkfifo(path)
     else:
         path.symlink_to(sort)
-    with pytest.raises(ModuleNotFound, match=f"endless.py:1.: the file {words}, no ordinary"):
+    with pytest.raises(ModuleNotFound, match=f"endless.py:1.: the file {words}, not an ordinary"):
         find("endless", [tmp_path])
     problem = next(found for found in every([tmp_path]) if isinstance(found, Problem))
-    assert f"{words}, no ordinary file" in problem.message
+    assert f"{words}, not an ordinary file" in problem.message
 
 
 def test_a_link_may_lead_out_of_the_folder(folder: Path, tmp_path: Path) -> None:

@@ -88,5 +88,5 @@ def test_a_module_gets_its_ranks_part(tmp_path: Path) -> None:
 
 def test_a_module_that_asks_for_what_is_not_shared_out_is_told_so(tmp_path: Path) -> None:
     context = diel.Context(task_dir=tmp_path, inputs={"x": [1]}, shards={"y": Shard("rank")})
-    with pytest.raises(ModuleError, match="input 'x' has no `shard` in the workflow; inputs that have: y"):
+    with pytest.raises(ModuleError, match="input 'x' has no `shard` in the workflow; inputs with one: y"):
         context.shard("x")

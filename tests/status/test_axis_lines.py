@@ -34,7 +34,7 @@ def test_a_pruner_that_heard_nothing_is_told_when_the_search_is_over(tmp_path: P
     run = Searched(tmp_path, SEARCH).about("begin", seed=1).trial(0, 1.0).score(0, 1.0)
     assert "no trial reported" not in lines(run, 200)[0]
     run.about("closed", points=1, reason="trials", failed=False)
-    assert lines(run, 200)[0].endswith("; nothing was pruned, for no trial reported f.loss on its way")
+    assert lines(run, 200)[0].endswith("; nothing was pruned, because no trial reported f.loss on its way")
 
 
 def test_a_loop_shows_its_round_and_the_course_of_its_values(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_run_that_failed_with_all_tasks_done_is_not_told_to_resume(
     run.about("closed", points=1, reason="no trial has a score", failed=True).end("failed")
     said = call(capsys, "status").out
     assert "nothing was pruned" not in said
-    assert said.splitlines()[-1].startswith("next: correct the workflow and `diel run` it again")
+    assert said.splitlines()[-1].startswith("next: fix the workflow and `diel run` it again")
 
 
 FLOW = """

@@ -101,8 +101,8 @@ def test_what_to_do_about_a_block_that_can_never_run_is_the_next_step(run: Writt
     assert "next:" not in call(capsys, "status").out
     block(run, "1-1", "pending", reason="PartitionTimeLimit", hopeless=True)
     last = call(capsys, "status").out.splitlines()[-1]
-    assert last.startswith("next: block 1-1 can never run: correct pool 'cpu'")
-    assert "ask for less in `resources`, then `diel cancel w-1` and run it anew" in last
+    assert last.startswith("next: block 1-1 can never run: fix pool 'cpu'")
+    assert "ask for less in `resources`, then `diel cancel w-1` and run it again" in last
 
 
 def test_a_block_that_waits_its_turn_is_not_red(run: Written) -> None:

@@ -31,7 +31,7 @@ def test_tasks_are_told_by_state_as_ranges(tmp_path: Path) -> None:
         ("a/-1", "STAGE/INDEX"),
         ("a/1.2", "STAGE/INDEX"),
         ("a/" + "9" * 5000, "STAGE/INDEX"),
-        ("a", "say which one"),
+        ("a", "choose one"),
         ("late/0", "no tasks yet"),
     ],
 )

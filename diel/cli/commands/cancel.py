@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from diel.blocks.leftovers import Leftovers
 
 WAIT = 60.0
-"""Seconds that a controller gets to stop what runs."""
+"""Seconds that a controller has to stop what runs."""
 CLEAR = 20.0
-"""Seconds that the scheduler gets for what a run which is over may have left."""
+"""Seconds that the scheduler has to end what a finished run may have left."""
 PAUSE = 0.1
 
 
@@ -34,10 +34,10 @@ PAUSE = 0.1
 @run_argument
 @click.argument("targets", nargs=-1, metavar="[STAGE|TASK]...", shell_complete=complete_target)
 @runs_option
-@click.option("--no-wait", is_flag=True, help="Ask, and do not wait until it has stopped.")
+@click.option("--no-wait", is_flag=True, help="Ask, but do not wait until it has stopped.")
 def command(run: str, targets: tuple[str, ...], runs: Path, no_wait: bool) -> int:
-    """`diel cancel melt-3 train simulate/17` stops a stage and a task of `melt-3`. What has a result
-    keeps it; `diel resume` goes on with the rest.
+    """`diel cancel melt-3 train simulate/17` stops a stage and a task of `melt-3`. Tasks that have a result
+    keep it; `diel resume` continues with the rest.
     """
     paths = find_run(runs, run)
     reader = read_run(paths)
@@ -51,14 +51,14 @@ def command(run: str, targets: tuple[str, ...], runs: Path, no_wait: bool) -> in
     if wanted:
         word = "has not come yet" if status.awaited else "is gone"
         raise UsageError(
-            f"the controller of {paths.run_id} {word}, so nothing of it runs; `diel cancel {paths.run_id}` "
-            f"cancels it as a whole, `diel resume {paths.run_id}` goes on with it"
+            f"the controller of {paths.run_id} {word}, so none of it runs; `diel cancel {paths.run_id}` "
+            f"cancels all of it, `diel resume {paths.run_id}` continues it"
         )
     return _close(paths, reader, status)
 
 
 def _check(reader: Reader, targets: Sequence[str]) -> list[str]:
-    """The targets, each a stage or a task that is there. Raises UsageError with the nearest name."""
+    """Checks that each target is a stage or task of the run. Raises UsageError with the nearest name."""
     wanted = []
     for target in targets:
         if "/" in target:
@@ -86,7 +86,7 @@ def _ask(paths: RunPaths, reader: Reader, targets: list[str], *, no_wait: bool) 
             return
         time.sleep(PAUSE)
     click.echo(
-        f"{paths.run_id} was asked to cancel {what}, and still works on it after {WAIT:.0f} s; "
+        f"{paths.run_id} was asked to cancel {what}, and is still at it after {WAIT:.0f} s; "
         f"`diel status {paths.run_id} --watch` shows when it is done"
     )
 
@@ -113,27 +113,27 @@ def _has_ended(reader: Reader, target: str) -> bool:
 
 
 def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
-    """Ends jobs that a run which is over left behind. Raises UsageError where there are none."""
+    """Ends jobs that a finished run left behind. Raises UsageError if there are none."""
     over = f"{paths.run_id} has ended already ({status.state})"
-    # Needed only where jobs may be left.
+    # Needed only if jobs may be left.
     from diel.controller.closing import end_left_jobs
 
     found = end_left_jobs(paths, reader, patience=CLEAR)
     if found is None or not (found.ended or found.left):
         raise UsageError(f"{over}; there is nothing to cancel")
     if found.ended:
-        click.echo(f"{over}; ended jobs that it had left: {', '.join(found.ended)}")
+        click.echo(f"{over}; ended the jobs it had left: {', '.join(found.ended)}")
     return _tell_left(paths, found)
 
 
 def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
-    """Cancels a run that nobody drives, as its controller would have done."""
-    # Needed only where a controller is gone.
+    """Cancels a run that has no controller, as its controller would have done."""
+    # Needed only if a controller is gone.
     from diel.controller.closing import close
 
     found = close(paths, reader, status)
     if status.lease is not None and status.lease.host != socket.gethostname():
-        click.echo(f"what may still run on {status.lease.host} itself ends by itself", err=True)
+        click.echo(f"what may still run on {status.lease.host} itself ends on its own", err=True)
     coming = status.submission if status.awaited else None
     job = f" (job {coming.job})" if coming is not None and coming.job else ""
     word = "was gone" if coming is None else f"had not come yet{job}"
@@ -142,11 +142,11 @@ def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
 
 
 def _tell_left(paths: RunPaths, found: Leftovers) -> int:
-    """Says which jobs may still be there; returns the exit code."""
+    """Says which jobs may still exist; returns the exit code."""
     if not found.left and not found.why:
         return 0
     why = f"the scheduler does not answer ({found.why})" if found.why else "they have not ended yet"
-    jobs = f"jobs {', '.join(found.left)}" if found.left else "jobs that the run's files do not name"
+    jobs = f"jobs {', '.join(found.left)}" if found.left else "jobs that the run's files do not mention"
     again = f"`diel cancel {paths.run_id}{here(paths)}` tries again"
-    click.echo(f"{jobs} may still be there: {why}\n    {again}", err=True)
+    click.echo(f"{jobs} may still exist: {why}\n    {again}", err=True)
     return 1

@@ -1,4 +1,4 @@
-"""`diel clean`: says what removing runs frees, and removes them."""
+"""`diel clean`: says how much space runs take, and removes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from diel.status.columns import columns, paint_state
 from diel.values import format_duration, format_size
 
 REMOVED = ".removed-"
-"""How the directory of a run is called while it is being removed: it is no run any more."""
+"""The name of a run's directory while it is being removed: it is no longer a run."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Listed:
 
     @property
     def jobs(self) -> list[str]:
-        """Jobs that may still run, though nobody drives the run; who ends a run sees to its jobs."""
+        """Jobs that may still run without a controller; whoever ends a run ends its jobs."""
         if self.status is None or self.status.state.ended:
             return []
         blocks = [block for block in self.status.blocks if not JobState(block["state"]).ended]
@@ -54,7 +54,7 @@ class Listed:
 
     @property
     def last(self) -> float:
-        """When something happened in it for the last time, in seconds since the epoch."""
+        """When something last happened in it, in seconds since the epoch."""
         ended = None if self.status is None else self.status.ended
         return self.paths.run_file.stat().st_mtime if ended is None else ended
 
@@ -67,9 +67,9 @@ class Listed:
 @click.option("--older-than", metavar="AGE", type=Duration(), help="Runs that ended longer ago: 7d, 12h.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep each workflow's N newest runs.")
 @click.option(
-    "--intermediate", is_flag=True, help="Keep the run; delete files that no task of it needs any more."
+    "--intermediate", is_flag=True, help="Keep the run; delete files that its tasks no longer need."
 )
-@click.option("--force", is_flag=True, help="Remove runs whose results later runs use, too.")
+@click.option("--force", is_flag=True, help="Also remove runs whose results later runs use.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(
     names: tuple[str, ...],
@@ -82,23 +82,23 @@ def command(
     force: bool,
     yes: bool,
 ) -> None:
-    """Removes the runs that are named, or those that match all the given options, and asks first. A run
-    that is running, or whose jobs may still run, is never removed, and one whose results another run took
-    from the cache only with --force.
+    """Removes the named runs, or those that match all the given options, and asks first. A run that is
+    running, or whose jobs may still run, is never removed; one whose results another run took from the cache
+    only with --force.
 
     With --intermediate the runs stay (the last one where none is named), with their values and with the
     files that no stage reads; those that stages hand to each other go, where all that read them is done.
     """
     choosing = everything or failed or older_than is not None or keep is not None
     if intermediate and choosing:
-        raise UsageError("--intermediate is for runs that are named, or the last one")
+        raise UsageError("--intermediate is for named runs, or the last one")
     if intermediate:
         _trim(runs, names or ("last",), force=force, yes=yes)
         return
     if not names and not choosing:
-        raise UsageError("say which runs: diel clean RUN…, or --all, --failed, --older-than AGE, --keep N")
+        raise UsageError("name the runs: diel clean RUN…, or --all, --failed, --older-than AGE, --keep N")
     if names and choosing:
-        raise UsageError("give the names of runs, or options that choose them, not both")
+        raise UsageError("give either the names of runs or options that choose them")
     known = [_run(paths) for paths in all_runs(runs)]
     if names:
         chosen = _named(runs, names)
@@ -125,20 +125,20 @@ def _run(paths: RunPaths) -> Listed:
 
 
 def _named(where: Path, names: Sequence[str]) -> list[Listed]:
-    half_made = {path.name for path in stillborn(where)}  # they go with any others
+    half_made = {path.name for path in stillborn(where)}  # they are removed with any others
     found = [find_run(where, name) for name in names if name not in half_made]
     return [_run(paths) for paths in {paths.root: paths for paths in found}.values()]
 
 
 def _refuse(chosen: Sequence[Listed], known: Sequence[Listed], done: str, *, force: bool) -> None:
-    """Raises UsageError where a named run must not be touched: nothing is `done` then."""
+    """Raises UsageError if a named run must not be touched: then nothing is `done`."""
     for run in chosen:
         if why := _protection(run, chosen if done == "removed" else (), known, force=force):
             raise UsageError(f"{run.name} {why}; nothing was {done}")
 
 
 def _left(chosen: Iterable[Listed], known: Sequence[Listed], *, force: bool) -> list[Listed]:
-    """The chosen runs that may be removed; says which ones may not, and why."""
+    """The chosen runs that can be removed; says which ones cannot, and why."""
     left, kept = list(chosen), True
     while kept:  # keeping one run may protect another
         reasons = {run.name: _protection(run, left, known, force=force) for run in left}
@@ -167,7 +167,7 @@ def _protection(run: Listed, chosen: Sequence[Listed], known: Sequence[Listed], 
         and other.status is not None
         and run.name in other.status.uses
     ]
-    return f"has results that {', '.join(users)} uses (--force removes it all the same)" if users else ""
+    return f"has results that {', '.join(users)} uses (--force removes it anyway)" if users else ""
 
 
 def _choose(
@@ -190,7 +190,7 @@ def _choose(
 
 
 def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
-    """Deletes what the tasks of some runs handed to each other, and need no more. Raises UsageError."""
+    """Deletes what the tasks of some runs handed to each other and no longer need. Raises UsageError."""
     chosen = _named(where, names)
     _refuse(chosen, [] if force else [_run(paths) for paths in all_runs(where)], "deleted", force=force)
     for run in chosen:
@@ -202,7 +202,7 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
         rows = [[".".join(one.place), counted(one.files, "file"), format_size(one.size)] for one in found]
         click.echo("\n".join(columns(rows, right=(1, 2))))
         _ask(f"Delete {format_size(sum(one.size for one in found))} of {run.name}?", "deleted", yes=yes)
-        refuse_driven(run.paths)  # the answer may have taken its time
+        refuse_driven(run.paths)  # the answer may have taken a while
         files, freed = drop(run.paths, recorded, found)
         click.echo(f"{run.name}: deleted {counted(files, 'file')}, freed {format_size(freed)}")
 
@@ -211,7 +211,7 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
 
 
 def _offer(chosen: Sequence[Listed], leftovers: Sequence[Path], *, yes: bool) -> int:
-    """Says what would be freed, and asks; returns its bytes. Raises UsageError where nobody can answer."""
+    """Says how much would be freed, and asks; returns the bytes. Raises UsageError if nobody can answer."""
     found = []
     for run in chosen:
         state = "cannot be read" if run.status is None else paint_state(run.status.state)
@@ -228,20 +228,20 @@ def _offer(chosen: Sequence[Listed], leftovers: Sequence[Path], *, yes: bool) ->
 
 
 def _ask(question: str, done: str, *, yes: bool) -> None:
-    """Asks before anything goes. Raises UsageError where nobody can answer."""
+    """Asks before anything is removed. Raises UsageError if nobody can answer."""
     try:
         if not yes:
             click.confirm(question, abort=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise
-        raise UsageError(f"nothing was {done}; --yes does it without asking") from None
+        raise UsageError(f"nothing was {done}; --yes skips the question") from None
 
 
 def _remove(chosen: Sequence[Listed], leftovers: Sequence[Path]) -> None:
-    """Renames a run first, so that none is ever seen half removed. Raises DielError."""
+    """Removes a run, renamed first so that nobody sees half of it. Raises DielError."""
     for run in chosen:
-        refuse_driven(run.paths)  # the answer may have taken its time
+        refuse_driven(run.paths)  # the answer may have taken a while
         root = run.paths.root
         aside = root.with_name(f"{REMOVED}{root.name}-{os.getpid()}")
         try:

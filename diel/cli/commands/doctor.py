@@ -25,14 +25,14 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 @click.command("doctor")
 @runs_option
 @json_option
-@click.option("--site", metavar="NAME", help="Check this site, too; `local` where it is not given.")
-@click.option("--deep", is_flag=True, help="Also run a small workflow: some seconds.")
+@click.option("--site", metavar="NAME", help="Also check this site; `local` if not given.")
+@click.option("--deep", is_flag=True, help="Also run a small workflow (some seconds).")
 @click.option(
     "--job",
     is_flag=True,
-    help="Submit a tiny job to each pool of the site, which reports back, and a real run.",
+    help="Submit a tiny job that reports back to each pool of the site, and a real run.",
 )
-@click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool alone.")
+@click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool only.")
 @click.option("--wait", type=Duration(), metavar="TIME", default="5m", help="How long to wait for the jobs.")
 def command(
     runs: Path,
@@ -43,8 +43,8 @@ def command(
     pools: tuple[str, ...],
     wait: float,
 ) -> int:
-    """Says what to do where they cannot. Exits with 0 where all that is needed is there, with 1
-    otherwise; extras may be missing.
+    """Says what to do if they cannot. Exits with 0 if everything needed is there, with 1 otherwise; extras
+    may be missing.
     """
     if pools and not job:
         raise UsageError("--pool says where the trial job goes; add --job")
@@ -72,7 +72,7 @@ def command(
 
 
 def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[str]] | None:
-    """The site and the pools that get a job; None where the site file is wrong, which the checks tell.
+    """The site and the pools that get a job; None if the site file is wrong, which the checks report.
 
     Raises UsageError where there is nothing to submit to.
     """
@@ -92,12 +92,12 @@ def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[st
 def _tried(
     name: str | None, site: Site, pools: list[str], folder: Path, wait: float, findings: list[Finding]
 ) -> Iterator[Finding]:
-    """The trial jobs, where what was found so far lets them be submitted."""
+    """The trial jobs, if the findings so far allow them to be submitted."""
     needed = ("commands", "scheduler", "runs")
     bad = [each.name for each in findings if each.name in needed and not each.ok]
     bad += ["account"] if missing(site) else []
     if bad:
-        yield Finding("job", False, "not submitted", f"first correct: {', '.join(bad)}")
+        yield Finding("job", False, "not submitted", f"first fix: {', '.join(bad)}")
         return
     from diel.doctor.trial import try_jobs  # here: only --job needs it
 
@@ -109,7 +109,7 @@ def _tried(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP end this as Ctrl-C does, so that no job is left behind."""
+    """Makes SIGTERM and SIGHUP end this as Ctrl-C does, so that no job is left behind."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -135,6 +135,6 @@ def _verdict(wrong: list[str], findings: list[Finding]) -> str:
     extras = [name for name in lesser if name in EXTRA_NAMES]
     advice = [name for name in lesser if name not in EXTRA_NAMES]
     rest = f"; extras that are missing: {', '.join(extras)}" if extras else ""
-    rest += f"; to be looked at: {', '.join(advice)}" if advice else ""
+    rest += f"; worth a look: {', '.join(advice)}" if advice else ""
     word, colour = (f"not ready: {', '.join(wrong)}", "red") if wrong else ("ready", "green")
     return paint(f"\n{word}", fg=colour, bold=True) + rest

@@ -18,7 +18,7 @@ from diel.results import Recorded
 @click.argument("words", nargs=-1, metavar="[RUN] [STAGE|TASK]", shell_complete=complete_stage)
 @runs_option
 @json_option
-@click.option("--block", metavar="BLOCK", help="Explain this block of the run (`1-0`), or of its job's id.")
+@click.option("--block", metavar="BLOCK", help="Explain this block of the run: `1-0`, or its job's id.")
 def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None) -> int:
     """Also says how a block ended.
 
@@ -30,9 +30,9 @@ def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None
     """
     paths, rest = run_and_rest(runs, words)
     if len(rest) > 1:
-        raise UsageError(f"expected RUN and one STAGE or TASK, found also '{rest[1]}'")
+        raise UsageError(f"expected RUN and one STAGE or TASK, also found '{rest[1]}'")
     if rest and block is not None:
-        raise UsageError(f"--block explains a block, not '{rest[0]}': give one of the two")
+        raise UsageError(f"--block explains a block, not '{rest[0]}': give one or the other")
     run = Recorded(paths)
     stage, index = _target(run, rest[0]) if rest else (None, None)
     if block is not None:
@@ -46,7 +46,7 @@ def command(words: tuple[str, ...], runs: Path, as_json: bool, block: str | None
 
 
 def _target(run: Recorded, word: str) -> tuple[str, int | None]:
-    """STAGE or STAGE/INDEX; raises UsageError where there is no such stage."""
+    """STAGE or STAGE/INDEX; raises UsageError if there is no such stage."""
     stage, slash, number = word.partition("/")
     stages = run.workflow.stages
     if stage not in stages:

@@ -38,12 +38,12 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
     "--format",
     "form",
     type=click.Choice(["text", *DRAWERS]),
-    help="How to draw; by the ending of -o where it is not given, else text.",
+    help="Format; if not given, by the suffix of -o, else text.",
 )
 @output_option
 @runs_option
 def command(target: str, form: str | None, output: Path | None, runs: Path) -> int:
-    """The graph of a RUN shows how its stages stand. An arrow says what a stage reads and by which rule:
+    """The graph of a RUN shows the states of its stages. An arrow says what a stage reads and by which rule:
     `match` reads the task at the same point, `gather` all tasks along an axis, `broadcast` gives the same
     to every task, `pick` takes one.
     """
@@ -68,7 +68,7 @@ def _painted(text: str, state: str) -> str:
 
 
 def _of_file(path: Path, runs: Path) -> Drawing:
-    """The drawing of a workflow file. Raises SpecError where it is wrong."""
+    """The drawing of a workflow file. Raises SpecError if it is wrong."""
     checked = check(path, runs=runs)
     workflow, counts = checked.workflow, checked.counts
     nodes = {

@@ -12,14 +12,14 @@ import click
 from diel.errors import UsageError
 
 STARTER = Path(__file__).parents[2] / "starter"
-"""The project as it is copied: a workflow, a module, a page that says what to do."""
+"""The project to copy: a workflow, a module, a page that says what to do."""
 
 
 @click.command("init")
 @click.argument("directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]")
 def command(directory: Path) -> None:
-    """It stands in DIR, or here: a small sweep, a Python module of your own, a fit. No file that is there
-    is overwritten.
+    """Makes it in DIR, or here: a small sweep, a Python module of your own, a fit. No existing file is
+    overwritten.
     """
     files = sorted(
         path.relative_to(STARTER)
@@ -29,8 +29,7 @@ def command(directory: Path) -> None:
     there = [file for file in files if os.path.lexists(directory / file)]
     if there:
         raise UsageError(
-            f"{directory / there[0]} is there already, and `diel init` overwrites nothing; "
-            f"name a directory that is not there yet"
+            f"{directory / there[0]} already exists, and `diel init` overwrites nothing; name a new directory"
         )
     for file in files:
         target = directory / file

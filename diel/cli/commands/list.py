@@ -23,9 +23,9 @@ from diel.values import format_duration, format_size
 @click.command("list")
 @runs_option
 @json_option
-@click.option("--size", "with_size", is_flag=True, help="Add what each run takes on the disk.")
+@click.option("--size", "with_size", is_flag=True, help="Add the space that each run takes on disk.")
 def command(runs: Path, as_json: bool, with_size: bool) -> None:
-    """`last` means the lowest one."""
+    """`last` means the bottom one."""
     rows = []
     for paths in all_runs(runs):
         size = size_of(paths.root)[0] if with_size else None
@@ -45,7 +45,7 @@ def command(runs: Path, as_json: bool, with_size: bool) -> None:
 
 
 def size_of(root: Path) -> tuple[int, int]:
-    """Bytes on disk and number of files below a directory; what vanishes meanwhile is left out."""
+    """Bytes on disk and number of files below a directory; files that vanish meanwhile are left out."""
     size = files = 0
     for folder, _, names in os.walk(root):
         for name in names:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PRINTED = ("stdout", "stderr")
 METRICS = ".metrics.jsonl"
 PAUSE = 0.2
-"""Seconds between two looks at a task that is followed."""
+"""Seconds between two looks at a followed task."""
 CHUNK = 1 << 20
 
 
@@ -43,7 +43,7 @@ class AttemptOutput:
     folder: Path
     """The attempt's directory; a silent task may have none."""
     capture: Path | None = None
-    """Where its worker catches what it prints, while it runs: a path without its ending."""
+    """Where its worker keeps what it prints while it runs: a path without its suffix."""
 
     def path(self, kind: str) -> Path:
         """The file of one kind, wherever it is now."""
@@ -56,14 +56,14 @@ class AttemptOutput:
 @click.command("logs")
 @click.argument("words", nargs=-1, required=True, metavar="[RUN] TASK", shell_complete=complete_task)
 @runs_option
-@click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last where not given.")
-@click.option("--stdout", "kind", flag_value="stdout", help="Standard output alone.")
-@click.option("--stderr", "kind", flag_value="stderr", help="Standard error alone.")
-@click.option("--metrics", "kind", flag_value="metrics", help="What it reported as it went: JSON lines.")
-@click.option("-f", "--follow", is_flag=True, help="Go on while the task runs.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last if not given.")
+@click.option("--stdout", "kind", flag_value="stdout", help="Standard output only.")
+@click.option("--stderr", "kind", flag_value="stderr", help="Standard error only.")
+@click.option("--metrics", "kind", flag_value="metrics", help="The metrics it reported, as JSON lines.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing while the task runs.")
 def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str | None, follow: bool) -> int:
-    """`diel logs simulate/17` reads the last run, `diel logs melt-3 simulate/17` reads `melt-3`. A stage
-    that has one task may be named alone.
+    """`diel logs simulate/17` reads the last run, `diel logs melt-3 simulate/17` reads `melt-3`. A stage with
+    one task can be named without the index.
     """
     paths, rest = run_and_rest(runs, words)
     if len(rest) != 1:
@@ -80,11 +80,11 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
             if _copy_news(output, wanted, files) == 0:
                 what = "reported no metrics" if kind == "metrics" else "printed nothing to "
                 what += "" if kind == "metrics" else " or ".join(wanted)
-                more = " so far; --follow goes on" if output.state is TaskState.RUNNING else ""
+                more = " so far; --follow waits for more" if output.state is TaskState.RUNNING else ""
                 _tell(f"{output.task} {what}{more}")
     finally:
         _close(files)
-    if output is not None and output.state is TaskState.FAILED:  # the first thing that a reader wants to know
+    if output is not None and output.state is TaskState.FAILED:  # what a reader wants to know first
         stage, _, index = output.task.partition("/")
         record = reader.history.failures.get((stage, int(index)))
         if record is not None:
@@ -96,7 +96,7 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
 
 
 def find_output(reader: Reader, task: str, attempt: int | None = None) -> AttemptOutput:
-    """The output of a task's attempt; a cached task's lies in the run that it was taken from.
+    """The output of a task's attempt; a cached task's is in the run that computed it.
 
     Raises UsageError where there is no such task or attempt, or where it has not begun.
     """
@@ -108,11 +108,11 @@ def find_output(reader: Reader, task: str, attempt: int | None = None) -> Attemp
         return _cached_output(reader.paths, name, index, attempt)
     last = stage.attempts.get(index, 1 if state is TaskState.DONE else 0)
     if last == 0:
-        why = f"`diel explain {reader.paths.run_id} {label}` tells why"
+        why = f"`diel explain {reader.paths.run_id} {label}` says why"
         raise UsageError(f"{label} is {state.label} and has not begun, so it has printed nothing; {why}")
     number = attempt or last
     if number > last:
-        raise UsageError(f"{label} has had {counted(last, 'attempt')}, no attempt {number}")
+        raise UsageError(f"{label} has had {counted(last, 'attempt')}, but no attempt {number}")
     under_way = stage.under_way.get(index)
     capture = None
     if under_way is not None and under_way.number == number and under_way.state is TaskState.RUNNING:
@@ -121,13 +121,13 @@ def find_output(reader: Reader, task: str, attempt: int | None = None) -> Attemp
 
 
 def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None) -> AttemptOutput:
-    """The output in the run that computed the result: found by the key that both records have."""
+    """The output in the run that computed the result, found by the key that both records share."""
     label = f"{stage}/{index}"
     cached = _find_cached(paths, stage, index)
     origin = RunPaths(paths.root.parent / cached["run"])
     made = _made(origin, cached["key"])
     if made is None:
-        raise UsageError(f"{label} was taken from {cached['run']}, which is not there any more")
+        raise UsageError(f"{label} was taken from {cached['run']}, which no longer exists")
     last = made["attempt"]
     if attempt is not None and attempt > last:
         raise UsageError(
@@ -151,7 +151,8 @@ def _made(origin: RunPaths, key: str) -> Done | None:
 
 
 def _find_cached(paths: RunPaths, stage: str, index: int) -> Cached:
-    """The record of where a result was taken from, found without decoding most lines. Raises JournalError."""
+    """The record that says where a result came from, found without decoding most lines. Raises
+    JournalError."""
     found = None
     for name in segments(paths.journal):
         with open(paths.journal / name, "rb") as file:
@@ -169,7 +170,8 @@ def _find_cached(paths: RunPaths, stage: str, index: int) -> Cached:
 
 
 def _copy(file: BinaryIO, kind: str) -> int:
-    """Copies what is new in a file to the output of the same name, byte for byte; returns how much."""
+    """Copies what is new in a file to the output of the same name, byte for byte; returns the number of
+    bytes."""
     target = sys.stderr.buffer if kind == "stderr" else sys.stdout.buffer
     before = file.tell()
     shutil.copyfileobj(file, target, CHUNK)
@@ -178,7 +180,7 @@ def _copy(file: BinaryIO, kind: str) -> int:
 
 
 def _tell(text: str) -> None:
-    """A word of diel's own: to stderr, so that a pipe gets what the task printed and no more."""
+    """Prints diel's own messages to stderr, so that a pipe gets only what the task printed."""
     click.echo(paint(printable(click.unstyle(text)), dim=True), err=True)
 
 

@@ -35,11 +35,11 @@ ORIGINS = {
     "--workflow",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also look into `modules/` beside this workflow file.",
+    help="Also look in `modules/` beside this workflow file.",
 )
 @json_option
 def command(name: str | None, workflow: Path | None, as_json: bool) -> int:
-    """With a NAME, say what it takes and returns."""
+    """With a NAME, shows what that one takes and returns."""
     here = Path.cwd()
     folders = search_path(here if workflow is None else workflow.absolute().parent, here)
     if name is None:
@@ -64,7 +64,7 @@ def _list(found: list[Module | Problem], as_json: bool) -> int:
             for m in modules
         ]
         click.echo("\n".join(render(Listing(header, rows, {}), width=100)))
-        click.echo(f"\n`diel modules {modules[0].reference}` tells what it takes and returns")
+        click.echo(f"\n`diel modules {modules[0].reference}` shows what it takes and returns")
     else:
         click.echo("no modules found")
     for problem in problems:
@@ -88,11 +88,11 @@ SIGNS: dict[str | None, str] = {
     "min_length": "at least {} long",
     "max_length": "at most {} long",
 }
-"""Bounds as people read them."""
+"""Bounds in words."""
 
 
 def _docs(module: Module) -> tuple[dict[str, str], list[str]]:
-    """What the docstring says of each parameter (lines `name: text`), and its other paragraphs."""
+    """What the docstring says about each parameter (lines `name: text`), and its other paragraphs."""
     function = read_source(module.path).functions[module.function]
     names = {parameter.name for parameter in module.signature.parameters}
     documented: dict[str, str] = {}

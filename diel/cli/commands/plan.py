@@ -1,4 +1,4 @@
-"""`diel plan`: what would run where, and what it may cost."""
+"""`diel plan`: what would run where, and what it could cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXECUTORS = {
     "blocks": "Parsl's high-throughput executor, in blocks of the scheduler",
 }
 HOMES = {
-    "login": "a process of its own on the host where `diel submit` is typed",
+    "login": "a process of its own on the host where you type `diel submit`",
     "job": "a small job of its own",
     "inside": "one allocation, with all workers",
 }
@@ -35,12 +35,12 @@ WIDTH = 72
 @workflow_options()
 @json_option
 @click.option(
-    "--scripts", "with_scripts", is_flag=True, help="Print the job scripts that a run there would submit."
+    "--scripts", "with_scripts", is_flag=True, help="Print the job scripts that such a run would submit."
 )
 @click.option(
     "--home",
     type=click.Choice(list(HOMES)),
-    help="Where `diel submit --home` would put the controller, in place of what the site says.",
+    help="Where `diel submit --home` would put the controller, instead of where the site says.",
 )
 def command(
     file: Path,
@@ -62,10 +62,10 @@ def command(
 
 
 def _at_home(plan: Plan, home: Home | None) -> Plan:
-    """The plan with its controller elsewhere than its site says. Raises UsageError where it cannot be."""
+    """The plan with its controller in another home. Raises UsageError if it cannot be there."""
     if home is None:
         return plan
-    from diel.controller.home import choose_home, refuse_homeless  # what submits runs: slow, and here seldom
+    from diel.controller.home import choose_home, refuse_homeless  # slow, and seldom needed here
 
     choose_home(plan.site, home)
     controller = plan.site.controller.model_copy(update={"home": home})
@@ -79,7 +79,7 @@ def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
     document["home"] = plan.site.controller.home if plan.site.scheduled else "login"
     document["blocks"] = _blocks(plan)
     if with_scripts:
-        from diel.cli.scripts import scripts_of  # what submits runs: slow, and only here of use
+        from diel.cli.scripts import scripts_of  # slow, and needed only here
 
         document["scripts"] = [asdict(script) for script in scripts_of(plan, runs)]
     return document
@@ -93,7 +93,7 @@ def _script_lines(plan: Plan, runs: Path) -> Iterator[str]:
         yield f"site '{plan.site.name}' has no scheduler: runs there need no job scripts"
         return
     name = f"{plan.workflow.name}-N"
-    yield f"{name} stands for the run: its number, and the names of its jobs, are known when it is made."
+    yield f"{name} is a placeholder: the run's number and the names of its jobs are known once it is made."
     for script in scripts:
         yield f"\n=== {script.file}: {script.about}"
         yield script.text.rstrip("\n")

@@ -18,8 +18,8 @@ from diel.results import Recorded
 @output_option
 @runs_option
 def command(run: str, output: Path | None, runs: Path) -> int:
-    """How it stands, its stages, the best trial or the Pareto front of each search, the course of each
-    loop, what failed, and where the results are. It goes to stdout where no file is named.
+    """Its state and stages, the best trial or the Pareto front of each search, the course of each loop, what
+    failed, and where the results are. It goes to stdout if no file is named.
     """
     paths = find_run(runs, run)
     put(write_report(Recorded(paths)).removesuffix("\n"), output)

@@ -23,7 +23,7 @@ from diel.values import json_value
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
 @click.option("--parquet", type=click.Path(path_type=Path), metavar="FILE", help="Write a Parquet file.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The first N rows alone.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
 def command(
     words: tuple[str, ...],
     runs: Path,
@@ -32,7 +32,7 @@ def command(
     parquet: Path | None,
     limit: int | None,
 ) -> int:
-    """Each axis parameter is a column, and each output.
+    """Each axis parameter and each output is a column.
 
     \b
         diel results                              what the last run has
@@ -62,7 +62,7 @@ def command(
         document = {"run": paths.run_id, "columns": table.columns, "rows": rows, "missing": missing}
         click.echo(json.dumps(document))
     elif not table.rows and not wanted:
-        click.echo(f"{paths.run_id} ({run.state}) has no results yet; `diel status` shows how it stands")
+        click.echo(f"{paths.run_id} ({run.state}) has no results yet; `diel status` shows its state")
     else:
         click.echo("\n".join(render(table)))
         if not wanted:
@@ -73,10 +73,10 @@ def command(
 
 
 def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:
-    """A table without rows where stages have no result yet, for a program that reads JSON goes on without."""
+    """A table without rows if stages have no result yet: a program that reads JSON can cope with that."""
     stages = [word.partition(".")[0] for word in wanted]
     if not all(stage in run.workflow.stages for stage in stages):
-        return None  # refused as ever
+        return None  # raises what is wrong with it
     missing = {stage: f"'{stage}' has no results yet" for stage in stages if not run.records(stage)}
     parameters = (name for stage in stages for name in run.parameters(stage))
     searched = (f"hp.{name}" for stage in stages for name in run.searched(stage))

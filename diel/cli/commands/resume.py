@@ -1,4 +1,4 @@
-"""`diel resume`: goes on with a run whose controller is gone, or that failed."""
+"""`diel resume`: continues a run that failed, or whose controller is gone."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from diel.terminal.progress import drive
 @run_argument
 @runs_option
 @click.option(
-    "--here", "in_foreground", is_flag=True, help="In the foreground, though the run was submitted."
+    "--here", "in_foreground", is_flag=True, help="In the foreground, even if the run was submitted."
 )
 @click.option(
     "--home",
     type=click.Choice(HOMES),
-    help="Leave it to a controller of its own there, as `diel submit` does.",
+    help="Hand it to a controller of its own there, as `diel submit` does.",
 )
 @click.option(
-    "--site", metavar="NAME", help="Read this site's file anew, corrected or another; as it was otherwise."
+    "--site", metavar="NAME", help="Read this site's file again: the same one, corrected, or another."
 )
-@click.option("-q", "--quiet", is_flag=True, help="In the foreground: failures and the end alone.")
+@click.option("-q", "--quiet", is_flag=True, help="In the foreground: show only failures and the end.")
 @json_option
 def command(
     run: str,
@@ -60,15 +60,15 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """What has a result is not run again; what failed or was skipped is tried anew. For a run that succeeded
-    there is nothing to do, failures that it tolerates included: `diel run` tries those again. A run that was
-    submitted is submitted again, one that was run in the foreground goes on there. Its site is the one
-    that was kept when the run was made; --site reads a file anew.
+    """Tasks that have a result do not run again; those that failed or were skipped do. A run that succeeded
+    has nothing left to do, even if it tolerated failures: `diel run` tries those again. A submitted run is
+    submitted again, one that ran in the foreground continues there. Its site is the one kept when the run was
+    made; --site reads a file again.
     """
     if in_foreground and home is not None:
-        raise UsageError("--here is in the foreground, --home is not: give one of them")
+        raise UsageError("--here means in the foreground, --home does not: give one of them")
     paths = find_run(runs, run)
-    read_kept_workflow(paths)  # a damaged run is reported as one, even where nothing is left to do
+    read_kept_workflow(paths)  # a damaged run is reported as such, even if nothing is left to do
     if read_run(paths).history.state is RunState.SUCCEEDED:
         click.echo(f"{paths.run_id} has succeeded: there is nothing to do", err=as_json)
         return 0
@@ -100,7 +100,8 @@ def command(
 
 
 def _make_again(paths: RunPaths) -> None:
-    """Has results made again that lack what is tried again, or whose files are gone and needed.
+    """Marks results to be made again: those that lack what is tried again, or whose files are gone and
+    needed.
 
     Raises UsageError where the journal is in a form that this diel cannot read.
     """
@@ -109,21 +110,21 @@ def _make_again(paths: RunPaths) -> None:
     try:
         view = RunView(run)
         outdated = find_outdated(view)
-        missing = find_missing(view)  # what is made again reads its inputs again
+        missing = find_missing(view)  # what runs again reads its inputs again
     except DielError:
-        return  # whatever it is: the controller meets it as well, and names the task
+        return  # whatever it is: the controller meets it too, and names the task
     if outdated:
-        said = "went on without tasks that are now tried again, and will run again as well"
+        said = "went on without tasks that now run again, and will run again too"
         click.echo(f"{paths.run_id}: {_names(outdated)} {said}", err=True)
     if missing:
-        said = "are not there any more, and others have yet to read them: these tasks run again"
+        said = "are gone, and others have yet to read them: these tasks run again"
         click.echo(f"{paths.run_id}: files of {_names(missing)} {said}", err=True)
     if outdated or missing:
         write_again(paths, epoch, (outdated, missing))
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
-    """Takes back a controller that was asked for and has not come.
+    """Withdraws a controller that was requested and has not come.
 
     Raises UsageError where it is still to come and this is not `forced`.
     """
@@ -134,13 +135,13 @@ def _take_back(paths: RunPaths, *, forced: bool) -> None:
         raise UsageError(f"the controller of {paths.run_id} is just starting (process {coming.pid})")
     scheduler = scheduler_named(read_kept_site(paths).scheduler)
     name = job_name(paths, coming.number)
-    job = persist(lambda: scheduler.find(name)).get(name)  # by its name: ids are given out again
+    job = persist(lambda: scheduler.find(name)).get(name)  # by its name: ids are reused
     if job is not None and not forced:
         status = persist(lambda: scheduler.query([job])).get(job)
         state = "" if status is None else f" ({status.state}{f': {status.reason}' if status.reason else ''})"
         raise UsageError(
-            f"{paths.run_id} waits for its controller, job {job}{state}, and goes on when that comes; "
-            f"`diel resume {paths.run_id} --here` goes on at once, in the foreground"
+            f"{paths.run_id} waits for its controller, job {job}{state}, and continues when that starts; "
+            f"`diel resume {paths.run_id} --here` continues at once, in the foreground"
         )
     if job is not None:
         persist(lambda: scheduler.cancel([job]))

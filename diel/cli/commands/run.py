@@ -14,9 +14,9 @@ from diel.terminal.progress import drive
 
 
 @click.command("run")
-@workflow_options("Where to run; `local` where neither this nor DIEL_SITE is given.")
+@workflow_options("Where to run; `local` if neither this nor DIEL_SITE is given.")
 @anew_options
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress; failures and the end alone.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress, only failures and the end.")
 def command(
     file: Path,
     settings: tuple[str, ...],
@@ -27,7 +27,7 @@ def command(
     no_cache: bool,
     quiet: bool,
 ) -> int:
-    """Results of earlier runs are used where nothing that they depend on has changed."""
+    """Results of earlier runs are reused if nothing that they depend on has changed."""
     fresh = not runs.exists()
     plan = prepare(file, settings, params_files, site, runs)
     controller = start(plan, runs, use_cache=not no_cache, begin_at=begin_at)

@@ -14,7 +14,7 @@ from diel.schema import schema
 @click.command("schema")
 @output_option
 def command(output: Path | None) -> int:
-    """An editor that speaks it completes keys and marks mistakes while you write. With the YAML
+    """With it, an editor completes keys and marks mistakes while you write. With the YAML
     language server (VS Code's YAML extension, Neovim, Emacs, Helix):
 
     \b

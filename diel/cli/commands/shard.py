@@ -12,31 +12,31 @@ from diel.staging.shard import draw, read_shards
 
 RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
 RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "SLURM_NTASKS")
-"""Where launchers leave the number of a rank, and of all ranks; the first that is set counts: MPICH and
+"""Where launchers leave the number of a rank and the count of ranks; the first one set counts: MPICH and
 Intel MPI, PMIx, Open MPI, HPE's PALS, Slurm."""
 
 
 @click.command("shard")
 @click.argument("name")
-@click.option("--epoch", default=0, type=click.IntRange(min=0), help="Of which epoch (0).")
-@click.option("--rank", type=click.IntRange(min=0), help="Which rank; the launcher's word where absent.")
-@click.option("--ranks", type=click.IntRange(min=1), help="Of how many; the launcher's word where absent.")
-@click.option("-0", "--null", is_flag=True, help="End each with a NUL character, for `xargs -0`.")
+@click.option("--epoch", default=0, type=click.IntRange(min=0), help="Which epoch (0).")
+@click.option("--rank", type=click.IntRange(min=0), help="Which rank; the launcher's number if absent.")
+@click.option("--ranks", type=click.IntRange(min=1), help="How many ranks; the launcher's count if absent.")
+@click.option("-0", "--null", is_flag=True, help="End each item with a NUL character, for `xargs -0`.")
 def command(name: str, epoch: int, rank: int | None, ranks: int | None, null: bool) -> None:
-    """Prints the items of input NAME that this rank or task gets in an epoch, one a line. Works inside
-    the command of a task whose input NAME has `shard` in the workflow. Files come as paths, on the node's
-    own disk with `stage: node`; the rows of an array as numbers.
+    """Prints the items of input NAME that this rank or task gets in an epoch, one on each line. Works inside
+    the command of a task whose input NAME has `shard` in the workflow. Files are printed as paths (on the
+    node's own disk with `stage: node`), rows of an array as numbers.
     """
     try:
         shards, inputs, local = read_shards(os.environ)
         if name not in shards:
-            hint = did_you_mean(name, shards) or f"inputs that are shared out: {', '.join(shards)}"
-            raise UsageError(f"no input '{name}' is shared out here; {hint}")
+            hint = did_you_mean(name, shards) or f"inputs with `shard`: {', '.join(shards)}"
+            raise UsageError(f"no input '{name}' has `shard` here; {hint}")
         if shards[name].by == "rank":
             rank = from_launcher("rank", RANK) if rank is None else rank
             ranks = from_launcher("ranks", RANKS) if ranks is None else ranks
         drawn = draw(name, inputs[name], shards[name], rank or 0, ranks or 1, epoch, local, os.environ)
-    except ModuleError as error:  # here a user reads it, not a module
+    except ModuleError as error:  # here the reader is a user, not a module
         raise UsageError(str(error)) from error
     leave_notes(os.environ.get("DIEL_TASK_DIR", "."))
     for item in drawn:
@@ -46,12 +46,12 @@ def command(name: str, epoch: int, rank: int | None, ranks: int | None, null: bo
 
 
 def launched(names: tuple[str, ...]) -> int | None:
-    """A number that the launcher left in the environment; None where it left none."""
+    """A number that the launcher left in the environment; None if it left none."""
     return next((int(os.environ[name]) for name in names if os.environ.get(name, "").isdecimal()), None)
 
 
 def from_launcher(what: str, names: tuple[str, ...]) -> int:
-    """As `launched`. Raises UsageError where the launcher left none."""
+    """As `launched`, but raises UsageError if the launcher left none."""
     number = launched(names)
     if number is None:
         raise UsageError(f"no launcher gives the {what} here ({', '.join(names)}): give --{what}")

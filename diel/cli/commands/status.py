@@ -38,7 +38,7 @@ from diel.values import format_duration
 
 SHOWN_FAILURES = 5
 MOST_RANGES = 12
-"""Ranges of tasks in one state that are shown."""
+"""The most ranges of tasks in one state that are shown."""
 _STATES = (
     TaskState.CACHED,
     TaskState.RUNNING,
@@ -63,7 +63,7 @@ _STATES = (
 @click.option(
     "--all", "show_all", is_flag=True, help="Show all blocks, trials and failures, not the first few."
 )
-@click.option("--watch", is_flag=True, help="Show it anew until the run ends.")
+@click.option("--watch", is_flag=True, help="Keep showing it until the run ends.")
 @click.option("--interval", default="2s", type=Duration(), metavar="2s", help="With --watch: how often (2s).")
 @click.option(
     "--exit-code",
@@ -80,9 +80,7 @@ def command(
     interval: float,
     exit_code: bool,
 ) -> int:
-    """Shows a row for each stage, and what failed. With STAGE, shows which of its tasks are in which
-    state.
-    """
+    """Shows a row for each stage, and what failed. With STAGE, shows the states of its tasks."""
     paths, rest = run_and_rest(runs, words)
     if len(rest) > 1:
         raise UsageError(f"expected a run and a stage, found {len(words)} words: {' '.join(words)}")
@@ -108,13 +106,13 @@ def command(
 
 
 class Drawn(Protocol):
-    """A status as text, with so many rows of stages at most, and its blocks in one where `brief`."""
+    """A status as text, with a limit on rows of stages; `brief` puts its blocks on one line."""
 
     def __call__(self, status: Status, rows: int | None = None, *, brief: bool = False) -> str: ...
 
 
 def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: bool) -> Status:
-    """Shows a view until the run has ended: in place on a terminal, elsewhere each time a task moved on."""
+    """Shows a view until the run has ended: in place on a terminal, elsewhere after each change of a task."""
     shown: object = None
     lines = 0
     while True:
@@ -137,7 +135,7 @@ def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: 
 
 
 def _fit(view: Drawn, status: Status, height: int) -> str:
-    """As many lines as the terminal has, for what scrolled out could not be drawn over."""
+    """As many lines as the terminal has, because what scrolled out could not be drawn over."""
     room = max(height - 2, 1)
     over = 0
     for brief in (False, True):
@@ -184,7 +182,7 @@ def _head(status: Status) -> list[str]:
     if status.awaited and coming is not None:
         ago = format_duration(max(0.0, status.now - coming.made))
         what = f"as job {coming.job}" if coming.job else f"on {coming.host}"
-        lines.append(f"waits for its controller, asked for {what} {ago} ago")
+        lines.append(f"waits for its controller, requested {what} {ago} ago")
     elif lease is not None and not status.state.ended:
         age = format_duration(status.heartbeat_age or 0.0)
         word = "alive" if status.alive else "gone"
@@ -193,7 +191,7 @@ def _head(status: Status) -> list[str]:
 
 
 def _table(status: Status, room: int | None) -> list[str]:
-    """A row a stage; where there is not room for all, the stages under way first."""
+    """One row for each stage; if there is no room for all, stages under way come first."""
     stages = list(status.stages)
     if room is not None and len(stages) > room:
         first = sorted(stages, key=_rank)[:room]
@@ -208,7 +206,7 @@ def _table(status: Status, room: int | None) -> list[str]:
 
 
 def _rank(stage: StageStatus) -> int:
-    """What a reader with little room wants to see first: what runs, what is to come, what is done."""
+    """The order for little room: what runs, what is to come, what is done."""
     open_ = sum(stage[state] for state in (TaskState.WAITING, *UNDER_WAY))
     if open_ == 0:
         return 2
@@ -233,7 +231,7 @@ def _row(stage: StageStatus, states: list[TaskState]) -> list[str]:
 
 
 def _bar(part: int, whole: int | None, width: int = 10) -> str:
-    """A bar of text: `████░░░░░░`; full only when all is there."""
+    """A bar of text: `████░░░░░░`; full only when all is done."""
     filled = min(width * part // whole, width) if whole else 0
     return "█" * filled + "░" * (width - filled)
 
@@ -260,12 +258,12 @@ def _next_step(status: Status, where: str) -> list[str]:
         steps = (f"explain {run} {task}", f"logs {run} {task}", f"resume {run}")
         step = ", ".join(f"`diel {step}{where}`" for step in steps)
     elif status.state is RunState.FAILED:  # of a search or loop whose tasks are done
-        step = "correct the workflow and `diel run` it again: what is done is kept"
+        step = "fix the workflow and `diel run` it again: what is done is kept"
     elif status.state is RunState.INTERRUPTED and "refuse" in status.trouble:
-        again = f"`diel resume {run} --site {status.site or 'NAME'}{where}` reads it anew and goes on"
-        step = f"correct the site file, then {again}"
+        again = f"`diel resume {run} --site {status.site or 'NAME'}{where}` reads it again and continues"
+        step = f"fix the site file, then {again}"
     elif status.state in (RunState.CANCELLED, RunState.INTERRUPTED):
-        step = f"`diel resume {run}{where}` goes on with it"
+        step = f"`diel resume {run}{where}` continues it"
     else:
         return []
     return ["", f"next: {step}"]

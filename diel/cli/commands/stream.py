@@ -46,7 +46,7 @@ def command() -> None:
 
 timeout_option = click.option("--timeout", type=Duration(), metavar="5s", help="How long to wait.")
 rank_option = click.option(
-    "--rank", type=click.IntRange(min=0), help="MPI rank; the launcher's word if absent."
+    "--rank", type=click.IntRange(min=0), help="MPI rank; the launcher's number if absent."
 )
 
 
@@ -68,15 +68,15 @@ def put(
     rank: int | None,
     timeout: float | None,
 ) -> int:
-    """Put items into the stream NAME: the lines of FILE or of standard input, each a JSON value.
+    """Put items into the stream NAME: each line of FILE or of standard input, a JSON value.
 
     With a PROGRAM, what it prints; the exit code is the program's. A task whose `put` failed has no result.
-    Waits where the readers' buffer is full. Called again in the same task it goes on behind what it put
+    Waits where the readers' buffer is full. Called again in the same task it continues after what it put
     before; a new attempt of the task puts the same items once more, and those that are known are dropped.
     """
     words, end = program_of(ctx), _end(name, "put")
     if words and (npy or ctx.get_parameter_source("file") is ParameterSource.COMMANDLINE):
-        raise UsageError("a PROGRAM's output is put, or FILE, or --npy: give one of them")
+        raise UsageError("give only one of a PROGRAM, FILE and --npy")
     producer = _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
     code = 0
     try:
@@ -92,7 +92,7 @@ def put(
             producer.give_up()
         raise
     if code:
-        producer.give_up()  # so that a script which overlooks the code is found out
+        producer.give_up()  # so that a script that ignores the code is found out
     else:
         producer.close()
     return code
@@ -107,7 +107,8 @@ def _put_all(producer: Producer, items: Iterable[Any], timeout: float | None) ->
 
 
 def _lines(file: IO[str], name: str) -> Iterator[Any]:
-    """Raises UsageError where a line is no JSON, or no text; what stands before it was put."""
+    """The values of the lines. Raises UsageError for a line that is no JSON, or no text, after putting those
+    before it."""
     read = 0
     try:
         for line in file:
@@ -115,9 +116,9 @@ def _lines(file: IO[str], name: str) -> Iterator[Any]:
             if line.strip():
                 yield json.loads(line)
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}: expected text in UTF-8 behind line {read}: {error}") from error
+        raise UsageError(f"{name}: expected text in UTF-8 after line {read}: {error}") from error
     except ValueError as error:
-        raise UsageError(f"{name}:{read}: expected one JSON value a line: {error}") from error
+        raise UsageError(f"{name}:{read}: expected one JSON value on each line: {error}") from error
 
 
 def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
@@ -127,15 +128,15 @@ def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
         try:
             yield read_npy(path)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path}: no array in numpy's format: {error}") from error
+            raise UsageError(f"{path}: not an array in numpy's format: {error}") from error
 
 
 @command.command("get", cls=Piping)
 @click.argument("name")
 @click.option(
-    "--count", type=click.IntRange(min=1), help="So many items, then stop; exit code 1 if fewer come."
+    "--count", type=click.IntRange(min=1), help="Stop after so many items; exit code 1 if fewer come."
 )
-@click.option("--npy", type=click.Path(path_type=Path, file_okay=False), help="Write arrays to files there.")
+@click.option("--npy", type=click.Path(path_type=Path, file_okay=False), help="Write arrays to files here.")
 @rank_option
 @timeout_option
 @click.pass_context
@@ -147,11 +148,11 @@ def get(
     rank: int | None,
     timeout: float | None,
 ) -> int:
-    """Print the items of the stream NAME as they come, one JSON value a line, until it ends.
+    """Print the items of the stream NAME as they come, one JSON value on each line, until it ends.
 
     With a PROGRAM, hands them to its standard input; the exit code is the program's. Exit code 4 where the
     stream is broken: it lacks items, for a task that puts into it failed, and this task has no result.
-    Called again in the same task it goes on behind what it printed before. An array is printed as {"dtype",
+    Called again in the same task it continues after what it printed before. An array is printed as {"dtype",
     "shape", "data"}, bytes as {"base64"}. With --npy an item that is an array goes to a file of its own, and
     its path is printed.
     """
@@ -168,7 +169,7 @@ def get(
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Ends the process in order, so that it is known how far it read."""
+    """Ends the process cleanly, so that the broker knows how far it read."""
     raise SystemExit(128 + number)
 
 
@@ -180,7 +181,7 @@ def _feed(consumer: Consumer, words: tuple[str, ...], show: Callable[[IO[str]], 
         try:
             short = show(program.pipe)
         except BrokenPipeError:
-            pass  # it wants no more
+            pass  # it wants no more items items items
         except StreamError as error:
             if isinstance(error, StreamBroken) or not program.has_ended:
                 raise
@@ -229,7 +230,7 @@ def _as_json(item: Any) -> Any:
 @click.argument("name")
 @rank_option
 def commit(name: str, rank: int | None) -> None:
-    """What was got from the stream NAME so far is done with: a new attempt goes on behind it."""
+    """Mark the items got from the stream NAME so far as done: a new attempt continues after them."""
     end = _end(name, "get")
     _connect().consumer(end["channel"], end["group"], _member(end, rank), end["attempt"]).commit()
 
@@ -239,7 +240,7 @@ def commit(name: str, rank: int | None) -> None:
 
 @command.group("space")
 def space() -> None:
-    """Put, read and take tuples: a KEY is a JSON list, and null in it stands for anything."""
+    """Put, read and take tuples: a KEY is a JSON list, in which null matches anything."""
 
 
 @space.command("put")
@@ -257,7 +258,7 @@ def put_tuple(key: str, value: str, rank: int | None) -> None:
 @rank_option
 @timeout_option
 def read_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
-    """Print the oldest tuple that fits, as {"key", "value"}; wait until there is one."""
+    """Print the oldest tuple that matches, as {"key", "value"}; wait until there is one."""
     _print_tuple(_space(rank).read, pattern, timeout)
 
 
@@ -266,7 +267,7 @@ def read_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
 @rank_option
 @timeout_option
 def take_tuple(pattern: str, rank: int | None, timeout: float | None) -> None:
-    """As read, and nobody else gets the tuple any more."""
+    """Like read, but remove the tuple, so that nobody else gets it."""
     _print_tuple(_space(rank).take, pattern, timeout)
 
 
@@ -301,7 +302,7 @@ def _connect() -> Connection:
 
 
 def _given(name: str) -> str:
-    """What the task's environment says. Raises UsageError outside of a task."""
+    """A variable of the task's environment. Raises UsageError outside a task."""
     value = os.environ.get(name)
     if not value:
         raise UsageError(f"`diel stream` works inside the command of a task: {name} is not set here")
@@ -309,7 +310,7 @@ def _given(name: str) -> str:
 
 
 def _end(name: str, role: str) -> End:
-    """The task's end of a stream. Raises UsageError where it has none, or the other one."""
+    """The task's end of a stream. Raises UsageError if it has none, or the other end."""
     text = _given("DIEL_STREAMS")
     try:
         ends: dict[str, End] = json.loads(text)
@@ -330,7 +331,7 @@ def _member(end: End, rank: int | None) -> str:
 
 
 def _ranked(member: str, rank: int | None, several: bool) -> str:
-    """The member that a rank is. Raises UsageError where there are several, and nobody says which this is."""
+    """The member for a rank. Raises UsageError if there are several ranks and none is given."""
     if rank is None and several:
         rank = from_launcher("rank", RANK)
     return member if rank is None else f"{member}.{rank}"

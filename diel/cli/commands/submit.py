@@ -1,4 +1,4 @@
-"""`diel submit`: leaves a run to a controller of its own."""
+"""`diel submit`: hands a run to a controller of its own."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from diel.status import read_status
 from diel.status.columns import columns
 
 TAIL = 20
-"""Lines of a controller's log that are shown where it did not come."""
+"""Lines of a controller's log that are shown if it did not start."""
 SOON = 3.0
-"""Seconds after which a user hears what the command waits for."""
+"""Seconds after which the command says what it waits for."""
 HOMES = ("login", "job", "inside")
 
 
 @click.command("submit")
-@workflow_options("Where to run; DIEL_SITE, or what is found here, otherwise.")
+@workflow_options("Where to run; if not given, DIEL_SITE, or what is found here.")
 @anew_options
 @click.option(
     "--home",
     type=click.Choice(HOMES),
-    help="Where the controller lives, in place of what the site says: a process here, a job, or one "
-    "allocation that holds the workers as well.",
+    help="Where the controller lives, instead of where the site says: a process here, a job, or one "
+    "allocation that also holds the workers.",
 )
 @json_option
 def command(
@@ -62,11 +62,12 @@ def command(
 
 @contextmanager
 def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
-    """Says what the command waits for if the job is not taken soon, and how to go on if it never is.
+    """If the scheduler is slow to take the job, says what the command waits for, and how to continue if it
+    never does.
 
     Raises DielError where the scheduler has not answered.
     """
-    words = "waiting for the scheduler to take the run's first job, for two minutes at most …"
+    words = "waiting at most two minutes for the scheduler to take the run's first job …"
     timer = threading.Timer(SOON, lambda: click.echo(words, err=True))
     timer.daemon = True
     if plan.site.scheduled:
@@ -78,16 +79,16 @@ def patience(plan: Plan, *, as_json: bool) -> Iterator[None]:
         if as_json:
             click.echo(json.dumps(_document(paths, plan, error.made)))
         raise DielError(
-            f"{paths.run_id} is asked for, and its job may still be queued: {error.why}\n"
-            f"    `diel status {paths.run_id}{where}` shows whether it comes, "
-            f"`diel cancel {paths.run_id}{where}` takes it back"
+            f"{paths.run_id} was requested, and its job may still be queued: {error.why}\n"
+            f"    `diel status {paths.run_id}{where}` shows whether it starts, "
+            f"`diel cancel {paths.run_id}{where}` withdraws it"
         ) from error
     finally:
         timer.cancel()
 
 
 def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int:
-    """Waits for a controller on this host, and says how to follow the run; returns the exit code."""
+    """Waits for a controller on this host, then says how to follow the run; returns the exit code."""
     came = made.job is not None or has_come(paths, made)
     if as_json:
         click.echo(json.dumps(_document(paths, plan, made)))
@@ -99,7 +100,7 @@ def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int
             said = paths.controller_log.read_text(encoding="utf-8", errors="replace")
         last = "\n".join(f"    {line}" for line in said.splitlines()[-TAIL:])
         text = f"{run}: its controller did not take it\n{last}\n"
-        text += f"{paths.controller_log} has all that it said; `diel resume {run}{where}` tries anew"
+        text += f"{paths.controller_log} has all its output; `diel resume {run}{where}` tries again"
         click.echo(text, err=True)
         return 1
     held = read_lease(paths)
@@ -108,7 +109,7 @@ def tell(paths: RunPaths, plan: Plan, made: Submission, *, as_json: bool) -> int
     what = process if made.job is None else f"job {made.job}"
     click.echo(f"{run}: submitted to site '{plan.site.name}', {whose} {what}")
     steps = (
-        [f"    diel status {run}{where}", "# how it stands"],  # a shell's comment: the line can be copied
+        [f"    diel status {run}{where}", "# its state"],  # a shell's comment: the line can be copied
         [f"    diel logs {run} TASK{where}", "# what a task printed"],
         [f"    diel cancel {run}{where}", "# stop it"],
     )

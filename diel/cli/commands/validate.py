@@ -1,4 +1,4 @@
-"""`diel validate`: checks a workflow file and says all that is wrong."""
+"""`diel validate`: checks a workflow file and reports all that is wrong."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def command(
     runs: Path,
     as_json: bool,
 ) -> int:
-    """Gives file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
-    2 for one that is wrong.
+    """Gives the file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
+    2 for a wrong one.
     """
     try:
         plan = prepare(file, settings, params_files, site, runs)
@@ -63,7 +63,7 @@ def _known_tasks(plan: Plan) -> int:
 
 
 def tasks_text(plan: Plan) -> str:
-    """How many tasks there are: `96+… tasks` where only the run will show the rest."""
+    """How many tasks there are: `96+… tasks` if only the run will show the rest."""
     known = _known_tasks(plan)
     if plan.tasks is None:
         return f"{known:,}+… tasks"

@@ -158,8 +158,8 @@ def test_links_out_of_a_run_are_not_followed(runs: Path, workspace: Path, capsys
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "say which runs"),
-        (["w-1", "--all"], "not both"),
+        ([], "name the runs"),
+        (["w-1", "--all"], "give either the names"),
         (["nope"], "no run 'nope'"),
         (["--older-than", "7"], "without a unit"),
         (["--keep", "-1"], "--keep"),

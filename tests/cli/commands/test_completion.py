@@ -88,7 +88,7 @@ def test_the_protocol_of_other_shells_is_answered(
         check=True,
     )
     assert "status" in done.stdout
-    assert "Show how a run stands" in done.stdout
+    assert "Show the state of a run" in done.stdout
     assert done.stderr == ""
 
 

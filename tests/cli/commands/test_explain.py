@@ -64,7 +64,7 @@ def test_json_is_one_document_with_stable_keys(failed: Handmade, capsys: Capture
         (["sin/1"], "no stage 'sin'; did you mean 'sim'"),
         (["sim/2"], "no task sim/2: 'sim' has the tasks 0 to 1"),
         (["sim/x"], "expected STAGE/INDEX, such as sim/0"),
-        (["last", "sim", "end"], "found also 'end'"),
+        (["last", "sim", "end"], "also found 'end'"),
         (["--runs", "elsewhere"], "no runs in elsewhere"),
     ],
 )
@@ -84,7 +84,7 @@ def test_a_block_is_told_by_its_name_or_its_job(failed: Handmade, capsys: Captur
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["--block", "1-7"], "no block '1-7'"), (["sim", "--block", "1-0"], "give one of the two")],
+    [(["--block", "1-7"], "no block '1-7'"), (["sim", "--block", "1-0"], "give one or the other")],
 )
 def test_a_wrong_block_is_refused(failed: Handmade, capsys: Capture, words: list[str], message: str) -> None:
     block(failed, "1-0", "oom")

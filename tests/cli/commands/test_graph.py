@@ -55,7 +55,7 @@ def test_searches_and_loops_are_told_in_a_file_and_in_a_run(workspace: Path, cap
     said = call(capsys, "graph", "flow.yaml").out
     assert "up to 100 tasks" in said
     assert "round (loop, up to 100)" in said
-    assert "⇠ check.error: pick round = previous (of the round before)" in said
+    assert "⇠ check.error: pick round = previous (of the previous round)" in said
 
 
 @pytest.mark.parametrize(

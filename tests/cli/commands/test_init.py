@@ -50,7 +50,7 @@ def test_nothing_is_overwritten_and_nothing_half_made(workspace: Path, capsys: C
     (workspace / "study" / "workflow.yaml").write_text("mine")
     said = call(capsys, "init", "study")
     assert said.code == 2
-    assert "study/workflow.yaml is there already" in said.err
+    assert "study/workflow.yaml already exists" in said.err
     assert files(workspace / "study") == {"workflow.yaml": b"mine"}
 
 

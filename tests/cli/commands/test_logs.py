@@ -119,7 +119,7 @@ def test_a_cached_tasks_output_is_read_where_it_was_made_though_its_index_change
     assert project.diel("logs", "a/3") == "made 4\n"
     assert project.diel("logs", "a/0") == "made 1\n"
     project.diel("clean", "flow-1", "--force", "--yes")
-    assert "flow-1, which is not there any more" in project.diel("logs", "a/3", code=2)
+    assert "flow-1, which no longer exists" in project.diel("logs", "a/3", code=2)
 
 
 def test_a_task_that_has_not_begun_is_said_to_have_printed_nothing_for_that(
@@ -134,7 +134,7 @@ def test_a_task_that_has_not_begun_is_said_to_have_printed_nothing_for_that(
     assert (said.code, "a/0 is queued and has not begun" in said.err) == (2, True)
     assert call(capsys, "logs", "a/1").out == "one\n"
     said = call(capsys, "logs", "a/1", "--attempt", "2")
-    assert (said.code, "a/1 has had 1 attempt, no attempt 2" in said.err) == (2, True)
+    assert (said.code, "a/1 has had 1 attempt, but no attempt 2" in said.err) == (2, True)
     assert "a/2 printed nothing to stdout or stderr so far" in call(capsys, "logs", "a/2").err
 
 

@@ -138,7 +138,7 @@ def test_blocks_are_told_by_shape_with_the_home_of_the_controller(workspace: Pat
     rows = [" ".join(line.split()) for line in said.splitlines()]
     assert "cpu-1c-36s cpu many, same 16 2 nodes × 8 cores 1h00m 3" in rows
     assert "cpu-2n-2h00m cpu mpi 1 2 nodes × 8 cores 2h01m 3" in rows
-    assert "controller login: a process of its own on the host where `diel submit` is typed" in rows
+    assert "controller login: a process of its own on the host where you type `diel submit`" in rows
     assert any(row.startswith("runs on site 'cluster', 48 cores, through Parsl") for row in rows)
 
 

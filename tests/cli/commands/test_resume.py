@@ -31,7 +31,7 @@ def test_for_a_run_that_succeeded_there_is_nothing_to_do(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--here", "--home", "login"), "--here is in the foreground, --home is not: give one of them"),
+        (("--here", "--home", "login"), "--here means in the foreground, --home does not: give one of them"),
         (("--json",), "--json says how a run was submitted: give --home, or leave --json out"),
         (("--site", "nowhere"), "nowhere"),
         (("w-7",), "no run 'w-7'"),

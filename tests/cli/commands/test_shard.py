@@ -57,7 +57,7 @@ def test_items_may_end_with_a_nul(task: Path, capsys: pytest.CaptureFixture[str]
         (
             ["item", "--rank", "0", "--ranks", "1"],
             2,
-            "no input 'item' is shared out here; did you mean 'items'?",
+            "no input 'item' has `shard` here; did you mean 'items'?",
         ),
         (["items", "--rank", "3", "--ranks", "2"], 2, "part 3 of 2: expected 0 to 1"),
         (["items", "--epoch", "-1"], 2, "Invalid value for '--epoch'"),

@@ -132,7 +132,7 @@ def test_a_program_is_put_from_and_its_exit_code_is_the_commands(shell: Shell) -
     assert shell.flaw(end, "make/0") == ""
     assert shell.stream("put", "samples", "--", "no-such-program").code == 127
     wrong = shell.stream("put", "samples", "--", "sh", "-c", "echo no json; exec sleep 100")
-    assert (wrong.code, "sh:1: expected one JSON value a line" in wrong.err) == (2, True)
+    assert (wrong.code, "sh:1: expected one JSON value on each line" in wrong.err) == (2, True)
     shell.close()
     shell.task("use/0")
     assert shell.stream("get", "samples").out == "1\n2\n3\n4\n"
@@ -231,11 +231,11 @@ def test_tuples_are_put_read_and_taken(shell: Shell) -> None:
     [
         (["put", "sample"], "", "did you mean 'samples'?"),
         (["get", "samples"], "", "is an output: `diel stream put` it"),
-        (["put", "samples"], "{not json}\n", "<stdin>:1: expected one JSON value a line"),
+        (["put", "samples"], "{not json}\n", "<stdin>:1: expected one JSON value on each line"),
         (["space", "put", "key", "1"], "", "KEY: expected JSON"),
         (["get", "samples", "--timeout", "5"], "", "without a unit"),
-        (["put", "samples", "--"], "", "no program stands behind `--`"),
-        (["put", "samples", "-", "--", "seq", "3"], "", "give one of them"),
+        (["put", "samples", "--"], "", "no program after `--`"),
+        (["put", "samples", "-", "--", "seq", "3"], "", "give only one of"),
     ],
 )
 def test_wrong_words_are_refused_with_what_is_meant(

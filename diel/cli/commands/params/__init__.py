@@ -1,4 +1,4 @@
-"""`diel params`: the hyperparameters of a project: shown, set, followed over time, compared, promoted."""
+"""`diel params`: shows, sets, compares and promotes the hyperparameters of a project."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from diel.cli.commands.params.show import show
 
 
 class Params(click.Group):
-    """A group that takes `diel params WORKFLOW` for `diel params show WORKFLOW`."""
+    """A group that reads `diel params WORKFLOW` as `diel params show WORKFLOW`."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] not in context.help_option_names):

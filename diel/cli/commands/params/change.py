@@ -29,24 +29,24 @@ from diel.table import shown
 from diel.values import scalar
 
 Known = tuple[str, Workflow]
-"""A workflow that the project knows, after its file, or after the run that has it."""
+"""A workflow that the project knows, from its file or from a run of it."""
 
 
 @click.command("set")
 @click.argument("words", nargs=-1, required=True, metavar="NAME=VALUE...")
-@click.option("--unset", is_flag=True, help="Take the project's values of these names back.")
+@click.option("--unset", is_flag=True, help="Remove the project's values of these names.")
 @click.option(
     "--workflow",
     "files",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="A workflow to check the values by, besides those of the project's runs.",
+    help="A workflow to check the values against, besides those of the project's runs.",
 )
 @runs_option
 @json_option
 def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Path, as_json: bool) -> int:
-    """Set values that all later runs of the project begin with, or take them back.
+    """Set values that all later runs of the project begin with, or remove them.
 
     They beat the defaults of workflows; --params and --set of a run beat them. Each is checked against
     type and bounds in every workflow of the project that has it.
@@ -81,12 +81,12 @@ def _lines(made: Change, before: dict[str, Any]) -> list[str]:
 
 
 def _names(words: Sequence[str], held: dict[str, Any]) -> tuple[str, ...]:
-    """The names to unset. Raises UsageError where the project has no value of one."""
+    """The names to unset. Raises UsageError if the project has no value for one."""
     names = tuple(dict.fromkeys(word.partition("=")[0].strip().removeprefix("hp.") for word in words))
     for name in names:
         if name not in held:
             hint = did_you_mean(name, held) or f"it has: {', '.join(held) or 'none'}"
-            raise UsageError(f"the project has no value of '{name}'\n    {hint}")
+            raise UsageError(f"the project has no value for '{name}'\n    {hint}")
     return names
 
 
@@ -99,7 +99,7 @@ def _values(words: Sequence[str], known: Sequence[Known]) -> dict[str, Any]:
         name = left.strip().removeprefix("hp.")
         try:
             if not equals or not name:
-                raise UsageError(f"{word}: expected NAME=VALUE; --unset takes a value back")
+                raise UsageError(f"{word}: expected NAME=VALUE; --unset removes a value")
             values[name] = _value(name, text, having(known, name))
         except UsageError as error:
             wrong.append(str(error))
@@ -130,21 +130,21 @@ def _value(name: str, text: str, known: Sequence[Known]) -> Any:
 
 @click.command("promote")
 @run_argument
-@click.option("--axis", metavar="NAME", help="The search, where the run has several.")
+@click.option("--axis", metavar="NAME", help="The search, if the run has several.")
 @click.option("--trial", type=click.IntRange(min=0), metavar="N", help="A trial that is not the best one.")
 @click.option(
     "--at",
     "points",
     multiple=True,
     metavar="NAME=VALUE",
-    help="The point of another axis, where there is a search for each.",
+    help="The point of another axis, if there is a search for each.",
 )
 @runs_option
 @json_option
 def promote(
     run: str, axis: str | None, trial: int | None, points: tuple[str, ...], runs: Path, as_json: bool
 ) -> int:
-    """Make the values of a search's best trial what all later runs of the project begin with.
+    """Make the values of a search's best trial those that all later runs of the project begin with.
 
     Where a search has several objectives no trial is the best: --trial says which one of the front.
     """
@@ -171,7 +171,7 @@ def promote(
         click.echo(json.dumps({**document, "before": known, "misfits": misfits}))
         return 0
     scores = ", ".join(map(shown, chosen.values))
-    click.echo(f"{paths.run_id}, {label} {chosen.number} ({scores}) is what later runs begin with:")
+    click.echo(f"{paths.run_id}, {label} {chosen.number} ({scores}): later runs begin with")
     for line in _lines(made, before):
         click.echo(f"    {line}")
     for misfit in misfits:
@@ -180,17 +180,17 @@ def promote(
 
 
 def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> tuple[str, CourseStatus]:
-    """The search that is meant. Raises UsageError where there is none, or more than one."""
+    """The search that is meant. Raises UsageError if there is none, or more than one."""
     found: dict[str, list[CourseStatus]] = {}
     for one, course in searches_of(paths):
         found.setdefault(one.label, []).append(course)
     if not found:
-        raise UsageError(f"{paths.run_id} has no search whose trials could be promoted, or none has begun")
+        raise UsageError(f"{paths.run_id} has no search to promote a trial from, or none has begun")
     if axis is not None and axis not in found:
         hint = did_you_mean(axis, found) or f"searches: {', '.join(found)}"
         raise UsageError(f"{paths.run_id} has no search '{axis}'\n    {hint}")
     if axis is None and len(found) > 1:
-        raise UsageError(f"{paths.run_id} has several searches: say which one, --axis {' or '.join(found)}")
+        raise UsageError(f"{paths.run_id} has several searches: choose one, --axis {' or '.join(found)}")
     label = axis or next(iter(found))
     wanted = dict(map(_point, points))
     here = [one for one in found[label] if all(one.at.get(name) == value for name, value in wanted.items())]
@@ -198,10 +198,10 @@ def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> tuple[s
         return label, here[0]
     known = "; ".join(pairs(course.at) for course in found[label][:5])
     if not here:
-        hint = f"there are: {known}" if known else "it searches once, for all points: leave --at out"
+        hint = f"there are: {known}" if known else "it searches once, for all points: omit --at"
         raise UsageError(f"no search '{label}' at {pairs(wanted)}\n    {hint}")
     raise UsageError(
-        f"'{label}' has searched at each of {len(here)} points: say at which by --at NAME=VALUE\n"
+        f"'{label}' has searched at each of {len(here)} points: choose one by --at NAME=VALUE\n"
         f"    there are: {known}{'; …' if len(found[label]) > 5 else ''}"
     )
 
@@ -214,11 +214,11 @@ def _point(text: str) -> tuple[str, Any]:
 
 
 def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None) -> Trial:
-    """The trial that is promoted. Raises UsageError where there is none, or none that is the best."""
+    """The trial to promote. Raises UsageError if there is none, or no best one."""
     name = f"search '{label}' of {paths.run_id}"
     if number is not None:
         if number >= len(course.trials):
-            raise UsageError(f"{name} has trials 0 to {len(course.trials) - 1} alone")
+            raise UsageError(f"{name} only has trials 0 to {len(course.trials) - 1}")
         found = course.trials[number]
         if found.state is not TrialState.COMPLETE:
             why = f": {found.message}" if found.message else ""
@@ -231,15 +231,15 @@ def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None
         done = course.count(TrialState.COMPLETE)
         raise UsageError(
             f"{name} is not over: {done} of at most {counted(course.total, 'trial')} have a score\n"
-            f"    `diel resume {paths.run_id}` goes on where nothing runs; "
-            "--trial N promotes one that is complete"
+            f"    `diel resume {paths.run_id}` continues it if nothing runs; "
+            "--trial N promotes a complete one"
         )
     good = course.good
     if len(course.facts.objectives) > 1:
         front = "; ".join(f"{one.number}: {', '.join(map(shown, one.values))}" for one in good[:8])
         goals = ", ".join(value for value, _ in course.facts.objectives)
         raise UsageError(
-            f"{name} has several objectives ({goals}), and so no best trial: say which one by --trial N\n"
+            f"{name} has several objectives ({goals}), and so no best trial: choose one by --trial N\n"
             f"    the front: {front or 'empty'}"
         )
     if not good:
@@ -248,7 +248,7 @@ def _trial(paths: RunPaths, label: str, course: CourseStatus, number: int | None
 
 
 def _misfits(runs: Path, change: Change) -> list[str]:
-    """The workflows of the project that the values do not fit: their runs will be refused."""
+    """Warns of workflows of the project that the values do not fit: their runs will be refused."""
     found = []
     for where, workflow in known_workflows(runs):
         for name, value in change.values.items():
@@ -265,7 +265,7 @@ def _misfits(runs: Path, change: Change) -> list[str]:
 
 
 def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
-    """The workflows of a project: the named files first, then those of its runs, the newest first.
+    """The workflows of a project: the named files first, then those of its runs, newest first.
 
     Of a run its file counts, as it is now; where that is gone or wrong, what the run has kept of it.
     Raises SpecError for a named file that is wrong.
@@ -280,7 +280,7 @@ def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
             if run.run_file.workflow not in found:
                 found[run.run_file.workflow] = _of_run(run)
         except DielError:
-            continue  # made by another diel, or torn: it has no say here
+            continue  # made by another diel, or damaged: it does not count here
     return list(found.values())
 
 
@@ -294,13 +294,13 @@ def _of_run(run: Recorded) -> Known:
 
 
 def having(known: Sequence[Known], name: str) -> list[Known]:
-    """The workflows that have a hyperparameter. Raises UsageError where none has."""
+    """The workflows that have a hyperparameter. Raises UsageError if none has."""
     found = [one for one in known if name in one[1].hyperparameters]
     if found:
         return found
     if not known:
         raise UsageError(
-            f"no hyperparameter '{name}': no run here says its type and bounds\n"
+            f"no hyperparameter '{name}': no run here defines its type and bounds\n"
             "    name a workflow that has it: --workflow FILE"
         )
     names = sorted({name for _, workflow in known for name in workflow.hyperparameters})

@@ -22,7 +22,7 @@ from diel.results import Recorded
 from diel.table import Listing, render, shown
 
 PROJECT = "project"
-"""What a new run of the same workflow would have."""
+"""The values that a new run of the same workflow would have."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Event:
     what: str
     """run, trial, set, unset, promotion or publication."""
     source: str
-    """In words: where the value of a run is from, what a trial scored, who set it."""
+    """In words: where a run's value comes from, what a trial scored, who set it."""
     run: str = ""
     read_by: tuple[str, ...] = ()
-    """The stages whose tasks read it, of a run or trial."""
+    """The stages of a run or trial whose tasks read it."""
 
 
 @click.command("history")
@@ -47,7 +47,7 @@ class Event:
 @runs_option
 @json_option
 def history(name: str | None, runs: Path, as_json: bool) -> int:
-    """Show every value of NAME over time, or of all hyperparameters.
+    """Show every value of NAME over time, or those of all hyperparameters.
 
     Values of runs and where they are from, the best trials of their searches, what was set, promoted and
     published for the project.
@@ -71,7 +71,7 @@ def history(name: str | None, runs: Path, as_json: bool) -> int:
         return 0
     click.echo("\n".join(_lines(found, runs)))
     for file in unreadable:
-        click.echo(f"cannot be read, and left alone: {file}", err=True)
+        click.echo(f"cannot be read, so ignored: {file}", err=True)
     return 0
 
 
@@ -132,7 +132,7 @@ def _lines(events: list[Event], runs: Path) -> Iterator[str]:
 @runs_option
 @json_option
 def diff(first: str, second: str, runs: Path, as_json: bool) -> int:
-    """Show in which hyperparameters two runs differ, and where each value is from.
+    """Show in which hyperparameters two runs differ, and where each value comes from.
 
     `project`, which B is where it is not given, means what a new run of A's workflow would have.
     """

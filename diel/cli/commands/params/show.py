@@ -28,7 +28,7 @@ NARROW = 48
 
 
 class ShownParam(TypedDict):
-    """A hyperparameter with its value, and the stages and axes that have to do with it."""
+    """A hyperparameter with its value, and the stages and axes that use it."""
 
     type: str
     default: Any
@@ -58,7 +58,7 @@ class ShownSearch(TypedDict):
 
 
 class ShownParams(TypedDict):
-    """All that is shown: of a workflow's file, or of a run."""
+    """Everything that is shown, for a workflow's file or for a run."""
 
     workflow: str
     run: str | None
@@ -76,7 +76,7 @@ class ShownParams(TypedDict):
 def show(
     target: str, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path, as_json: bool
 ) -> int:
-    """Show the hyperparameters of a workflow FILE or of a RUN: type, bounds, value, and where it is from.
+    """Show the hyperparameters of a workflow FILE or of a RUN: type, bounds, value, and where it comes from.
 
     Also which stages read each, and of a run what its searches found and what it published.
     """
@@ -131,7 +131,7 @@ def _of_run(runs: Path, name: str) -> ShownParams:
 
 
 def _source(run: Recorded, name: str, origin: str) -> str:
-    """Where the value of a run that an earlier diel made was written, as far as the run keeps it."""
+    """Where a value was set in a run that an earlier diel made, if the run still has it."""
     if origin == "default":
         place = run.document.problem(("hyperparameters", name, "default"), "")
         return f"{place.file}:{place.line}"
@@ -171,7 +171,7 @@ def reads_of_run(run: Recorded) -> dict[str, list[str]]:
 
 
 def searches_of(paths: RunPaths) -> list[tuple[AxisStatus, CourseStatus]]:
-    """Each search of a run with its axis; an axis that searches once for each point of others has many."""
+    """Each search of a run with its axis; an axis inside others has a search for each of their points."""
     axes = [axis for axis in read_status(paths).axes if axis.facts.kind == "search"]
     return [(axis, course) for axis in axes for course in axis.courses]
 
@@ -220,7 +220,7 @@ def _lines(document: ShownParams) -> Iterator[str]:
     known = document["hyperparameters"]
     if not known:
         whose = document["run"] or document["workflow"]
-        yield f"{whose} has no hyperparameters; they stand under `hyperparameters:` in the workflow file"
+        yield f"{whose} has no hyperparameters; they go under `hyperparameters:` in the workflow file"
         return
     columns = ("name", "type", "value", "from", "allowed", "default", "description")
     rows = [
@@ -244,11 +244,11 @@ def _lines(document: ShownParams) -> Iterator[str]:
     for one in document["published"]:
         yield f"{one['stage']}/{one['task']} published hp.{one['name']} = {shown(one['value'])}"
     for file in document["unreadable"]:
-        yield f"cannot be read, and left alone: {file}"
+        yield f"cannot be read, so ignored: {file}"
 
 
 def origin_text(value: Mapping[str, Any]) -> str:
-    """Where a value is from."""
+    """Where a value comes from, in words."""
     return "default" if value["origin"] == "default" else value["source"] or value["origin"]
 
 

@@ -97,7 +97,7 @@ def test_a_project_value_that_does_not_fit_a_workflow_is_refused_before_anything
     assert said.code == 2
     assert "w.yaml:5:3: hyperparameters.hidden: the project's value does not fit: " in said.err
     assert "expected at most 256 (`high`), found 1000" in said.err
-    assert "`diel params set hidden --unset` takes it back" in said.err
+    assert "`diel params set hidden --unset` removes it" in said.err
     assert not list(Path("runs").glob("w-*"))
     if command == ["validate"]:
         assert call(capsys, "validate", "w.yaml", "--set", "hidden=9").code == 0
@@ -137,11 +137,11 @@ def test_values_that_a_workflow_of_the_project_cannot_take_are_told_when_they_ar
             TWO,
             True,
             (),
-            "has several objectives (s.a, s.b), and so no best trial: say which one by --trial N",
+            "has several objectives (s.a, s.b), and so no best trial: choose one by --trial N",
         ),
         (ONE, False, (), "is not over: 3 of at most 4 trials have a score"),
         (ONE, True, ("--trial", "3"), "trial 3 of w-1 is failed, and has no score: s/3 has no result"),
-        (ONE, True, ("--trial", "9"), "has trials 0 to 3 alone"),
+        (ONE, True, ("--trial", "9"), "only has trials 0 to 3"),
         (ONE, True, ("--axis", "trail"), "no search 'trail'\n    did you mean 'trial'?"),
         (ONE, True, ("--at", "material=2"), "no search 'trial' at material = 2\n    it searches once"),
     ],
@@ -181,7 +181,7 @@ def test_where_there_is_a_search_for_each_point_one_is_named(workspace: Path, ca
     run.write("judged", axis="trial", context=[1], number=0, state="complete", values=[1.0])
     run.write("closed", axis="trial", context=[1], points=1, reason="trials")
     said = call(capsys, "params", "promote")
-    assert (said.code, "say at which by --at NAME=VALUE" in said.err) == (2, True)
+    assert (said.code, "choose one by --at NAME=VALUE" in said.err) == (2, True)
     assert call(capsys, "params", "promote", "--at", "material=Si").code == 0
     assert project("hidden") == 99
 
