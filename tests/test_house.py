@@ -281,14 +281,6 @@ def test_asking_for_the_version_loads_next_to_nothing(root: Path, workspace: Pat
     assert loaded & (HEAVY | {"pydantic", "yaml", "psutil", "simpleeval"}) == set()
 
 
-@pytest.mark.parametrize("command", ["validate", "plan"])
-def test_looking_at_a_workflow_loads_no_engine_and_no_numerics(
-    root: Path, workspace: Path, command: str
-) -> None:
-    loaded = loaded_by([command, str(root / "workflows" / "hello.yaml")], workspace, root)
-    assert loaded & (HEAVY - {"rich"}) == set()
-
-
 def test_no_command_writes_a_journal(root: Path) -> None:
     writers = {"diel.journal.segment.SegmentWriter", "diel.tasks.ledger.Ledger", "diel.project.lease.take"}
     found = [

@@ -218,16 +218,3 @@ def test_a_value_that_until_cannot_judge_fails_the_run_and_says_so(
     (closed,) = run.records("closed")
     assert why in closed["reason"]
     assert closed["failed"]
-
-
-def test_a_loop_that_never_gets_there_ends_with_its_last_round(tmp_path: Path) -> None:
-    text = """
-        axes:
-          round: {loop: {max: 3, until: "check.value > 5"}}
-        stages:
-          check: {over: [round], module: "tools:keep", params: {value: "${{ round }}"}}
-          end: {module: "tools:keep", inputs: {value: {from: check.value, at: {round: last}}}}
-    """
-    run = Project(tmp_path).workflow(text).module("tools", KEEP).run()
-    assert run.value("end", "value") == 2
-    assert [record["reason"] for record in run.records("closed")] == ["max"]

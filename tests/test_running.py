@@ -33,6 +33,7 @@ EDGES = """
       csv: {from: seed.csv, columns: [p, q]}
       jsonl: {from: seed.jsonl}
       part: {from: split.parts}
+      none: {from: seed.nothing}
     stages:
       seed:
         module: "tools:seed"
@@ -66,6 +67,10 @@ EDGES = """
       ragged_all: {module: "tools:keep", inputs: {value: ragged.value}}
       part_first: {over: [part, a], module: "tools:keep", inputs: {value: ragged.value}}
       part_only: {over: [part], module: "tools:keep", params: {value: "${{ part }}"}}
+      nothing: {over: [none], module: "tools:keep", params: {value: "${{ none }}"}}
+      nothing_times: {over: [b, none], module: "tools:keep", params: {value: 1}}
+      of_nothing: {module: "tools:keep", inputs: {value: nothing.value}}
+      of_nothing_each: {over: [b], module: "tools:keep", inputs: {value: nothing_times.value}}
       part_other: {over: [b, part], module: "tools:keep", params: {value: "${{ b }}${{ part }}"}}
 """
 TOOLS = """
@@ -134,6 +139,10 @@ MADE = ["1x", "1y", "1z", "2x", "2y", "2z"]
         ("ragged_all", [["1:p0", "2:p0", "2:p1"]]),
         ("part_first", ["1:p0", "2:p0", "2:p1"]),
         ("part_only", ["p0", "p0", "p1"]),
+        ("nothing", []),
+        ("nothing_times", []),
+        ("of_nothing", [[]]),
+        ("of_nothing_each", [[], [], []]),
         ("part_other", [b + p for b in "xyz" for p in ("p0", "p0", "p1")]),
     ],
 )
@@ -150,27 +159,6 @@ def test_a_sample_lies_within_its_bounds_and_is_kept_with_the_run(edges: Run) ->
     assert len({tuple(point) for point in drawn}) == 5
     assert all(2 <= u <= 4 and k in (1, 2, 3) and isinstance(k, int) for u, k in drawn)
     assert (edges.root / "axes" / "drawn.jsonl").exists()
-
-
-EMPTY = """
-    axes:
-      b: {values: [x, y, z]}
-      none: {from: seed.nothing}
-    stages:
-      seed: {module: "tools:seed"}
-      nothing: {over: [none], module: "tools:keep", params: {value: "${{ none }}"}}
-      nothing_times: {over: [b, none], module: "tools:keep", params: {value: 1}}
-      of_nothing: {module: "tools:keep", inputs: {value: nothing.value}}
-      of_nothing_each: {over: [b], module: "tools:keep", inputs: {value: nothing_times.value}}
-"""
-
-
-def test_an_axis_may_turn_out_to_have_no_points(tmp_path: Path) -> None:
-    run = Project(tmp_path).workflow(EMPTY).module("tools", TOOLS).run()
-    assert run.values("nothing", "value") == []
-    assert run.values("nothing_times", "value") == []
-    assert run.values("of_nothing", "value") == [[]]
-    assert run.values("of_nothing_each", "value") == [[], [], []]
 
 
 def test_every_task_is_accounted_for(edges: Run) -> None:
@@ -683,42 +671,6 @@ def test_an_axis_whose_maker_failed_makes_its_stages_void(conditions: Run) -> No
     assert "5" in void["over_wrong"]
     assert history.stages["over_lost"].total == 0
     assert conditions.counts("of_lost") == {"skipped": 1}
-
-
-RAGGED_LOSS = """
-    axes:
-      a: {values: [1, 2, 3]}
-      part: {from: split.parts}
-    stages:
-      split: {over: [a], module: "tools:split_but_2", params: {count: "${{ a }}"}}
-      use: {over: [a, part], module: "tools:keep", params: {value: "${{ part }}"}}
-      back: {over: [a], module: "tools:keep", inputs: {value: use.value}}
-      all: {module: "tools:keep", inputs: {value: use.value}}
-"""
-SPLIT_BUT_2 = """
-    @diel.module(kind="analysis")
-    def split_but_2(count: int) -> dict:
-        if count == 2:
-            raise ValueError("no parts for 2")
-        return {"parts": [f"p{n}" for n in range(count)]}
-"""
-
-
-@pytest.fixture(scope="module")
-def ragged_loss(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    project = Project(tmp_path_factory.mktemp("ragged")).workflow(RAGGED_LOSS)
-    return project.module("tools", TOOLS + SPLIT_BUT_2).run(code=1)
-
-
-def test_points_that_were_made_are_used_though_others_were_not(ragged_loss: Run) -> None:
-    assert ragged_loss.values("use", "value") == ["p0", "p0", "p1", "p2"]
-    assert ragged_loss.values("back", "value")[0] == ["p0"]
-    assert ragged_loss.values("back", "value")[-1] == ["p0", "p1", "p2"]
-
-
-def test_a_gather_over_points_that_were_never_made_is_no_success(ragged_loss: Run) -> None:
-    assert ragged_loss.counts("back") == {"done": 2, "skipped": 1}
-    assert ragged_loss.counts("all") == {"skipped": 1}
 
 
 # --- the parallel executor --------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import math
 import signal
 import sys
 import time
@@ -16,7 +15,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import optuna
 import psutil
 import pytest
 
@@ -367,11 +365,6 @@ with open(os.environ["DIEL_RESULT"], "w") as file:
 """
 
 
-def branin(x: float, y: float) -> float:
-    bowl = (y - 5.1 / (4 * math.pi**2) * x**2 + 5 / math.pi * x - 6) ** 2
-    return bowl + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10
-
-
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Run]:
     project = Project(tmp_path_factory.mktemp("commands"))
@@ -379,15 +372,6 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Run]:
     text = BRANIN.replace("PYTHON", f'"{sys.executable}", -S').replace("SAMPLER", "tpe").replace("SEED", "3")
     project.workflow(text)
     return project, project.run()
-
-
-def test_a_search_by_a_command_has_the_trials_of_optuna_s_own_loop(commands: tuple[Project, Run]) -> None:
-    _, run = commands
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=3))
-    study.optimize(lambda t: branin(t.suggest_float("x", -5, 10), t.suggest_float("y", 0, 15)), n_trials=30)
-    assert [trial.hp for trial in course(run).trials] == [trial.params for trial in study.trials]
-    assert [trial.values[0] for trial in course(run).trials] == pytest.approx([t.value for t in study.trials])
 
 
 def test_the_same_search_again_takes_all_from_the_cache(commands: tuple[Project, Run]) -> None:

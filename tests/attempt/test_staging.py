@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -21,6 +20,7 @@ from diel.spec import Output
 from diel.staging.item import Local
 from diel.worker.process import Worker, run_bundle
 from tests.record import as_record
+from tests.staging.copies import in_another_process
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
@@ -75,11 +75,7 @@ def in_a_worker(bench: Bench, requests: list[Request], staging: Staging, until: 
         Worker(str(bench.paths.root), 1).run(bundle)
         os._exit(0)
 
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    process.join(60)
-    assert process.exitcode is not None
-    return process.exitcode
+    return in_another_process(work)
 
 
 def test_the_next_task_runs_while_the_outputs_of_one_are_copied(bench: Bench, tmp_path: Path) -> None:
@@ -155,7 +151,7 @@ def test_a_task_whose_output_is_not_as_promised_keeps_what_it_said(bench: Bench,
 
 
 def test_a_result_that_cannot_be_committed_ends_the_worker(bench: Bench, tmp_path: Path) -> None:
-    def work() -> None:
+    def commit() -> None:
         append = SegmentWriter.append
 
         def full(self: SegmentWriter, *records: Mapping[str, Any]) -> int:
@@ -164,18 +160,9 @@ def test_a_result_that_cannot_be_committed_ends_the_worker(bench: Bench, tmp_pat
             return append(self, *as_record(records))
 
         SegmentWriter.append = full  # type: ignore[method-assign]
-        bundle = Bundle(
-            1,
-            str(bench.paths.root),
-            1,
-            Work(**WORK, staging=draining(tmp_path)),
-            (writes(0, "touch out.bin"),),
-            60,
-        )
+        work = Work(**WORK, staging=draining(tmp_path))
+        bundle = Bundle(1, str(bench.paths.root), 1, work, (writes(0, "touch out.bin"),), 60)
         run_bundle(pickle.dumps(bundle))
         os._exit(0)
 
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    process.join(60)
-    assert process.exitcode == os.EX_IOERR
+    assert in_another_process(commit) == os.EX_IOERR

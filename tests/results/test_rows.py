@@ -107,13 +107,6 @@ def test_a_result_of_an_earlier_run_is_a_result(tmp_path: Path) -> None:
     assert found.rows[0][-1] == str(first.paths.task_dir("sim", 0, 1) / "log.txt")
 
 
-def test_a_torn_last_line_is_no_result(tmp_path: Path) -> None:
-    run = flow(tmp_path).done("sim", 0, e=1).done("sim", 1, e=2)
-    content = run.worker.path.read_bytes()
-    run.worker.path.write_bytes(content[:-5])
-    assert make_table(read(run), ["sim.e"]).rows == [(0.0, 1)]
-
-
 def test_a_limit_gives_the_first_rows(tmp_path: Path) -> None:
     run = flow(tmp_path)
     for index in (2, 1, 0):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,42 +12,9 @@ import pytest
 
 from diel.staging import bring as bringing
 from diel.staging.bring import Brought, bring, fetch
-from diel.staging.disk import Disk, release
-from diel.staging.item import Item, Local, item_of
-
-KIB = 1024
-
-
-@pytest.fixture(autouse=True)
-def let_go() -> None:
-    """What an earlier test held is held no more."""
-    release()
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(str(tmp_path / "disk"))
-
-
-def source(folder: Path, name: str, size: int = 4 * KIB) -> Item:
-    """A file on the shared file system; its name stands for its digest."""
-    path = folder / "shared" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(name.encode() * (size // len(name)))
-    return item_of(str(path), f"digest of {name}")
-
-
-def names(disk: Disk) -> list[str]:
-    return sorted(path.name for path in Path(disk.entries).glob("*/d/*"))
-
-
-def in_another_process(work: Callable[[], object]) -> int:
-    """Runs something in a forked process; its exit code."""
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    process.join(60)
-    assert process.exitcode is not None
-    return process.exitcode
+from diel.staging.disk import Disk
+from diel.staging.item import Local, item_of
+from tests.staging.copies import KIB, in_another_process, names, source
 
 
 def test_a_file_is_copied_once_and_found_from_then_on(disk: Disk, tmp_path: Path) -> None:

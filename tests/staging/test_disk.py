@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import multiprocessing
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,35 +11,7 @@ import pytest
 from diel.staging import disk as disks
 from diel.staging.bring import bring
 from diel.staging.disk import Disk, StagingError, local_folder, release
-from diel.staging.item import Item, item_of
-
-KIB = 1024
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(str(tmp_path / "disk"))
-
-
-def source(folder: Path, name: str, size: int = 4 * KIB) -> Item:
-    """A file on the shared file system; its name stands for its digest."""
-    path = folder / "shared" / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(name.encode() * (size // len(name)))
-    return item_of(str(path), f"digest of {name}")
-
-
-def names(disk: Disk) -> list[str]:
-    return sorted(path.name for path in Path(disk.entries).glob("*/d/*"))
-
-
-def in_another_process(work: Callable[[], object]) -> int:
-    """Runs something in a forked process; its exit code."""
-    process = multiprocessing.get_context("fork").Process(target=work)
-    process.start()
-    process.join(60)
-    assert process.exitcode is not None
-    return process.exitcode
+from tests.staging.copies import KIB, in_another_process, names, source
 
 
 def test_what_was_not_used_for_longest_makes_way(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from diel.project.submission import make_submission
 from diel.states import RunState, TaskState
 from diel.status import read_status
 from diel.status.run import standing
-from tests.written import HOST, WORKER, Written
+from tests.written import HOST, Written
 
 GONE = {"epoch": 1, "host": "elsewhere", "pid": 1, "started": 0.0}
 """A controller without a heartbeat for decades."""
@@ -180,13 +180,6 @@ def test_a_stage_that_never_got_tasks_says_why(tmp_path: Path) -> None:
     assert late.total == 0
     assert late.void == "axis 'x': a/0 made no 'x'"
     assert read_status(run.paths).total == 5
-
-
-def test_a_torn_last_line_is_left_alone(tmp_path: Path) -> None:
-    run = Written(tmp_path, alive=True).done(0)
-    with open(run.paths.journal / WORKER, "a") as file:
-        file.write('{"event":"done","stage":"a","ind')
-    assert read_status(run.paths).stages[0].good == 1
 
 
 def test_a_reader_sees_what_was_appended_since(tmp_path: Path) -> None:

@@ -17,15 +17,6 @@ def fill(connection: Connection, channel: str, count: int) -> None:
     connection.close(channel)
 
 
-def test_a_consumer_reads_while_its_producer_still_runs(connection: Connection, channel: str) -> None:
-    connection.open(channel, groups={"use": ["use/0"]})
-    producer = connection.producer(channel, "make/0", 1)
-    consumer = connection.consumer(channel, "use", "use/0", 1)
-    for number in range(20):
-        producer.put(number)
-        assert consumer.get(timeout=60) == number
-
-
 def test_a_get_ends_after_its_time_and_the_item_is_not_lost(connection: Connection, channel: str) -> None:
     connection.open(channel, groups={"use": ["use/0"]})
     consumer = connection.consumer(channel, "use", "use/0", 1)
@@ -47,15 +38,6 @@ def test_a_reader_whose_time_was_over_does_not_keep_items_from_others(
     assert second.get(timeout=60) == 1
 
 
-def test_a_new_attempt_of_a_consumer_goes_on_behind_the_commit(connection: Connection, channel: str) -> None:
-    fill(connection, channel, 10)
-    first = connection.consumer(channel, "use", "use/0", 1)
-    assert [first.get(timeout=60) for _ in range(6)] == list(range(6))
-    first.commit()
-    first.get(timeout=60)
-    assert list(connection.consumer(channel, "use", "use/0", 2)) == [6, 7, 8, 9]
-
-
 def test_what_a_consumer_asked_ahead_is_not_lost_to_the_next_of_its_attempt(
     connection: Connection, channel: str
 ) -> None:
@@ -65,9 +47,3 @@ def test_what_a_consumer_asked_ahead_is_not_lost_to_the_next_of_its_attempt(
     connection.leave("use/0", 1)
     two = connection.consumer(channel, "use", "use/0", 1)
     assert got + list(two) == list(range(500))
-
-
-def test_late_readers_get_everything_again(connection: Connection, channel: str) -> None:
-    fill(connection, channel, 100)
-    for member in ("late/0", "later/0"):
-        assert list(connection.consumer(channel, member, member, 1)) == list(range(100))

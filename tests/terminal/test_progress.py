@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.screen import Terminal
-from tests.throwaway import Project, wait_for
+from tests.throwaway import Project
 
 MIXED = """
     axes:
@@ -112,21 +109,6 @@ def test_no_color_is_honoured_on_a_terminal(tmp_path: Path) -> None:
     terminal = Terminal(project, "run", "flow.yaml", NO_COLOR="1")
     assert terminal.end() == 1
     assert re.findall(r"\x1b\[[0-9;]*3[0-9][0-9;]*m", terminal.raw) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_leaves_the_run_interrupted_and_nothing_running(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    project = Project(tmp_path).workflow(ENDLESS)
-    process = project.start("run", "flow.yaml")
-    wait_for((tmp_path / "runs/flow-1/begun").exists)
-    process.send_signal(number)
-    said = project.end(process, 130)
-    assert "flow-1 interrupted" in said
-    assert "diel resume flow-1" in said
-    assert project.newest().history().state == "interrupted"
-    assert project.newest().processes() == []
 
 
 def test_control_c_on_a_terminal_ends_it_and_says_what_goes_on(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,9 @@ def test_a_running_tasks_output_is_where_its_worker_catches_it(runs: Path, capsy
     assert call(capsys, "logs", "a/0").out == "so far\n"
 
 
-def test_following_goes_on_through_a_retry_until_the_task_has_ended(runs: Path, capsys: Capture) -> None:
+def test_following_goes_on_through_a_retry_until_the_task_has_ended(
+    runs: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = Written(runs, alive=True).work("start", 0)
     caught = run.paths.captures / WORKER.replace(".jsonl", ".stdout")
     caught.write_text("one\n")
@@ -78,10 +79,9 @@ def test_following_goes_on_through_a_retry_until_the_task_has_ended(runs: Path, 
         run.work("fail", 0, message="m", **APP)
         run.work("start", 0, attempt=2).output(0, 2, stdout="three\n").done(0, attempt=2)
 
-    later = threading.Timer(0.5, go_on)
-    later.start()
+    steps = iter([go_on])
+    monkeypatch.setattr("diel.cli.commands.logs.time.sleep", lambda seconds: next(steps)())
     said = call(capsys, "logs", "a/0", "--follow")
-    later.join()
     assert said.out == "one\ntwo\nthree\n"
 
 

@@ -70,13 +70,6 @@ def test_what_a_task_asks_for_is_told(flow: Path, capsys: Capture) -> None:
     assert "launcher       many: " in said
 
 
-def test_a_stage_that_fits_no_pool_is_refused(flow: Path, capsys: Capture) -> None:
-    flow.write_text(FLOW.replace("walltime: 36s", "gpus_per_rank: 64"))
-    said = call(capsys, "plan", "flow.yaml")
-    assert said.code == 2
-    assert "asks for 64 GPUs a node, and it has 0" in said.err
-
-
 ADAPTIVE = """\
 diel: 1
 name: flow

@@ -91,7 +91,6 @@ def test_a_limit_prints_the_first_rows(run: Handmade, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["last", "sim.ee"], "'sim' made no 'ee'; did you mean 'e'"),
         (["end.n"], "'end' has no results (1 waiting)"),
         (["w-7", "sim.e"], "no run 'w-7'"),
         (["sim.e", "--csv", "--json"], "choose one"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from pathlib import Path
 
@@ -117,17 +116,17 @@ def test_the_runs_directory_is_an_option_and_a_variable(
     assert "w-1 succeeded" in call(capsys, "status").out
 
 
-def test_watching_shows_what_changes_until_the_run_ends(runs: Path, capsys: Capture) -> None:
+def test_watching_shows_what_changes_until_the_run_ends(
+    runs: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = Written(runs, alive=True).done(0)
 
-    def go_on() -> None:
+    def go_on(_seconds: float) -> None:
         run.done(1).done(2).done(3)
         run.end("succeeded")
 
-    later = threading.Timer(0.5, go_on)
-    later.start()
+    monkeypatch.setattr("diel.cli.commands.status.time.sleep", go_on)
     said = call(capsys, "status", "--watch", "--interval", "100ms", "--exit-code")
-    later.join()
     assert said.code == 0
     assert "w-1 running" in said.out
     assert "w-1 succeeded · 4 of" in said.out

@@ -225,15 +225,6 @@ def test_a_submitted_run_is_cancelled_as_any_other(gated: Project) -> None:
     assert gated.newest().processes() == []
 
 
-def test_a_submitted_run_whose_controller_was_killed_is_cancelled_from_here(gated: Project) -> None:
-    process = submitted(gated)
-    process.kill()
-    end_of(process)
-    assert "cancelled; its controller was gone" in gated.diel("cancel")
-    assert state(gated) == "cancelled"
-    assert gated.newest().processes() == []
-
-
 # --- another host ---------------------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ def test_nothing_heavy_is_imported(good: Path, root: Path) -> None:
     code = (
         "import sys; from diel.cli.main import cli\n"
         "cli.main(['COMMAND', 'good.yaml'], standalone_mode=False)\n"
-        "print(sorted(set(sys.modules) & {'parsl', 'numpy', 'pandas', 'rich', 'sklearn', 'pyarrow'}))"
+        "print(sorted(set(sys.modules) & {'parsl', 'numpy', 'scipy', 'pandas', 'rich', 'sklearn', 'pyarrow', 'torch', 'optuna', 'mpi4py'}))"
     )
     for command in ("validate", "plan", "graph"):
         words = [sys.executable, "-c", code.replace("COMMAND", command)]

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
-import torch
 
 import diel
 from diel.modules.catalogue import find
 from modules.inference.screen import predict
 from modules.training.torch_mlp import torch_mlp
-from tests.throwaway import Project, wait_for
 
 X = np.linspace(-1, 1, 80)
 
@@ -116,42 +113,6 @@ def test_a_training_that_was_interrupted_after_each_step_ends_as_if_it_never_was
     told: dict[str, Any] = {**plain}
     for name in ("loss", "validation_loss", "r2", "mean_absolute_error", "epochs", "parameters"):
         assert stopped[name] == told[name]
-
-
-def test_a_run_killed_in_the_middle_of_training_resumes_to_the_same_model(
-    root: Path, tmp_path: Path, context: diel.Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: dict[str, Any] = {"target": "y", "epochs": 100, "patience": 100, "columns": parabola()}
-    project = Project(tmp_path / "project").workflow(
-        f"stages: {{train: {{module: training.torch_mlp, checkpoint: true, params: {json.dumps(asked)}}}}}\n"
-    )
-    # the module as it ships, but slower: what is computed stays the same, and there is time for the kill
-    source = (root / "modules" / "training" / "torch_mlp.py").read_text()
-    line = "    return torch.nn.functional.mse_loss("
-    assert line in source
-    (project.folder / "modules" / "training").mkdir(parents=True)
-    slow = project.folder / "modules" / "training" / "torch_mlp.py"
-    slow.write_text(source.replace(line, f"    __import__('time').sleep(0.01)\n{line}"))
-    process = project.start("run", "flow.yaml")
-    checkpoint = project.folder / "runs" / "flow-1" / "tasks" / "train" / "0.checkpoint" / "training.pt"
-    wait_for(lambda: checkpoint.exists() or process.poll() is not None)
-    assert process.poll() is None, project.end(process, code=None)
-    # all at once, as when a machine goes down
-    doomed = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    for one in doomed:
-        one.kill()
-    project.end(process, code=None)
-    psutil.wait_procs(doomed, timeout=60)
-    saved = torch.load(checkpoint, weights_only=True)["epoch"]
-    assert 0 < saved < 100
-    project.diel("resume")
-    run = project.newest()
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    plain = torch_mlp(context=context, **asked)
-    assert bytes_of(run.artifact("train", "model")) == bytes_of(plain["model"])
-    assert run.value("train", "validation_loss") == plain["validation_loss"]
-    metrics = run.task_dir("train", 0, attempt=2) / ".metrics.jsonl"
-    assert json.loads(metrics.read_text().splitlines()[0])["epoch"] == saved + 1  # it went on
 
 
 def test_a_machine_without_pytorch_says_how_to_get_it(root: Path) -> None:
