@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from diel.artifacts.artifact import Artifact, Way, describe, file_content
+from diel.artifacts.artifact import Artifact, Breach, Way, describe, file_content
 from diel.artifacts.npy import Array, NotFinite, first_not_finite, read_header, write_array
 from diel.errors import ModuleError
 
@@ -52,17 +52,17 @@ def open_arrays(name: str, paths: list[str]) -> list[Array]:
     return [open_array(name, path) for path in paths]
 
 
-def as_array(name: str, value: Any) -> Array:
+def as_array(value: Any) -> Array:
     """What a module returned as an array, without a copy where it lies in memory already.
 
-    Raises ModuleError where it lies on a device, or holds Python objects.
+    Raises Breach where it lies on a device, or holds Python objects.
     """
     try:
         array = numpy.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ModuleError(f"output '{name}' cannot be saved as an array: {error}") from error
+        raise Breach(f"it cannot be saved as an array: {error}") from error
     if array.dtype.hasobject:
-        raise ModuleError(f"output '{name}' cannot be saved as an array: it holds Python objects")
+        raise Breach("it cannot be saved as an array: it holds Python objects")
     return array
 
 
@@ -79,17 +79,17 @@ def keep_array(
     """Makes an array a file of the task, written at most once; gives its path, size and digest.
 
     An array that is the memory map of an input is a hard link to that file, and one that the module
-    has mapped from a file of its own is that file. Raises ModuleError where no number may be NaN or
+    has mapped from a file of its own is that file. Raises Breach where no number may be NaN or
     infinite, and one is: that is looked at while the array is written, where it has to be.
     """
     path = f"{task_dir}/{name}.npy"
     mapped = _whole_file(array)
     if mapped is not None:
         if finite:
-            check_finite(name, name, array)
+            check_finite(name, array)
             finite = False
         if mapped.startswith(f"{task_dir}/"):
-            return describe(name, mapped, task_dir, run_dir, way)
+            return describe(mapped, task_dir, run_dir, way)
         digest = _digest_of_input(inputs, mapped)
         if digest is not None and _link(mapped, path):
             size = os.stat(path).st_size
@@ -99,20 +99,20 @@ def keep_array(
     try:
         size, digest = write_array(path, array, hashed=way != "stat", finite=finite)
     except NotFinite:
-        check_finite(name, name, array)
+        check_finite(name, array)
         raise
     if way == "stat":
         size, digest = file_content(path, way)
     return {"path": os.path.relpath(path, run_dir), "size": size, "digest": digest}
 
 
-def check_finite(name: str, what: str, array: Array) -> None:
-    """Raises ModuleError where an array has a number that is NaN or infinite, with its place."""
+def check_finite(what: str, array: Array) -> None:
+    """Raises Breach where an array has a number that is NaN or infinite, with its place."""
     odd = first_not_finite(array)
     if odd is not None:
         index, value = odd
         place = f"[{', '.join(map(str, index))}]" if index else ""
-        raise ModuleError(f"output '{name}': {what}{place} is {value}; expected a finite number")
+        raise Breach(f"{what}{place} is {value}; expected a finite number")
 
 
 def _whole_file(array: Array) -> str | None:

@@ -18,8 +18,6 @@ from typing import Any, Literal
 
 import xxhash
 
-from diel.errors import ModuleError
-
 Artifacts = dict[str, dict[str, Any]]
 """By output: `path` relative to the run's directory, `size` in bytes, `digest`; of a list of files
 `files`, each with these three."""
@@ -30,6 +28,10 @@ CHUNK = 1024 * 1024
 """Bytes that are hashed at a time: few enough to be in the processor's cache still when they are written."""
 _UNREADABLE = (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)
 """What a task has done to its files itself; other errors are the node's or the file system's."""
+
+
+class Breach(Exception):
+    """What an output is against its contract; who collects it puts the output's name in front."""
 
 
 class Artifact(str):
@@ -52,32 +54,29 @@ def files_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return (entry,) if files is None else files
 
 
-def describe(
-    name: str, path: str | Path, task_dir: str | Path, run_dir: str | Path, way: Way = "content"
-) -> dict[str, Any]:
-    """Path, size and digest of an output. Raises ModuleError where it is missing or elsewhere.
+def describe(path: str, task: str, run: str, way: Way = "content") -> dict[str, Any]:
+    """Path, size and digest of an output. Raises Breach where it is missing or elsewhere.
 
     A few system calls find what lies in the task's directory without links on the way: a task may make
     ten thousand files.
     """
-    task, run = os.fspath(task_dir), os.fspath(run_dir)
     whole = os.path.join(task, path)
     inner = os.path.normpath(whole[len(task) + 1 :])
     try:
         below = whole.startswith(f"{task}/") and task.startswith(f"{run}/") and ".." not in whole
         if not below or _passes_links(task, inner):
-            return _describe_linked(name, Path(path), Path(task), Path(run), way)
+            return _describe_linked(Path(path), Path(task), Path(run), way)
         status = os.lstat(whole)
     except (OSError, ValueError) as error:  # a NUL in the path
-        raise _missing(name, path, task) from error
+        raise _missing(path, task) from error
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-        raise ModuleError(f"output '{name}': {path} is neither a file nor a directory")
+        raise Breach(f"{path} is neither a file nor a directory")
     try:
         size, digest = file_content(whole, way) if stat.S_ISREG(status.st_mode) else content(whole, way)
     except OSError as error:
         if error.errno not in _UNREADABLE:
             raise
-        raise ModuleError(f"output '{name}': {path} cannot be read: {error.strerror}") from error
+        raise Breach(f"{path} cannot be read: {error.strerror}") from error
     return {"path": f"{task[len(run) + 1 :]}/{inner}", "size": size, "digest": digest}
 
 
@@ -88,25 +87,25 @@ def _passes_links(task: str, inner: str) -> bool:
     return any(map(os.path.islink, places))
 
 
-def _describe_linked(name: str, path: Path, task_dir: Path, run_dir: Path, way: Way) -> dict[str, Any]:
+def _describe_linked(path: Path, task_dir: Path, run_dir: Path, way: Way) -> dict[str, Any]:
     """The same for a path that needs to be followed: through links, or named by another way."""
     whole = path if path.is_absolute() else task_dir / path
     try:
         real = whole.resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:  # a circle of links; a NUL in the path
-        raise _missing(name, path, task_dir) from error
+        raise _missing(path, task_dir) from error
     if not real.is_relative_to(task_dir.resolve()):
-        raise ModuleError(f"output '{name}': {path} is outside the task's directory")
+        raise Breach(f"{path} is outside the task's directory")
     if not (real.is_file() or real.is_dir()):
-        raise ModuleError(f"output '{name}': {path} is neither a file nor a directory")
+        raise Breach(f"{path} is neither a file nor a directory")
     size, digest = content(real, way)
     if ".." in whole.parts or not whole.is_relative_to(run_dir):
         whole, run_dir = real, run_dir.resolve()
     return {"path": os.path.relpath(whole, run_dir), "size": size, "digest": digest}
 
 
-def _missing(name: str, path: str | Path, task_dir: str | Path) -> ModuleError:
-    return ModuleError(f"output '{name}': no file '{path}'; the task wrote {written(task_dir)}")
+def _missing(path: str | Path, task_dir: str | Path) -> Breach:
+    return Breach(f"no file '{path}'; the task wrote {written(task_dir)}")
 
 
 def written(task_dir: str | Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import glob
 import os
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts.artifact import Artifacts, Way, describe, written
+from diel.artifacts.artifact import Artifacts, Breach, Way, describe, written
 from diel.artifacts.promise import Sizes, check_array, check_number, check_path, check_value
 from diel.artifacts.values import Values, check_size, plain
 from diel.errors import ModuleError
@@ -43,24 +44,28 @@ def collect_returned(
         if not isinstance(name, str) or not name.isidentifier():
             raise ModuleError(f"the module returned an output named {name!r}; expected an identifier")
         promise = promises.get(name)
-        if isinstance(value, os.PathLike):
-            artifacts[name] = _keep_file(name, os.fspath(value), task, run, promise, sizes)
-        elif getattr(value, "ndim", 0) and hasattr(value, "__array__"):
-            from diel.artifacts.arrays import as_array, keep_array  # NumPy is loaded: it made the array
+        with _named(name):
+            if isinstance(value, os.PathLike):
+                artifacts[name] = _keep_file(name, os.fspath(value), task, run, promise, sizes)
+            elif getattr(value, "ndim", 0) and hasattr(value, "__array__"):
+                from diel.artifacts.arrays import as_array, keep_array  # NumPy is loaded: it made the array
 
-            array = as_array(name, value)
-            if promise is not None:
-                check_array(name, array, promise, sizes)
-            way: Way = "content" if promise is None else promise.digest
-            finite = promise is not None and promise.finite
-            artifacts[name] = keep_array(name, array, task, run, inputs, way, finite=finite)
-        elif isinstance(value, list | tuple) and value and all(isinstance(v, os.PathLike) for v in value):
-            artifacts[name] = _keep_files(name, map(os.fspath, value), task, run, promise)
-        else:
-            values[name] = plain(name, value)
-            if promise is not None:
-                check_value(name, values[name], promise)
-    _refuse_missing(promises, values, artifacts)
+                array = as_array(value)
+                if promise is not None:
+                    check_array(name, array, promise, sizes)
+                way: Way = "content" if promise is None else promise.digest
+                finite = promise is not None and promise.finite
+                artifacts[name] = keep_array(name, array, task, run, inputs, way, finite=finite)
+            elif isinstance(value, list | tuple) and value and all(isinstance(v, os.PathLike) for v in value):
+                artifacts[name] = _keep_files(map(os.fspath, value), task, run, promise)
+            else:
+                values[name] = plain(name, value)
+                if promise is not None:
+                    check_value(values[name], promise)
+    for name in promises:
+        if name not in values and name not in artifacts:
+            made = ", ".join([*values, *artifacts]) or "nothing"
+            raise ModuleError(f"the module returned no '{name}', which it promises; it returned: {made}")
     _mark_passing(promises, artifacts)
     check_size(values)
     return values, artifacts
@@ -77,13 +82,6 @@ def _outputs_of(returned: Any) -> Mapping[Any, Any]:
     return returned
 
 
-def _refuse_missing(promises: Promises, values: Values, artifacts: Artifacts) -> None:
-    for name in promises:
-        if name not in values and name not in artifacts:
-            made = ", ".join([*values, *artifacts]) or "nothing"
-            raise ModuleError(f"the module returned no '{name}', which it promises; it returned: {made}")
-
-
 def collect_files(
     outputs: Mapping[str, str], task_dir: Path, run_dir: Path, promises: Promises = _NOTHING
 ) -> Artifacts:
@@ -96,10 +94,11 @@ def collect_files(
     artifacts: Artifacts = {}
     for name, path in outputs.items():
         promise = promises.get(name)
-        if promise is not None and promise.glob is not None:
-            artifacts[name] = _keep_files(name, _matching(path, task), task, run, promise, path)
-        else:
-            artifacts[name] = _keep_file(name, path, task, run, promise, sizes)
+        with _named(name):
+            if promise is not None and promise.glob is not None:
+                artifacts[name] = _keep_files(_matching(path, task), task, run, promise, path)
+            else:
+                artifacts[name] = _keep_file(name, path, task, run, promise, sizes)
     _mark_passing(promises, artifacts)
     return artifacts
 
@@ -115,7 +114,17 @@ def check_values(values: Values, promises: Promises) -> None:
     """Holds the values of a command to their contracts. Raises ModuleError."""
     for name, promise in promises.items():
         if promise.value is not None:
-            check_value(name, values[name], promise)
+            with _named(name):
+                check_value(values[name], promise)
+
+
+@contextlib.contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Says which output it is that breaks its promise."""
+    try:
+        yield
+    except Breach as breach:
+        raise ModuleError(f"output '{name}': {breach}") from breach.__cause__
 
 
 def _matching(pattern: str, task: str) -> list[str]:
@@ -143,20 +152,20 @@ def _keep_file(
     name: str, path: str, task: str, run: str, promise: Output | None, sizes: Sizes
 ) -> dict[str, Any]:
     if promise is None:
-        return describe(name, path, task, run)
-    entry = describe(name, path, task, run, promise.digest)
+        return describe(path, task, run)
+    entry = describe(path, task, run, promise.digest)
     check_path(name, f"{run}/{entry['path']}", promise, sizes)
     return entry
 
 
 def _keep_files(
-    name: str, paths: Iterable[str], task: str, run: str, promise: Output | None, pattern: str = ""
+    paths: Iterable[str], task: str, run: str, promise: Output | None, pattern: str = ""
 ) -> dict[str, Any]:
     """A list of files as one output."""
     way = "content" if promise is None else promise.digest
-    found = [describe(name, path, task, run, way) for path in paths]
+    found = [describe(path, task, run, way) for path in paths]
     if promise is not None and promise.files is not None:
-        check_number(name, pattern or "the list", len(found), promise)
+        check_number(pattern or "the list", len(found), promise)
     elif not found:
-        raise ModuleError(f"output '{name}': no file matches '{pattern}'; the task wrote {written(task)}")
+        raise Breach(f"no file matches '{pattern}'; the task wrote {written(task)}")
     return {"files": found, "size": sum(one["size"] for one in found)}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import os
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from diel.artifacts.artifact import files_below
-from diel.artifacts.tables import check_table
+from diel.artifacts.artifact import Breach, files_below
 from diel.artifacts.values import is_of, listed, not_finite, shown
-from diel.errors import ModuleError, counted
+from diel.errors import counted
 from diel.terms import ABOUT, count_words, fits_count, format_of, shown_shape
 
 if TYPE_CHECKING:
@@ -22,32 +24,33 @@ if TYPE_CHECKING:
 Sizes = dict[str, tuple[int, str]]
 """The sizes that names such as `n` stand for in one task, each with the output that said so first."""
 _WORDS = {"table": "a table", "array": "an array", "json": "a JSON object", "files": "a directory"}
+_JSON_LINES = (".jsonl", ".ndjson")
 
 
 def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
-    """Holds a file or directory to its contract. Raises ModuleError with what was found."""
+    """Holds a file or directory to its contract. Raises Breach with what was found."""
     promised = contract.promises
     if not promised or promised == ("units",):
         return
     file = os.path.basename(path)
     if os.path.isdir(path):
         if contract.files is None:
-            raise ModuleError(f"output '{name}': {file} is a directory; its contract is about a file")
-        check_number(name, file, len(files_below(path)), contract)
+            raise Breach(f"{file} is a directory; its contract is about a file")
+        check_number(file, len(files_below(path)), contract)
         return
     if contract.files is not None:
-        raise ModuleError(f"output '{name}': {file} is a file; expected a directory of files")
+        raise Breach(f"{file} is a file; expected a directory of files")
     match format_of(path) or _meant(contract):
         case "array":
             _check_array_file(name, path, contract, sizes)
         case "json":
-            _check_json_file(name, path, contract)
+            _check_json_file(path, contract)
         case "table":
-            _refuse_other(name, file, contract, "table", "a table")
-            check_table(name, path, contract)
+            _refuse_other(file, contract, "table", "a table")
+            check_table(path, contract)
         case _:
             kinds = ", ".join(f"`{one}`" for one in promised if one != "units")
-            raise ModuleError(f"output '{name}': {file} is no file in which {kinds} can be checked")
+            raise Breach(f"{file} is no file in which {kinds} can be checked")
 
 
 def _meant(contract: Contract) -> str | None:
@@ -57,11 +60,11 @@ def _meant(contract: Contract) -> str | None:
     return "array" if contract.dtype is not None or contract.shape is not None else None
 
 
-def _refuse_other(name: str, found: str, contract: Contract, fitting: str, what: str) -> None:
+def _refuse_other(found: str, contract: Contract, fitting: str, what: str) -> None:
     """Refuses data of another kind than the contract is about."""
     wanted = _other(contract, fitting)
     if wanted is not None:
-        raise ModuleError(f"output '{name}': {found} is {what}; expected {wanted}")
+        raise Breach(f"{found} is {what}; expected {wanted}")
 
 
 def _other(contract: Contract, fitting: str) -> str | None:
@@ -70,12 +73,10 @@ def _other(contract: Contract, fitting: str) -> str | None:
     return None if wanted == fitting else _WORDS[wanted]
 
 
-def check_number(name: str, what: str, number: int, contract: Contract) -> None:
+def check_number(what: str, number: int, contract: Contract) -> None:
     """Holds a number of files to what was promised."""
     if contract.files is not None and not fits_count(contract.files, number):
-        raise ModuleError(
-            f"output '{name}': {what} has {counted(number, 'file')}; expected {count_words(contract.files)}"
-        )
+        raise Breach(f"{what} has {counted(number, 'file')}; expected {count_words(contract.files)}")
 
 
 def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> None:
@@ -88,24 +89,24 @@ def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> N
 
         header = read_header(path)
     except ImportError:
-        raise ModuleError(f"output '{name}': to check an array takes numpy: pip install numpy") from None
+        raise Breach("to check an array takes numpy: pip install numpy") from None
     except ValueError as error:
-        raise ModuleError(f"output '{name}': {file} holds no array: {error}") from error
+        raise Breach(f"{file} holds no array: {error}") from error
     shape, dtype = header.shape, header.dtype
     if dtype.hasobject:
-        raise ModuleError(f"output '{name}': {file} holds pickled Python objects, which no stage can read")
+        raise Breach(f"{file} holds pickled Python objects, which no stage can read")
     _check_kind(name, file, shape, dtype, contract, sizes)
     items: int = math.prod(shape)
     wanted = header.offset + items * dtype.itemsize
     size = os.path.getsize(path)
     if size < wanted:
-        raise ModuleError(f"output '{name}': {file} is cut short: {size} bytes of {wanted}")
+        raise Breach(f"{file} is cut short: {size} bytes of {wanted}")
     if contract.finite and items:
-        check_finite(name, file, numpy.load(path, mmap_mode="r", allow_pickle=False))
+        check_finite(file, numpy.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def check_array(name: str, array: numpy.ndarray[Any, Any], contract: Output, sizes: Sizes) -> None:
-    """Holds the kind of an array in memory to its contract. Raises ModuleError with what was found.
+    """Holds the kind of an array in memory to its contract. Raises Breach with what was found.
 
     Its numbers are looked at where it is written.
     """
@@ -115,15 +116,15 @@ def check_array(name: str, array: numpy.ndarray[Any, Any], contract: Output, siz
 def _check_kind(
     name: str, what: str, shape: tuple[int, ...], dtype: numpy.dtype[Any], contract: Output, sizes: Sizes
 ) -> None:
-    _refuse_other(name, what, contract, "array", "an array")
+    _refuse_other(what, contract, "array", "an array")
     found = "str" if dtype.kind in "US" else dtype.name
     if contract.dtype is not None and found != contract.dtype:
-        raise ModuleError(f"output '{name}': {what} is {found}; expected {contract.dtype}")
+        raise Breach(f"{what} is {found}; expected {contract.dtype}")
     if contract.rows is not None:
         rows = shape[0] if shape else 0
         if not fits_count(contract.rows, rows):
             found_rows = f"{what} has {counted(rows, 'row')} (shape {shown_shape(shape)})"
-            raise ModuleError(f"output '{name}': {found_rows}; expected {count_words(contract.rows)}")
+            raise Breach(f"{found_rows}; expected {count_words(contract.rows)}")
     if contract.shape is not None:
         _check_shape(name, what, shape, contract.shape, sizes)
 
@@ -136,39 +137,172 @@ def _check_shape(
     )
     if not fits:
         expected = f"expected {shown_shape(wanted)}"
-        raise ModuleError(f"output '{name}': {what} has shape {shown_shape(shape)}; {expected}")
+        raise Breach(f"{what} has shape {shown_shape(shape)}; {expected}")
     for one, size in zip(wanted, shape, strict=True):
         if isinstance(one, str) and one != "*":
             known, owner = sizes.setdefault(one, (size, name))
             if known != size:
                 has = f"shape {shown_shape(shape)}, so that {one} is {size}"
                 where = "too" if owner == name else f"of '{owner}'"
-                raise ModuleError(f"output '{name}': {what} has {has}; it is {known} {where}")
+                raise Breach(f"{what} has {has}; it is {known} {where}")
 
 
-def _check_json_file(name: str, path: str, contract: Output) -> None:
+def _check_json_file(path: str, contract: Output) -> None:
     file = os.path.basename(path)
-    _refuse_other(name, file, contract, "json", "JSON")
+    _refuse_other(file, contract, "json", "JSON")
     try:
         with open(path, encoding="utf-8-sig") as opened:
             value = json.load(opened)
     except (ValueError, RecursionError) as error:
-        raise ModuleError(f"output '{name}': {file} holds no JSON: {error}") from error
-    check_value(name, value, contract, file)
+        raise Breach(f"{file} holds no JSON: {error}") from error
+    check_value(value, contract, file)
 
 
-def check_value(name: str, value: Any, contract: Output, what: str = "the value") -> None:
-    """Holds a JSON value to its contract. Raises ModuleError with what was found."""
+def check_value(value: Any, contract: Output, what: str = "the value") -> None:
+    """Holds a JSON value to its contract. Raises Breach with what was found."""
     other = _other(contract, "json")
     if other is not None:
-        raise ModuleError(f"output '{name}': {shown(value)} is a value; expected {other}")
+        raise Breach(f"{shown(value)} is a value; expected {other}")
     if contract.keys is not None:
         if not isinstance(value, dict):
-            raise ModuleError(f"output '{name}': {what} is {shown(value)}; expected a JSON object")
+            raise Breach(f"{what} is {shown(value)}; expected a JSON object")
         for key, kind in contract.keys.items():
             if key not in value:
-                raise ModuleError(f"output '{name}': {what} has no key '{key}'; it has: {listed(value)}")
+                raise Breach(f"{what} has no key '{key}'; it has: {listed(value)}")
             if not is_of(value[key], kind):
-                raise ModuleError(f"output '{name}': {key} is {shown(value[key])}; expected {kind}")
+                raise Breach(f"{key} is {shown(value[key])}; expected {kind}")
     if contract.finite and (odd := not_finite(value)) is not None:
-        raise ModuleError(f"output '{name}': {odd}; expected a finite number")
+        raise Breach(f"{odd}; expected a finite number")
+
+
+# --- tables -----------------------------------------------------------------------------------------
+
+Check = tuple[int, Callable[[str], Any], tuple[str, str]]
+"""Where a cell stands, what refuses a bad one with ValueError, the column and the type for a message."""
+
+
+def check_table(path: str, contract: Contract) -> None:
+    """Reads a table row by row. Raises Breach with the first thing that is not as promised."""
+    file = os.path.basename(path)
+    try:
+        rows = (_json_rows if path.lower().endswith(_JSON_LINES) else _csv_rows)(path, contract)
+    except Breach as breach:
+        raise Breach(f"{file}{breach}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise Breach(f"{file} cannot be read as a table: {error}") from error
+    if contract.rows is not None and not fits_count(contract.rows, rows):
+        raise Breach(f"{file} has {counted(rows, 'row')}; expected {count_words(contract.rows)}")
+
+
+def _csv_rows(path: str, contract: Contract) -> int:
+    rows = 0
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",")
+        header = next((row for row in reader if row), None)
+        if header is None:
+            raise Breach(" is empty; expected a header with the columns' names")
+        checks, width = _checks([cell.strip() for cell in header], contract), len(header)
+        for row in reader:
+            if not row:
+                continue
+            rows += 1
+            try:
+                for place, read, _ in checks:
+                    read(row[place])
+            except (ValueError, IndexError):
+                raise Breach(f", row {rows} (line {reader.line_num}): {_wrong(row, checks)}") from None
+            if len(row) > width:
+                wrong = f"it has {len(row)} cells, and the header {width}"
+                raise Breach(f", row {rows} (line {reader.line_num}): {wrong}")
+    return rows
+
+
+def _checks(header: list[str], contract: Contract) -> list[Check]:
+    columns = contract.columns or {}
+    for column in columns:
+        if header.count(column) != 1:
+            has = f"{header.count(column)} columns" if column in header else "no column"
+            raise Breach(f" has {has} '{column}'; it has: {listed(header)}")
+    readers: dict[str, Callable[[str], Any]] = {"int": partial(_number, kind=int), "bool": _truth, "str": str}
+    readers["float"] = _finite if contract.finite else _number
+    checks: list[Check] = [
+        (header.index(name), readers[kind], (name, kind)) for name, kind in columns.items()
+    ]
+    if contract.finite:
+        others = ((place, name) for place, name in enumerate(header) if name not in columns)
+        checks += [(place, _any_finite, (name, "")) for place, name in others]
+    return checks
+
+
+def _wrong(row: list[str], checks: list[Check]) -> str:
+    """What is wrong with a row."""
+    for place, read, (column, kind) in checks:
+        if place >= len(row):
+            return f"it has {len(row)} cells, and none for {column}"
+        try:
+            read(row[place])
+        except ValueError:
+            cell = row[place]
+            if kind in ("float", "") and _is_number(cell):
+                return f"{column} is {cell.strip()}; expected a finite number"
+            return f"{column} is {shown(cell)}; expected {kind}"
+    raise AssertionError("a row that was refused has a flaw")
+
+
+def _number(cell: str, kind: Callable[[str], float] = float) -> float:
+    """As other programs read it: Python alone takes `1_000`, and digits of other scripts."""
+    if "_" in cell or not cell.isascii():
+        raise ValueError(cell)
+    return kind(cell)
+
+
+def _finite(cell: str) -> None:
+    if not math.isfinite(_number(cell)):
+        raise ValueError(cell)
+
+
+def _any_finite(cell: str) -> None:
+    """Refuses a number that is not finite; what is no number says nothing."""
+    if _is_number(cell):
+        _finite(cell)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        _number(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _truth(cell: str) -> None:
+    if cell.strip().lower() not in ("true", "false", "0", "1"):
+        raise ValueError(cell)
+
+
+def _json_rows(path: str, contract: Contract) -> int:
+    rows = 0
+    for number, row in _objects(path):
+        rows += 1
+        for column, kind in (contract.columns or {}).items():
+            if column not in row:
+                raise Breach(f", line {number}: no '{column}'; it has: {listed(row)}")
+            if not is_of(row[column], kind):
+                raise Breach(f", line {number}: {column} is {shown(row[column])}; expected {kind}")
+        if contract.finite and (odd := not_finite(row)) is not None:
+            raise Breach(f", line {number}: {odd}; expected a finite number")
+    return rows
+
+
+def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    with open(path, encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise Breach(f", line {number}: no JSON: {error}") from None
+            if not isinstance(row, dict):
+                raise Breach(f", line {number}: {type(row).__name__}; expected a JSON object")
+            yield number, row

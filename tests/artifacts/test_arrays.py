@@ -41,7 +41,9 @@ def test_a_tensor_is_taken_through_numpys_protocol(task_dir: Path) -> None:
 
 
 def test_python_objects_are_refused(task_dir: Path) -> None:
-    with pytest.raises(ModuleError, match="output 'x' cannot be saved as an array: it holds Python objects"):
+    with pytest.raises(
+        ModuleError, match="output 'x': it cannot be saved as an array: it holds Python objects"
+    ):
         keep(task_dir, numpy.array([{}], dtype=object))
 
 
