@@ -302,7 +302,7 @@ def test_no_two_classes_have_one_name(root: Path) -> None:
 
 def test_one_file_puts_files_in_place(root: Path) -> None:
     """The probe runs on nodes without diel, and the doctor tries what file systems can do."""
-    apart = {"diel/files.py", "diel/doctor/probe.py", "diel/doctor/folder.py"}
+    apart = {"diel/files.py", "diel/doctor/probe.py", "diel/doctor/machine.py"}
     found = {
         path.relative_to(root).as_posix()
         for path in python_files(root, "diel")

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from diel.doctor.finding import Finding as Finding
-from diel.doctor.folder import check_clock, check_runs, check_shared
 from diel.doctor.machine import (
     CORE,
     check_account,
     check_addresses,
+    check_clock,
     check_extras,
     check_local,
     check_loopback,
     check_machine,
     check_package,
     check_python,
+    check_runs,
+    check_shared,
     check_site,
 )
 from diel.doctor.machine import EXTRAS as EXTRAS
+from diel.doctor.machine import Finding as Finding
 from diel.doctor.programs import check_deep, check_dot, check_lammps, check_launcher, check_ranks
 from diel.errors import DielError
 from diel.site import find_site

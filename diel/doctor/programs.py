@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diel.attempt.mpi import MPICH, OPEN_MPI, advice, launcher_of
-from diel.doctor.finding import Finding
+from diel.doctor.machine import Finding
 from diel.doctor.probe import version_of
 from diel.site import Site, find_program, launcher_words
 from diel.spec import Resources

@@ -15,9 +15,7 @@ from typing import cast
 
 from pydantic import BaseModel
 
-from diel.doctor.finding import Finding
-from diel.doctor.folder import MOST_SKEW
-from diel.doctor.machine import CORE
+from diel.doctor.machine import CORE, MOST_SKEW, Finding
 from diel.doctor.probe import version_of
 from diel.errors import counted
 from diel.site import Site, cores_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from diel.doctor.finding import Finding
+from diel.doctor.machine import Finding
 from diel.errors import did_you_mean
 from diel.scheduler import Dialect, NodeKind, Offer, Queue, Scheduler, SchedulerBusy, scheduler_named
 from diel.scheduler.scheduler import find_dialects

@@ -21,9 +21,7 @@ from pathlib import Path
 from diel.attempt.addresses import addresses
 from diel.blocks.script import exports
 from diel.doctor import probe
-from diel.doctor.finding import Finding
-from diel.doctor.folder import existing
-from diel.doctor.machine import CORE
+from diel.doctor.machine import CORE, Finding, existing
 from diel.doctor.probe import version_of
 from diel.doctor.programs import last
 from diel.doctor.report import Ear, Report, read_report

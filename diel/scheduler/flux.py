@@ -102,8 +102,6 @@ class Flux(BatchScheduler):
             raise SchedulerBusy(f"flux jobs: {self.told(answer)}")
         return found
 
-    # --- this machine -------------------------------------------------------------------------------
-
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
         # LC_ALL=C has no letter for the ƒ of ids.
         inner = {**super().environment(outside), "FLUX_F58_FORCE_ASCII": "1"}

@@ -103,8 +103,6 @@ class Lsf(BatchScheduler):
             raise SchedulerBusy(f"bjobs: {answer.words}")
         return found
 
-    # --- this machine -------------------------------------------------------------------------------
-
     def dialect(self) -> Dialect | None:
         if shutil.which("lsid") is None:
             return None
@@ -114,8 +112,6 @@ class Lsf(BatchScheduler):
         asked = ("bparams",), ("bqueues", "-l"), ("lshosts", "-w")
         parameters, queues, hosts = (self.output(*words, timeout=2 * QUESTION) for words in asked)
         return Offer(parse_queues(queues, parameters), gathered(parse_hosts(hosts)))
-
-    # --- within a job of it -------------------------------------------------------------------------
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
         return {"LSB_DJOB_HOSTFILE": node_file(nodes, script), "LSB_HOSTS": " ".join(nodes)}

@@ -140,8 +140,6 @@ class Pbs(Qsub):
                 return replace(status, state=JobState.CANCELLED, reason=comment)
         return status
 
-    # --- this machine -------------------------------------------------------------------------------
-
     def dialect(self) -> Dialect | None:
         if shutil.which(self.program("qstat")) is None:
             return None

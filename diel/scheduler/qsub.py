@@ -157,8 +157,6 @@ class Qsub(BatchScheduler):
     def delete(self, ids: list[str]) -> Answer:
         return self.ask("qdel", *ids)
 
-    # --- this machine -------------------------------------------------------------------------------
-
     def offer(self) -> Offer:
         queues = parse_queues(self.output("qstat", "-Q", "-f", timeout=2 * QUESTION))
         with suppress(SchedulerBusy):  # some have no such question: then none is known to be the default
@@ -171,8 +169,6 @@ class Qsub(BatchScheduler):
     @abstractmethod
     def nodes(self) -> list[NodeKind]:
         """The nodes, as pbsnodes tells them. Raises SchedulerBusy."""
-
-    # --- within a job of it -------------------------------------------------------------------------
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
         return {"PBS_NODEFILE": node_file(nodes, script)}

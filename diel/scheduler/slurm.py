@@ -145,8 +145,6 @@ class Slurm(BatchScheduler):
         except (SchedulerBusy, ValueError):
             return
 
-    # --- this machine -------------------------------------------------------------------------------
-
     def dialect(self) -> Dialect | None:
         if shutil.which("sinfo") is None:
             return None
@@ -159,8 +157,6 @@ class Slurm(BatchScheduler):
     def offer(self) -> Offer:
         fields = "--format=%P|%D|%z|%m|%G|%l"
         return parse_sinfo(self.output("sinfo", "--noheader", fields, timeout=2 * QUESTION))
-
-    # --- within a job of it -------------------------------------------------------------------------
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
         names, count = ",".join(nodes), str(len(nodes))

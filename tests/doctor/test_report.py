@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from diel.doctor import probe
-from diel.doctor.finding import Finding
-from diel.doctor.machine import CORE
+from diel.doctor.machine import CORE, Finding
 from diel.doctor.report import MOST, Ear, Report, read_report
 from diel.site import Site
 

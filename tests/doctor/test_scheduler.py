@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diel.doctor.finding import Finding
+from diel.doctor.machine import Finding
 from diel.doctor.scheduler import check_scheduler, differences
 from diel.errors import UsageError
 from diel.scheduler import NodeKind, Offer, scheduler_named

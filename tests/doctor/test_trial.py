@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diel.doctor import trial
-from diel.doctor.finding import Finding
+from diel.doctor.machine import Finding
 from diel.doctor.report import Report
 from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
 from diel.site import Site

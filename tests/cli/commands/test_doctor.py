@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diel import doctor as checkup
-from diel.doctor import folder, machine, programs
+from diel.doctor import machine, programs
 from diel.site import find_site
 from tests.cli.call import call
 
@@ -78,8 +78,8 @@ def test_a_python_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder, "LEAST_SPACE", 2**70)
-    finding = folder.check_runs(tmp_path / "runs")
+    monkeypatch.setattr(machine, "LEAST_SPACE", 2**70)
+    finding = machine.check_runs(tmp_path / "runs")
     assert not finding.ok
     assert "diel clean" in finding.fix
 
