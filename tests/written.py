@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from diel.journal.history import History
 from diel.journal.segment import Reader, SegmentWriter
 from diel.paths import RunPaths
 from tests.record import as_record
@@ -76,7 +77,7 @@ class Written:
         return self.snapshot()
 
     def snapshot(self) -> Written:
-        reader = Reader(self.paths)
+        reader = Reader(self.paths, History())
         reader.catch_up()
         reader.save()
         return self

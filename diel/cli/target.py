@@ -9,7 +9,7 @@ import click
 
 from diel.cli.options import Decorator
 from diel.errors import DielError, UsageError
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths, runs_dir
 from diel.project.runs import all_runs, find_run

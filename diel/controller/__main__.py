@@ -27,7 +27,7 @@ from diel.controller.start import drive_on, take_over
 from diel.errors import DielError
 from diel.executors.light import own
 from diel.journal.history import History
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.submission import Submission, make_submission, refuse_unwanted, withdraw
 from diel.scheduler import SchedulerBusy, scheduler_named

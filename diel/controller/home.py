@@ -17,6 +17,7 @@ from diel.attempt.block import MARGIN
 from diel.blocks.script import REFUSED, NeverRuns, block_jobs, exports, is_answered, refuse_hopeless
 from diel.controller.start import create, discard
 from diel.errors import DielError, UsageError
+from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.paths import RunPaths
 from diel.plan import Plan
@@ -151,7 +152,7 @@ def submit_new(
 
 def _await_first_block(paths: RunPaths, made: Submission) -> None:
     """Raises NeverRuns where the scheduler refuses the first block: the controller has given up by then."""
-    end, reader = time.monotonic() + FIRST_BLOCK, Reader(paths)
+    end, reader = time.monotonic() + FIRST_BLOCK, Reader(paths, History())
     history = reader.history
     while made.starts(time.time()) and time.monotonic() < end and not is_answered(history):
         time.sleep(PAUSE)

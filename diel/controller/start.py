@@ -21,7 +21,7 @@ from diel.check import check
 from diel.controller.controller import Controller
 from diel.errors import DielError, UsageError
 from diel.files import put
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.plan import Plan, make_plan
 from diel.project.lease import take

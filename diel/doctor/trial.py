@@ -27,7 +27,7 @@ from diel.doctor.programs import last
 from diel.doctor.report import Ear, Report, read_report
 from diel.errors import DielError, UsageError
 from diel.journal.history import History
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.project.runs import find_run
 from diel.scheduler import Job, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site import Site, cores_of

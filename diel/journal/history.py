@@ -7,12 +7,16 @@ else, a later attempt beats an earlier one, and a controller's verdict counts un
 # mypy: enable-error-code="exhaustive-match"
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from diel.form import Contradiction
 from diel.journal.axis_history import AxisHistory, Trial
-from diel.journal.stage_history import Attempt, StageHistory, spread
+from diel.journal.stage_history import Attempt, StageHistory, ranges, spread
 from diel.journal.staging import count_staging
 from diel.journal.surrogate import counting, knowing
 from diel.paths import epoch_of
@@ -21,6 +25,8 @@ from diel.states import RunState, TaskState
 if TYPE_CHECKING:
     from diel.journal import records
 
+VERSION = 7
+"""Of a snapshot's form: one of another version is left alone."""
 MAX_FAILURES = 1000
 """How many failures are kept with their messages; the rest are counted."""
 
@@ -352,6 +358,22 @@ class History:
         for stage in self.stages.values():
             stage.let_go(verdicts=False)
 
+    def packed(self, offsets: Mapping[str, int]) -> str:
+        """A snapshot of it, folded from segments up to these offsets."""
+        document = {
+            "version": VERSION,
+            "offsets": offsets,
+            **vars(self),
+            "uses": sorted(self.uses),
+            "failures": list(self.failures.values()),
+            "left": [[name, index, attempt] for (name, index), attempt in self.left.items()],
+            "axes": {
+                label: {"facts": axis.facts, "courses": list(axis.courses.values())}
+                for label, axis in self.axes.items()
+            },
+        }
+        return json.dumps(document, default=_plain)
+
 
 _STEP = {TaskState.QUEUED: 0, TaskState.RUNNING: 1, TaskState.READY: 2}
 
@@ -362,3 +384,12 @@ def _order(attempt: Attempt) -> tuple[int, int, int]:
 
 
 _VERDICTS = {"failed": TaskState.FAILED, "skipped": TaskState.SKIPPED, "cancelled": TaskState.CANCELLED}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for: an object by its fields, a set of tasks as ranges, bytes squeezed."""
+    if isinstance(value, bytearray):
+        return base64.b64encode(zlib.compress(bytes(value), 1)).decode()
+    if isinstance(value, set):
+        return ranges(sorted(value))
+    return {name.name: getattr(value, name.name) for name in fields(value)}

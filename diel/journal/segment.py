@@ -1,38 +1,30 @@
-"""The journal on the disk: segments, each an append-only file of one writer, and the snapshot of their fold.
+"""The journal on the disk: segments, each an append-only file of one writer.
 
 A writer appends whole lines of JSON with one write call each. A line that a kill tore is always the last of
-its file, and a reader leaves it alone until it ends in a newline. Reading a run is loading its snapshot and
-folding what was appended since. Without a snapshot everything is folded: losing one loses nothing.
+its file, and a reader leaves it alone until it ends in a newline. Workers write and read segments, too, and
+do not load the fold.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 import time
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from diel.errors import JournalError, UsageError
 from diel.files import put
 from diel.form import NOT_AS_IT_SHOULD_BE, Contradiction
-from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial
-from diel.journal.history import History
-from diel.journal.stage_history import Attempt, StageHistory, ranges, spread
-from diel.journal.surrogate import unpacked
 from diel.paths import RunPaths
-from diel.states import RunState, TaskState, TrialState
 
 if TYPE_CHECKING:
+    from diel.journal.history import History
     from diel.journal.records import Record, Result
 
-VERSION = 7
-"""Of a snapshot's form: one of another version is left alone."""
 LATE = 60.0
 """Seconds after a block's end for which lines of its workers may still appear on a shared file system."""
 _NAME = re.compile(r"(controller-[0-9]+|worker-[0-9]+-.*)\.jsonl")
@@ -149,7 +141,7 @@ class Reader:
     """A run's history and how far each of its segments has been read."""
 
     paths: RunPaths
-    history: History = field(default_factory=History)
+    history: History
     offsets: dict[str, int] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
     """Segments that nothing is appended to any more: their blocks ended long ago."""
@@ -200,8 +192,7 @@ class Reader:
     def save(self) -> None:
         """Writes the snapshot in one step, where there is anything new."""
         if self._saved != self.offsets:
-            document = {"version": VERSION, "offsets": self.offsets, **_packed(self.history)}
-            put(self.paths.snapshot, json.dumps(document, default=_plain))
+            put(self.paths.snapshot, self.history.packed(self.offsets))
             self._saved = dict(self.offsets)
 
 
@@ -218,84 +209,3 @@ def _line_at(path: Path, offset: int) -> int:
     """The number of the line that begins at this byte."""
     with open(path, "rb") as file:
         return file.read(offset).count(b"\n") + 1
-
-
-def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
-    """A run as its files tell it now. Raises UsageError where its journal cannot be read."""
-    reader = (_load(paths) if snapshot else None) or Reader(paths)
-    reader.catch_up()
-    return reader
-
-
-def _packed(history: History) -> dict[str, Any]:
-    return {
-        **vars(history),
-        "uses": sorted(history.uses),
-        "failures": list(history.failures.values()),
-        "left": [[name, index, attempt] for (name, index), attempt in history.left.items()],
-        "axes": {
-            label: {"facts": axis.facts, "courses": list(axis.courses.values())}
-            for label, axis in history.axes.items()
-        },
-    }
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has no form for: an object by its fields, a set of tasks as ranges, bytes squeezed."""
-    if isinstance(value, bytearray):
-        return base64.b64encode(zlib.compress(bytes(value), 1)).decode()
-    if isinstance(value, set):
-        return ranges(sorted(value))
-    return {name.name: getattr(value, name.name) for name in fields(value)}
-
-
-def _load(paths: RunPaths) -> Reader | None:
-    """What the snapshot holds; None where it is missing, damaged or of another version: it is a shortcut."""
-    try:
-        document = json.loads(paths.snapshot.read_text(encoding="utf-8", errors="surrogateescape"))
-        if document.pop("version") != VERSION:
-            return None
-        offsets = document.pop("offsets")
-        document |= {
-            "stages": {name: _stage(packed) for name, packed in document["stages"].items()},
-            "failures": {(one["stage"], one["tasks"][0][0]): one for one in document["failures"]},
-            "state": RunState(document["state"]),
-            "uses": set(document["uses"]),
-            "left": {(name, index): _attempt(packed) for name, index, packed in document["left"]},
-            "axes": {label: _axis(packed) for label, packed in document["axes"].items()},
-        }
-        return Reader(paths, History(**document), offsets)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
-        return None
-
-
-def _stage(packed: dict[str, Any]) -> StageHistory:
-    for name in ("states", "left_out"):
-        packed[name] = bytearray(zlib.decompress(base64.b64decode(packed[name])))
-    for name in ("under_way", "attempts", "committed", "gone", "fenced", "resources", "tolerated"):
-        packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
-    under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
-    dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
-    surrogate = unpacked(packed["surrogate"]) if packed.get("surrogate") else None
-    return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped, "surrogate": surrogate})
-
-
-def _attempt(packed: dict[str, Any]) -> Attempt:
-    return Attempt(**{**packed, "state": TaskState(packed["state"])})
-
-
-def _axis(packed: dict[str, Any]) -> AxisHistory:
-    courses = [_course(course) for course in packed["courses"]]
-    facts = None if packed["facts"] is None else AxisFacts(**packed["facts"])
-    return AxisHistory({course.context: course for course in courses}, facts)
-
-
-def _course(packed: dict[str, Any]) -> Course:
-    trials = [_trial(trial) for trial in packed["trials"]]
-    rounds = [Round(**one) for one in packed["rounds"]]
-    return Course(**{**packed, "context": tuple(packed["context"]), "trials": trials, "rounds": rounds})
-
-
-def _trial(packed: dict[str, Any]) -> Trial:
-    reported = {int(step): value for step, value in packed["reported"].items()}
-    return Trial(**{**packed, "state": TrialState(packed["state"]), "reported": reported})

@@ -18,7 +18,8 @@ from diel.axes.domain import Domain, Origins, make_domain
 from diel.errors import DielError, SpecError, UsageError
 from diel.graph import StageGraph, build
 from diel.journal.history import History
-from diel.journal.segment import decode, read_run, segments
+from diel.journal.segment import decode, segments
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
 from diel.paths import RunPaths

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from diel.journal.history import History
-from diel.journal.segment import Reader, decode, read_run
+from diel.journal.segment import Reader, decode
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from diel.journal.history import History
 from diel.journal.segment import Reader, SegmentWriter, read_segment
 from diel.paths import RunPaths
 from diel.project.cache import write_keys
@@ -25,7 +26,7 @@ class Ledger:
     def __init__(self, paths: RunPaths, segment: SegmentWriter) -> None:
         self.paths = paths
         self.segment = segment
-        self.reader = Reader(paths)
+        self.reader = Reader(paths, History())
         self.history = self.reader.history
         self.results = Results(paths)
 

@@ -18,7 +18,7 @@ import psutil
 import yaml
 
 from diel.journal.history import History
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.submission import job_prefix
 from diel.status import read_status

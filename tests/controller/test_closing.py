@@ -10,7 +10,7 @@ import pytest
 
 from diel.controller.closing import close, end_left_jobs
 from diel.errors import DielError
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.project.lease import newest_epoch, take
 from diel.status import read_status
 from tests.written import Written

@@ -12,7 +12,7 @@ import pytest
 
 from diel.axes.adaptive import Standing
 from diel.journal.axis_history import Course, Trial
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.project.requests import ask_cancel, read_stops
 from diel.states import TaskState, TrialState
 from tests.controller.bench import Bench

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from diel.journal.history import History
-from diel.journal.segment import Reader, read_run
+from diel.journal.segment import Reader
+from diel.journal.snapshot import read_run
 from diel.status import read_status
 from diel.status.axis import last_metric
 from tests.record import as_record
@@ -17,7 +18,7 @@ from tests.searched import MATERIALS, SEARCH, Searched, loop, search
 
 
 def snapshot(run: Searched) -> Searched:
-    reader = Reader(run.paths)
+    reader = Reader(run.paths, History())
     reader.catch_up()
     reader.save()
     return run

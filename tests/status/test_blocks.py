@@ -11,7 +11,7 @@ import pytest
 
 from diel.blocks.block import Block
 from diel.cli.commands.status import _fit, _run_view
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.scheduler import JobState
 from diel.site import Shape
 from diel.status import Status, read_status

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diel.errors import UsageError
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.states import TaskState
 from diel.status import find_task
 from diel.status.tasks import failure_lines, mean_text, tasks_by_state, tasks_text

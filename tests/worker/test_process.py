@@ -195,7 +195,7 @@ def test_outputs_and_values_are_in_the_record(bench: Bench) -> None:
     assert artifact["size"] == 5
 
 
-def test_no_worker_loads_pydantic_whatever_its_stage_declares(bench: Bench) -> None:
+def test_no_worker_loads_models_or_the_fold_whatever_its_stage_declares(bench: Bench) -> None:
     """To load it takes longer than most of what a worker does: jobs carry plain data, and no models."""
     output = Output.model_validate({"finite": True})
     service = Service.model_validate({"reload": "/reload"})
@@ -205,7 +205,8 @@ def test_no_worker_loads_pydantic_whatever_its_stage_declares(bench: Bench) -> N
     module = bench.module(
         "def made() -> dict:\n"
         "    import sys, diel.worker.service, diel.attempt.surrogate\n"
-        "    return {'x': 1.5, 'loaded': sorted({'pydantic', 'parsl', 'yaml'} & {*sys.modules})}"
+        "    heavy = {'pydantic', 'parsl', 'yaml', 'diel.journal.history'}\n"
+        "    return {'x': 1.5, 'loaded': sorted(heavy & {*sys.modules})}"
     )
     work = {"module": module, "promises": {"x": plain(output)}, "service": None}
     (told,) = bench.run([request(0)], **work).records

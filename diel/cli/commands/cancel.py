@@ -13,7 +13,8 @@ import click
 from diel.cli.options import runs_option
 from diel.cli.target import complete_target, run_argument
 from diel.errors import UsageError, counted
-from diel.journal.segment import Reader, read_run
+from diel.journal.segment import Reader
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths, here
 from diel.project.requests import ask_cancel
 from diel.project.runs import find_run

@@ -15,7 +15,8 @@ import click
 from diel.cli.options import runs_option
 from diel.cli.target import complete_task, run_and_rest
 from diel.errors import JournalError, UsageError, counted
-from diel.journal.segment import Reader, read_result, read_run, result_in, segments
+from diel.journal.segment import Reader, read_result, result_in, segments
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.states import TaskState
 from diel.status import find_task, fold_status

@@ -20,7 +20,7 @@ from diel.controller.start import (
     take_over,
 )
 from diel.errors import DielError, UsageError
-from diel.journal.segment import read_run
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
 from diel.project.lease import refuse_driven

@@ -16,7 +16,8 @@ import click
 from diel.cli.options import Duration, json_option, runs_option
 from diel.cli.target import complete_stage, run_and_rest
 from diel.errors import UsageError, counted
-from diel.journal.segment import Reader, read_run
+from diel.journal.segment import Reader
+from diel.journal.snapshot import read_run
 from diel.paths import here
 from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status import Status, find_stage, read_status, task_of

@@ -1,0 +1,78 @@
+"""Reading a run: its snapshot is loaded, and what was appended since is folded in.
+
+Without a snapshot everything is folded: losing one loses nothing. `History.packed` writes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+from diel.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial
+from diel.journal.history import VERSION, History
+from diel.journal.segment import Reader
+from diel.journal.stage_history import Attempt, StageHistory, spread
+from diel.journal.surrogate import unpacked
+from diel.paths import RunPaths
+from diel.states import RunState, TaskState, TrialState
+
+
+def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
+    """A run as its files tell it now. Raises UsageError where its journal cannot be read."""
+    reader = (_load(paths) if snapshot else None) or Reader(paths, History())
+    reader.catch_up()
+    return reader
+
+
+def _load(paths: RunPaths) -> Reader | None:
+    """What the snapshot holds; None where it is missing, damaged or of another version: it is a shortcut."""
+    try:
+        document = json.loads(paths.snapshot.read_text(encoding="utf-8", errors="surrogateescape"))
+        if document.pop("version") != VERSION:
+            return None
+        offsets = document.pop("offsets")
+        document |= {
+            "stages": {name: _stage(packed) for name, packed in document["stages"].items()},
+            "failures": {(one["stage"], one["tasks"][0][0]): one for one in document["failures"]},
+            "state": RunState(document["state"]),
+            "uses": set(document["uses"]),
+            "left": {(name, index): _attempt(packed) for name, index, packed in document["left"]},
+            "axes": {label: _axis(packed) for label, packed in document["axes"].items()},
+        }
+        return Reader(paths, History(**document), offsets)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, zlib.error):
+        return None
+
+
+def _stage(packed: dict[str, Any]) -> StageHistory:
+    for name in ("states", "left_out"):
+        packed[name] = bytearray(zlib.decompress(base64.b64decode(packed[name])))
+    for name in ("under_way", "attempts", "committed", "gone", "fenced", "resources", "tolerated"):
+        packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
+    under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
+    dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
+    surrogate = unpacked(packed["surrogate"]) if packed.get("surrogate") else None
+    return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped, "surrogate": surrogate})
+
+
+def _attempt(packed: dict[str, Any]) -> Attempt:
+    return Attempt(**{**packed, "state": TaskState(packed["state"])})
+
+
+def _axis(packed: dict[str, Any]) -> AxisHistory:
+    courses = [_course(course) for course in packed["courses"]]
+    facts = None if packed["facts"] is None else AxisFacts(**packed["facts"])
+    return AxisHistory({course.context: course for course in courses}, facts)
+
+
+def _course(packed: dict[str, Any]) -> Course:
+    trials = [_trial(trial) for trial in packed["trials"]]
+    rounds = [Round(**one) for one in packed["rounds"]]
+    return Course(**{**packed, "context": tuple(packed["context"]), "trials": trials, "rounds": rounds})
+
+
+def _trial(packed: dict[str, Any]) -> Trial:
+    reported = {int(step): value for step, value in packed["reported"].items()}
+    return Trial(**{**packed, "state": TrialState(packed["state"]), "reported": reported})
