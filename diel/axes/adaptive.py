@@ -56,11 +56,6 @@ class Adaptive(ABC):
         """The most points that may be under way together."""
         return self.axis.at_once(self.size)
 
-    @property
-    def may_end_early(self) -> bool:
-        """Whether fewer points may come than there are at most."""
-        return self.axis.may_end_early
-
     def standing(self, coordinates: Mapping[str, int]) -> Standing:
         """Whether the point of a task is there."""
         if not self.judged:

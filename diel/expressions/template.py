@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -233,22 +233,25 @@ def parse_tree(value: Json) -> Tree:
     return Tree(value, None)
 
 
-def walk(value: Json) -> Iterator[tuple[tuple[str | int, ...], Template | ExpressionError]]:
+Path = tuple[str | int, ...]
+
+
+def walk(value: Json) -> Iterator[tuple[Path, Template | ExpressionError]]:
     """Every text of a JSON value that holds an expression: its path, and what it parses to."""
-    if isinstance(value, str):
+    for path, text in texts_in(value):
         try:
-            template = parse(value)
+            template = parse(text)
         except ExpressionError as error:
-            yield (), error
+            yield path, error
         else:
             if not template.constant:
-                yield (), template
-        return
-    items: Iterable[tuple[str | int, Any]] = ()
-    if isinstance(value, Mapping):
-        items = value.items()
-    elif isinstance(value, list | tuple):
-        items = enumerate(value)
-    for key, item in items:
-        for path, found in walk(item):
-            yield (key, *path), found
+                yield path, template
+
+
+def texts_in(value: Json, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Every text of a JSON value, with its path."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict | list | tuple):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from texts_in(item, (*path, key))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ import yaml
 from pydantic import ValidationError
 
 from diel.errors import MAX_PROBLEMS, Problem, SpecError, did_you_mean, first_problems
-from diel.expressions import ExpressionError, Template, plain
+from diel.expressions import ExpressionError, Template, plain, texts_in
 from diel.expressions import parse as parse_template
 from diel.files import read_file, reason
 from diel.load.misfits import QUOTED, check
@@ -157,7 +157,7 @@ def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
     texts: dict[Key, str] = {}
     stray: list[Key] = []
     has_axes = isinstance(data.get("axes"), dict)
-    for key, text in _texts(data):
+    for key, text in texts_in(data):
         if "${{" not in text:
             continue
         if key[0] == "axes":
@@ -224,14 +224,6 @@ def _standing(known: Mapping[str, Hyperparameter]) -> dict[str, Any]:
         name: next(v for v in (one.default, one.high, one.low, *(one.choices or ()), 1) if v is not None)
         for name, one in known.items()
     }
-
-
-def _texts(value: Any, key: Key = ()) -> Iterator[tuple[Key, str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, dict | list):
-        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(part, (*key, name))
 
 
 def _replaced(value: Any, made: Mapping[Key, Any], key: Key) -> Any:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diel.artifacts import files_of
-from diel.errors import UsageError
+from diel.errors import JournalError, UsageError
 from diel.files import replacing
-from diel.journal.segment import decode, result_in, segments
+from diel.journal.segment import decode, read_result, segments
 from diel.paths import RunPaths
 from diel.project.lease import driver
 from diel.project.runs import all_runs
@@ -86,7 +86,7 @@ class Cache:
         wanted = bytes.fromhex(key)
         for keys in candidates:
             place = keys.find(wanted)
-            record = None if place is None else _read(keys.paths, *place)
+            record = None if place is None else _read(keys.paths.journal / place[0], place[1])
             if record is not None and record.get("key") == key:
                 record.setdefault("run", keys.paths.run_id)
                 if _is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
@@ -94,12 +94,10 @@ class Cache:
         return None
 
 
-def _read(paths: RunPaths, segment: str, offset: int) -> Result | None:
+def _read(segment: Path, offset: int) -> Result | None:
     try:
-        with open(paths.journal / segment, "rb") as file:
-            file.seek(offset)
-            return result_in(file.readline())
-    except OSError:
+        return read_result(segment, offset)
+    except JournalError:
         return None
 
 

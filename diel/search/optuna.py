@@ -7,22 +7,7 @@ import warnings
 from typing import Any
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner
-from optuna.samplers import (
-    BaseSampler,
-    CmaEsSampler,
-    GPSampler,
-    NSGAIISampler,
-    QMCSampler,
-    RandomSampler,
-    TPESampler,
-)
+from optuna import distributions, pruners, samplers
 
 from diel.errors import UsageError
 from diel.journal.axis_history import Course
@@ -99,9 +84,9 @@ class OptunaSearcher(Searcher):
     def _draw_one(self, trial: optuna.Trial, name: str) -> Any:
         given, listed = self.space.parameters[name], self._lists[name]
         if listed is not None and self._grid is not None:  # whose places are told to the study, not drawn
-            return listed[trial._suggest(name, IntDistribution(0, len(listed) - 1))]
+            return listed[trial._suggest(name, distributions.IntDistribution(0, len(listed) - 1))]
         if listed is not None:
-            return listed[trial._suggest(name, CategoricalDistribution(range(len(listed))))]
+            return listed[trial._suggest(name, distributions.CategoricalDistribution(range(len(listed))))]
         return within(given, trial._suggest(name, _distribution(given)))
 
     def report(self, number: int, step: int, value: float) -> bool:
@@ -141,34 +126,34 @@ class OptunaSearcher(Searcher):
                 self._repeat(known[number])
 
 
-def _distribution(given: Hyperparameter) -> BaseDistribution:
+def _distribution(given: Hyperparameter) -> distributions.BaseDistribution:
     assert given.low is not None
     assert given.high is not None
     low, high = given.low, given.high
     if given.step is not None:
         high = low + math.floor((high - low) / given.step + 1e-9) * given.step
     if given.type == "int":
-        return IntDistribution(int(low), int(high), log=given.log, step=int(given.step or 1))
-    return FloatDistribution(low, high, log=given.log, step=given.step)
+        return distributions.IntDistribution(int(low), int(high), log=given.log, step=int(given.step or 1))
+    return distributions.FloatDistribution(low, high, log=given.log, step=given.step)
 
 
-def _sampler(search: Search, seed: int) -> BaseSampler:
+def _sampler(search: Search, seed: int) -> samplers.BaseSampler:
     startup = _some(n_startup_trials=search.startup)
     match search.sampler:
         case "random" | "grid":  # a grid's points are told to the study
-            return RandomSampler(seed=seed)
+            return samplers.RandomSampler(seed=seed)
         case "tpe":
-            return TPESampler(seed=seed, **startup)
+            return samplers.TPESampler(seed=seed, **startup)
         case "cmaes":
-            return CmaEsSampler(
+            return samplers.CmaEsSampler(
                 seed=seed, popsize=search.population, warn_independent_sampling=False, **startup
             )
         case "nsga2":
-            return NSGAIISampler(seed=seed, **_some(population_size=search.population))
+            return samplers.NSGAIISampler(seed=seed, **_some(population_size=search.population))
         case "gp":
-            return GPSampler(seed=seed, **startup)
+            return samplers.GPSampler(seed=seed, **startup)
         case "qmc":
-            return QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
+            return samplers.QMCSampler(seed=seed, scramble=True, warn_independent_sampling=False)
     raise UsageError(f"Optuna has no sampler '{search.sampler}'")
 
 
@@ -177,11 +162,11 @@ def _some(**given: Any) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _pruner(search: Search) -> BasePruner:
+def _pruner(search: Search) -> pruners.BasePruner:
     match search.pruner:
         case "median":
-            return MedianPruner()
+            return pruners.MedianPruner()
         case "hyperband":
-            return HyperbandPruner()
+            return pruners.HyperbandPruner()
         case "none":
-            return NopPruner()
+            return pruners.NopPruner()

@@ -118,15 +118,15 @@ class Ledger:
 
     def hand_over(self) -> None:
         """Leaves the run to the next controller: tasks that run in blocks stay as they are."""
-        self.append({"event": "handover"})
-        self.reader.catch_up()
-        self.reader.save()
-        self.segment.close()
+        self._leave({"event": "handover"})
 
     def close(self, state: RunState) -> None:
         """Leaves the run so that others read it fast."""
-        self.append({"event": "end", "state": state})
+        self._leave({"event": "end", "state": state})
+        write_keys(self.paths)
+
+    def _leave(self, last: Record) -> None:
+        self.append(last)
         self.reader.catch_up()
         self.reader.save()
         self.segment.close()
-        write_keys(self.paths)

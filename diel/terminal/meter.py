@@ -157,7 +157,7 @@ class Meter:
                 sure = "≥"
             elif open_:
                 run = self._controller.stages.get(name)
-                early = run is not None and any(axis.may_end_early for axis in run.adaptive)
+                early = run is not None and any(one.axis.may_end_early for one in run.adaptive)
                 sure = sure or ("≤" if early else "" if stage.timed else "~")
                 left += open_ * (stage.seconds / stage.timed if stage.timed else usual) * plan.cores
         return ((time.monotonic() - self._began) * left / done, sure) if done > 0 else None

@@ -72,7 +72,7 @@ def test_a_round_is_there_once_the_one_before_was_judged(tmp_path: Path) -> None
     axis = axis_of(loop(tmp_path, over=False))
     opened, waiting = Standing.OPEN, Standing.WAITING
     assert standings(axis) == [opened, opened, opened, opened, waiting, waiting]
-    assert (axis.at_once, axis.size, axis.may_end_early) == (1, 100, True)
+    assert (axis.at_once, axis.size, axis.axis.may_end_early) == (1, 100, True)
 
 
 def test_the_last_round_of_a_loop_that_ended_is_picked_and_no_other_comes(tmp_path: Path) -> None:
