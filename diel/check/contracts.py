@@ -233,7 +233,6 @@ _FITTING = {
 
 
 def _fitting(kind: Kind, *, gathered: bool) -> set[str]:
-    """What a parameter may accept that gets this."""
     if kind.word in _FITTING:
         return _LISTS if gathered else _FITTING[kind.word]
     several = {"list", "paths", "arrays"} if kind.is_array else {"list", "paths"}

@@ -57,7 +57,6 @@ def _may_be_file(view: RunView, link: Link) -> bool:
 
 
 def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[int]:
-    """The tasks of a stage that have lost a file which is still needed."""
     outputs = [place[1] for place in {*readers.links, *axes} if place[0] == name]
     found: set[int] = set()
     for record in run.results(name, b'"artifacts":{') if outputs else ():

@@ -177,7 +177,6 @@ class Controller:
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
 
     def _let_go(self, _: RunState) -> None:
-        """Leaves what runs in blocks."""
         self._backend.detach()
         self._end_processes(without="DIEL_BLOCK")
 

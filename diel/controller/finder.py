@@ -95,7 +95,6 @@ class Finder:
         return self._held[stage.name].pop(index)
 
     def _stays(self, stage: StageRun, index: int) -> bool:
-        """Whether a task that found no room is still ready."""
         if self._is_closed(stage, index):
             return False
         serving = self._stages.serving

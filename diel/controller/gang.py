@@ -155,7 +155,6 @@ class Gangs:
         return False
 
     def _look(self, line: GangLine, until: float) -> None:
-        """Takes in which tasks have become ready, and what can be handed out by that."""
         for stage in line.stages:
             for index in self._finder.gather(stage, until):
                 line.add(stage, index)

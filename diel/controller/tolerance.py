@@ -58,7 +58,6 @@ class _Tolerance:
         self._looked: dict[tuple[int, Group], tuple[Verdict, frozenset[int]]] = {}
 
     def failures(self, stage: StageRun) -> dict[str, list[int]]:
-        """The failed tasks of a stage that are tolerated, by what says so."""
         found: dict[str, list[int]] = {}
         for index in range(stage.size if stage.history.states.count(TaskState.FAILED) else 0):
             if stage.history.state(index) == TaskState.FAILED and (cause := self.cause((stage.name, index))):

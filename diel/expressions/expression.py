@@ -358,7 +358,6 @@ def _key(value: Any, key: str) -> Any:
 
 
 def _missing(chain: Chain, scope: Any) -> tuple[str, str]:
-    """What to say of a dotted name that a scope lacks, and a hint."""
     value = scope
     for index, name in enumerate(chain):
         before = ".".join(chain[:index])

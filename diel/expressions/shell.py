@@ -251,7 +251,6 @@ class _Commands(_Follower):
             index += length
 
     def value(self, number: int) -> None:
-        """A value stands here."""
         word = self._current()
         word.text += VALUE
         word.values.append(number)
@@ -261,14 +260,12 @@ class _Commands(_Follower):
         word.end = self.index
 
     def end(self) -> list[Command]:
-        """The text has ended; so has what is still open."""
         while self.frames:
             self.leave()
         self._end_command()
         return self.found
 
     def leave(self) -> None:
-        """Ends what a bracket has opened."""
         self._end_command()
         frame = self.frames.pop()
         group = self.found[max(frame.begun, len(self.found) - _LAST) :]

@@ -57,7 +57,6 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _expected(hint: Any) -> str:
-    """A type in words."""
     inner, origin = get_args(hint), get_origin(hint)
     if origin is Annotated:
         return next((word for word in inner[1:] if isinstance(word, str)), "") or _expected(inner[0])

@@ -206,6 +206,5 @@ def _flaw(error: BaseException, record: Record) -> str:
 
 
 def _line_at(path: Path, offset: int) -> int:
-    """The number of the line that begins at this byte."""
     with open(path, "rb") as file:
         return file.read(offset).count(b"\n") + 1

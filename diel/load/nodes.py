@@ -129,7 +129,6 @@ class _Composer:
         self._nodes = 0
 
     def take(self, event: Any) -> None:
-        """Goes on by one event."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
             self._stop(event, f"more than {MAX_NODES} values in one file", LONG_LISTS)

@@ -131,7 +131,6 @@ def _origin(folder: Path, folders: Sequence[Path]) -> Origin:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Names and paths of the Python files in a folder and below it, sorted by name."""
     found: dict[str, Path] = {}
     for parent, below, files in os.walk(folder):
         below[:] = [name for name in below if name.isidentifier() and not name.startswith("_")]

@@ -63,7 +63,6 @@ def mend_run(paths: RunPaths) -> None:
 
 
 def _numbered(name: str) -> tuple[str | None, int]:
-    """The workflow and the number that a run's name tells."""
     match = _RUN.fullmatch(name)
     return (match["workflow"], int(match["number"])) if match else (None, 0)
 

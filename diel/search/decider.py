@@ -86,7 +86,6 @@ class Decider(ABC):
         return found if point is None else {**found, self.label: point}
 
     def _tasks(self, context: Context, point: int | None = None) -> Iterator[tuple[StageRun, int]]:
-        """The tasks of all stages over the axis, at one point or at all points of a context."""
         coordinates = self._coordinates(context, point)
         for stage in self._stages.values():
             if self.label in stage.spec.over:
@@ -94,7 +93,6 @@ class Decider(ABC):
                     yield stage, index
 
     def _at(self, context: Context) -> dict[str, Any]:
-        """The parameters of the points of a context, for those who read of it."""
         found: dict[str, Any] = {}
         for label, place in self._coordinates(context).items():
             points = self._stages[self.axis.judge.stages[0]].points[label]

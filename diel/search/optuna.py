@@ -62,7 +62,6 @@ class OptunaSearcher(Searcher):
         return None if point is None else self._repeat(point)
 
     def _repeat(self, hp: dict[str, Any]) -> dict[str, Any]:
-        """A trial whose hyperparameters are known."""
         lists = {name: self._lists[name] for name in hp}
         known = {name: hp[name] if of is None else place_of(hp[name], of) for name, of in lists.items()}
         self._study.enqueue_trial(known)

@@ -32,7 +32,6 @@ class ChoosingLink(Link):
 
     @property
     def _within(self) -> tuple[str, ...]:
-        """The loops that the reading stage runs over too."""
         return tuple(label for label in self.edge.chosen if label in self.down.spec.over)
 
     @property

@@ -160,7 +160,6 @@ class Link:
         return Verdict.READY
 
     def _never_made(self, group: Group) -> bool:
-        """Whether a group lacks tasks because some of those that make its points failed."""
         fixed = self._fixed(group)
         for maker in self.makers:
             here = {axis: place for axis, place in fixed.items() if axis in maker.domain.axes}
