@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from diel.errors import counted, did_you_mean
 from diel.extensions import SCHEDULERS, names_in
-from diel.spec.model import Duration, Flaw, Items, Limit, Name, Size, SpecModel, Text, found, refuse
+from diel.spec.model import Duration, Flaw, Items, Limit, Name, Size, SpecModel, Text, found, optional, refuse
 from diel.values import format_duration
 
 LOCAL = "local"
@@ -85,39 +85,26 @@ class Pool(SpecModel):
     """A kind of node, and the blocks (allocations) of it that diel may hold."""
 
     description: str = ""
-    queue: JobWord | None = Field(
-        default=None, description="Queue, or partition; the scheduler's default where absent."
-    )
-    account: JobWord | None = Field(default=None, description="Account to charge; the site's where absent.")
-    nodes: int = Field(default=1, ge=1, description="How many nodes a block, and so a task, may span.")
-    block_nodes: int = Field(default=1, ge=1, description="Nodes of a block that no task makes larger.")
-    blocks: int = Field(default=1, ge=1, description="How many blocks diel may hold at the same time.")
-    cores: int | None = Field(
-        default=None, ge=1, description="Cores of a node; this machine's where absent, without a scheduler."
-    )
-    memory: Size | None = Field(
-        default=None, description="Memory of a node; this machine's where absent, without a scheduler."
-    )
-    gpus: int = Field(default=0, ge=0, description="GPUs of a node.")
-    gpu_variables: Items[str] = Field(
-        default=("CUDA_VISIBLE_DEVICES",),
-        description="Variables that pin a task to its GPUs: CUDA_VISIBLE_DEVICES, "
+    queue: JobWord | None = optional("Queue, or partition; the scheduler's default where absent.")
+    account: JobWord | None = optional("Account to charge; the site's where absent.")
+    nodes: int = optional("How many nodes a block, and so a task, may span.", 1, ge=1)
+    block_nodes: int = optional("Nodes of a block that no task makes larger.", 1, ge=1)
+    blocks: int = optional("How many blocks diel may hold at the same time.", 1, ge=1)
+    cores: int | None = optional("Cores of a node; this machine's where absent, without a scheduler.", ge=1)
+    memory: Size | None = optional("Memory of a node; this machine's where absent, without a scheduler.")
+    gpus: int = optional("GPUs of a node.", 0, ge=0)
+    gpu_variables: Items[str] = optional(
+        "Variables that pin a task to its GPUs: CUDA_VISIBLE_DEVICES, "
         "ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK.",
+        ("CUDA_VISIBLE_DEVICES",),
     )
-    walltime: Limit = Field(default=3600.0, description="Walltime of a block that no task makes longer.")
-    max_walltime: Limit | None = Field(
-        default=None, description="Longest walltime that the queue allows; `walltime` where absent."
+    walltime: Limit = optional("Walltime of a block that no task makes longer.", 3600.0)
+    max_walltime: Limit | None = optional("Longest walltime that the queue allows; `walltime` where absent.")
+    idle: Duration = optional("How long a block may idle before it is given back.", 30.0, ge=0)
+    options: Items[JobOption] = optional(
+        "Further options of the scheduler, one each: `--constraint=gpu`, `-l place=scatter`.", ()
     )
-    idle: Duration = Field(
-        default=30.0, ge=0, description="How long a block may idle before it is given back."
-    )
-    options: Items[JobOption] = Field(
-        default=(),
-        description="Further options of the scheduler, one each: `--constraint=gpu`, `-l place=scatter`.",
-    )
-    setup: Items[SetupLine] = Field(
-        default=(), description="Shell lines at the start of each block: `module load ...`."
-    )
+    setup: Items[SetupLine] = optional("Shell lines at the start of each block: `module load ...`.", ())
 
     @property
     def longest(self) -> float:
@@ -137,22 +124,19 @@ class Pool(SpecModel):
 class ControllerHome(SpecModel):
     """Where the controller of a submitted run lives, and what it asks for there."""
 
-    home: Literal["login", "job", "inside"] = Field(
-        default="login",
-        description="`login`: a process of its own, where `diel submit` is typed; `job`: a small job; "
+    home: Literal["login", "job", "inside"] = optional(
+        "`login`: a process of its own, where `diel submit` is typed; `job`: a small job; "
         "`inside`: one allocation holds the controller and all its workers.",
+        "login",
     )
-    queue: JobWord | None = Field(
-        default=None, description="Queue of the controller's job; the pool's where absent."
+    queue: JobWord | None = optional("Queue of the controller's job; the pool's where absent.")
+    walltime: Limit | None = optional(
+        "Walltime of its job, a day where absent; it queues its successor before that ends. "
+        "Of the allocation for `inside`, as long as its longest task needs where absent."
     )
-    walltime: Limit | None = Field(
-        default=None,
-        description="Walltime of its job, a day where absent; it queues its successor before that ends. "
-        "Of the allocation for `inside`, as long as its longest task needs where absent.",
-    )
-    cores: int = Field(default=1, ge=1, description="Cores of its job.")
-    memory: Size | None = Field(default=None, description="Memory of its job.")
-    options: Items[JobOption] = Field(default=(), description="Further options of the scheduler for its job.")
+    cores: int = optional("Cores of its job.", 1, ge=1)
+    memory: Size | None = optional("Memory of its job.")
+    options: Items[JobOption] = optional("Further options of the scheduler for its job.", ())
 
 
 class FileSystem(SpecModel):
@@ -160,27 +144,21 @@ class FileSystem(SpecModel):
 
     path: Text = Field(min_length=1, description="Where it is; may name variables, as $SCRATCH.")
     description: str = ""
-    quota: Size | None = Field(default=None, description="Bytes that a user may keep.")
-    files: int | None = Field(default=None, ge=1, description="Files that a user may keep.")
-    purge: Duration | None = Field(
-        default=None, description="Files that nobody reads for so long are deleted."
-    )
-    compute: Literal["write", "read", "none"] = Field(
-        default="write", description="What compute nodes may do there; runs need `write`."
+    quota: Size | None = optional("Bytes that a user may keep.")
+    files: int | None = optional("Files that a user may keep.", ge=1)
+    purge: Duration | None = optional("Files that nobody reads for so long are deleted.")
+    compute: Literal["write", "read", "none"] = optional(
+        "What compute nodes may do there; runs need `write`.", "write"
     )
 
 
 class LocalDisk(SpecModel):
     """The nodes' own disks: where diel may keep what several tasks of a node read."""
 
-    dir: Text | None = Field(
-        default=None,
-        min_length=1,
-        description="Directory on each node; may name variables, as $TMPDIR, which each node fills in.",
+    dir: Text | None = optional(
+        "Directory on each node; may name variables, as $TMPDIR, which each node fills in.", min_length=1
     )
-    size: Size | None = Field(
-        default=None, description="Bytes that diel may keep there; all that is free where absent."
-    )
+    size: Size | None = optional("Bytes that diel may keep there; all that is free where absent.")
 
 
 class Site(SpecModel):
@@ -188,43 +166,32 @@ class Site(SpecModel):
 
     name: Name
     description: str = ""
-    extends: Name | None = Field(default=None, description="A site whose keys hold where this file has none.")
+    extends: Name | None = optional("A site whose keys hold where this file has none.")
     scheduler: SchedulerName = Field(description="What starts allocations.")
-    account: JobWord | None = Field(default=None, description="Account to charge; DIEL_ACCOUNT beats it.")
-    account_required: bool = Field(
-        default=False, description="Whether the scheduler refuses jobs without one."
-    )
+    account: JobWord | None = optional("Account to charge; DIEL_ACCOUNT beats it.")
+    account_required: bool = optional("Whether the scheduler refuses jobs without one.", False)
     pools: dict[Name, Pool] = Field(min_length=1, description="Kinds of node, by name.")
-    launcher: Items[LauncherWord] = Field(
-        default=("mpiexec", "-n", "{ranks}"),
-        description="Words of the MPI launcher; {ranks}, {nodes}, {ranks_per_node}, {cores_per_rank} and "
+    launcher: Items[LauncherWord] = optional(
+        "Words of the MPI launcher; {ranks}, {nodes}, {ranks_per_node}, {cores_per_rank} and "
         "{hosts} (the task's nodes, with commas between) are put in.",
+        ("mpiexec", "-n", "{ranks}"),
     )
-    spread: Items[SpreadWord] = Field(
-        default=(),
-        description="Words that start a program once on each node of a block, where the scheduler's own "
+    spread: Items[SpreadWord] = optional(
+        "Words that start a program once on each node of a block, where the scheduler's own "
         "are not right; {nodes} is put in.",
+        (),
     )
-    setup: Items[SetupLine] = Field(default=(), description="Shell lines at the start of every job.")
-    options: Items[JobOption] = Field(
-        default=(), description="Further options of the scheduler for every job."
+    setup: Items[SetupLine] = optional("Shell lines at the start of every job.", ())
+    options: Items[JobOption] = optional("Further options of the scheduler for every job.", ())
+    address: Text | None = optional(
+        "Address or network interface by which nodes reach the controller; all where absent."
     )
-    address: Text | None = Field(
-        default=None,
-        description="Address or network interface by which nodes reach the controller; all where absent.",
+    poll: Limit = optional("Time between two questions to the scheduler.", 5.0)
+    silence: Limit = optional("After so long without a word from it, a node counts as lost.", 15.0)
+    startup: Limit = optional(
+        "How long the first worker of this machine may take to start; `status` says so meanwhile.", 300.0
     )
-    poll: Limit = Field(default=5.0, description="Time between two questions to the scheduler.")
-    silence: Limit = Field(
-        default=15.0, description="After so long without a word from it, a node counts as lost."
-    )
-    startup: Limit = Field(
-        default=300.0,
-        description="How long the first worker of this machine may take to start; `status` says so "
-        "meanwhile.",
-    )
-    grace: Duration = Field(
-        default=60.0, ge=0, description="How long before a block's end its tasks are warned."
-    )
+    grace: Duration = optional("How long before a block's end its tasks are warned.", 60.0, ge=0)
     controller: ControllerHome = ControllerHome.model_construct()
     local: LocalDisk = LocalDisk.model_construct()
     filesystems: dict[Name, FileSystem] = Field(default_factory=dict, description="File systems, by name.")

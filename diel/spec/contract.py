@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Items, SpecModel, Text, found, refuse
+from diel.spec.model import Flaw, Items, SpecModel, Text, found, optional, refuse
 from diel.terms import ABOUT, COUNT, format_of
 
 DTYPES = (
@@ -86,16 +86,15 @@ Dtype = Annotated[str, BeforeValidator(_dtype), WithJsonSchema({"type": "string"
 class Expected(SpecModel):
     """What may be said of data at both ends of an edge."""
 
-    columns: Annotated[dict[str, ColumnType], _some("columns", "{temperature: float}")] | None = Field(
-        default=None, description="Columns of a CSV or JSON lines file, with the type of their values."
+    columns: Annotated[dict[str, ColumnType], _some("columns", "{temperature: float}")] | None = optional(
+        "Columns of a CSV or JSON lines file, with the type of their values."
     )
-    dtype: Dtype | None = Field(default=None, description="Type of an array's items, by NumPy's name.")
-    shape: Items[Size] | None = Field(
-        default=None,
-        description='Sizes of an array: a number, "*" for any, or a name, which is the same size everywhere.',
+    dtype: Dtype | None = optional("Type of an array's items, by NumPy's name.")
+    shape: Items[Size] | None = optional(
+        'Sizes of an array: a number, "*" for any, or a name, which is the same size everywhere.'
     )
-    units: Annotated[Text, AfterValidator(_units)] | None = Field(
-        default=None, description="Units of the numbers, as text that both ends of an edge agree on."
+    units: Annotated[Text, AfterValidator(_units)] | None = optional(
+        "Units of the numbers, as text that both ends of an edge agree on."
     )
 
     @property
@@ -109,16 +108,12 @@ class Expected(SpecModel):
 class Contract(Expected):
     """What an output promises."""
 
-    rows: Count | None = Field(
-        default=None, description='Rows of a table, first size of an array: `100`, `">=100"`.'
+    rows: Count | None = optional('Rows of a table, first size of an array: `100`, `">=100"`.')
+    finite: bool = optional("Whether no number may be NaN or infinite.", False)
+    keys: Annotated[dict[str, KeyType], _some("keys", "{energy: float}")] | None = optional(
+        "Keys of a JSON object, with the type of their values.", alias="json"
     )
-    finite: bool = Field(default=False, description="Whether no number may be NaN or infinite.")
-    keys: Annotated[dict[str, KeyType], _some("keys", "{energy: float}")] | None = Field(
-        default=None, alias="json", description="Keys of a JSON object, with the type of their values."
-    )
-    files: Count | None = Field(
-        default=None, description='How many files a directory or glob has: `10`, `">=10"`.'
-    )
+    files: Count | None = optional('How many files a directory or glob has: `10`, `">=10"`.')
 
     @property
     def promises(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from diel.spec.contract import Contract, Expected, contract_flaws
-from diel.spec.model import Flaw, Json, Later, SpecModel, found, written_as
+from diel.spec.model import Flaw, Json, Later, SpecModel, found, optional, written_as
 from diel.spec.stream import Stream
 
 
@@ -17,7 +17,7 @@ class Sharding(SpecModel):
     by: Literal["rank", "task"] = Field(
         description="`rank`: to the MPI ranks of a task; `task`: to the tasks that read the same."
     )
-    seed: int = Field(default=0, ge=0, description="Of the orders: the same seed, the same orders.")
+    seed: int = optional("Of the orders: the same seed, the same orders.", 0, ge=0)
 
     _short = written_as("rank or task", "write shard: rank, or shard: task", text="by")
 
@@ -34,22 +34,16 @@ class Input(Expected):
         description="Picks a point of an axis instead of gathering: a value, `best` (search), "
         "`last` or `previous` (loop).",
     )
-    min_success: float = Field(
-        default=1.0, gt=0, le=1, description="Share of the gathered tasks that must succeed to go on."
+    min_success: float = optional("Share of the gathered tasks that must succeed to go on.", 1.0, gt=0, le=1)
+    initially: Json = optional("Value in the first round, with `at: {AXIS: previous}`.")
+    share: bool = optional(
+        "Of a stream: whether the stage's tasks share the items, each going to one of them.", False
     )
-    initially: Json = Field(
-        default=None, description="Value in the first round, with `at: {AXIS: previous}`."
+    stage: Literal["node"] | None = optional(
+        "`node`: it is brought to the node's own disk, once for all tasks there."
     )
-    share: bool = Field(
-        default=False,
-        description="Of a stream: whether the stage's tasks share the items, each going to one of them.",
-    )
-    stage: Literal["node"] | None = Field(
-        default=None, description="`node`: it is brought to the node's own disk, once for all tasks there."
-    )
-    shard: Later[Sharding] | None = Field(
-        default=None,
-        description="Shares its items out: to MPI ranks (`rank`), or to the stage's tasks (`task`).",
+    shard: Later[Sharding] | None = optional(
+        "Shares its items out: to MPI ranks (`rank`), or to the stage's tasks (`task`)."
     )
 
     @property
@@ -107,28 +101,23 @@ class Output(Contract):
     its contract.
     """
 
-    path: str | None = Field(default=None, description="File in the task's directory, relative to it.")
-    glob: str | None = Field(
-        default=None, description="Pattern of files in the task's directory: a list of them, sorted."
+    path: str | None = optional("File in the task's directory, relative to it.")
+    glob: str | None = optional("Pattern of files in the task's directory: a list of them, sorted.")
+    value: Literal["int", "float", "str", "bool", "list", "dict"] | None = optional(
+        "Type of a value that the command writes to the file DIEL_RESULT."
     )
-    value: Literal["int", "float", "str", "bool", "list", "dict"] | None = Field(
-        default=None, description="Type of a value that the command writes to the file DIEL_RESULT."
+    stream: Later[Stream] | None = optional(
+        "Items that can be read while the task still runs: true, or its settings."
     )
-    stream: Later[Stream] | None = Field(
-        default=None, description="Items that can be read while the task still runs: true, or its settings."
+    digest: Literal["content", "stat"] = optional(
+        "What tells versions of a file apart: its content, or its size, time and inode.", "content"
     )
-    digest: Literal["content", "stat"] = Field(
-        default="content",
-        description="What tells versions of a file apart: its content, or its size, time and inode.",
-    )
-    drain: bool = Field(
-        default=False,
-        description="Whether the command writes it on the node's own disk, and it is copied from there while "
+    drain: bool = optional(
+        "Whether the command writes it on the node's own disk, and it is copied from there while "
         "the next task runs.",
+        False,
     )
-    keep: bool = Field(
-        default=True, description="Whether it stays once all tasks that read it have ended well."
-    )
+    keep: bool = optional("Whether it stays once all tasks that read it have ended well.", True)
 
     @property
     def form(self) -> str | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Flaws, Items, Json, Number, SpecModel, Text, found, refuse
+from diel.spec.model import Flaw, Flaws, Items, Json, Number, SpecModel, Text, found, optional, refuse
 from diel.values import as_float
 
 
@@ -43,17 +43,16 @@ class Hyperparameter(SpecModel):
     type: Literal["int", "float", "str", "bool", "choice"] = Field(
         description="Type of the value; `choice` takes one of `choices`."
     )
-    default: Json = Field(default=None, description="Value where no search, file or --set gives one.")
-    low: Number | None = Field(default=None, description="Smallest value allowed.")
-    high: Number | None = Field(default=None, description="Largest value allowed.")
-    log: bool = Field(default=False, description="Whether a search draws it on a logarithmic scale.")
-    step: Number | None = Field(default=None, description="Distance between the values that a search draws.")
-    choices: Items[Json] | None = Field(default=None, description="The values allowed.")
-    when: Condition | None = Field(
-        default=None,
-        description="Expression over other hyperparameters: a search draws it only where it holds.",
+    default: Json = optional("Value where no search, file or --set gives one.")
+    low: Number | None = optional("Smallest value allowed.")
+    high: Number | None = optional("Largest value allowed.")
+    log: bool = optional("Whether a search draws it on a logarithmic scale.", False)
+    step: Number | None = optional("Distance between the values that a search draws.")
+    choices: Items[Json] | None = optional("The values allowed.")
+    when: Condition | None = optional(
+        "Expression over other hyperparameters: a search draws it only where it holds."
     )
-    description: str = Field(default="", description="What it means, for readers.")
+    description: str = optional("What it means, for readers.", "")
 
     @model_validator(mode="before")
     @classmethod

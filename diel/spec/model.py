@@ -13,6 +13,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     GetCoreSchemaHandler,
     PlainSerializer,
     Strict,
@@ -85,6 +86,11 @@ def written_as(expected: str, hint: str, *, text: str = "", true: bool = False) 
         return value
 
     return model_validator(mode="before")(check)
+
+
+def optional(description: str, default: Any = None, **bounds: Any) -> Any:
+    """A key that may be left out, and what holds then; the bounds are those of pydantic's `Field`."""
+    return Field(default=default, description=description, **bounds)
 
 
 M = TypeVar("M")

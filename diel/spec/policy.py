@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple, assert_never
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, WithJsonSchema
 
-from diel.spec.model import Duration, Flaw, SpecModel, found, refuse
+from diel.spec.model import Duration, Flaw, SpecModel, found, optional, refuse
 from diel.spec.resources import Resources
 from diel.states import FailureClass
 
@@ -48,39 +48,27 @@ Factor = Annotated[
 class Policy(SpecModel):
     """What happens after failures of one class. A key that is not there keeps the class's default."""
 
-    retries: int | None = Field(
-        default=None, ge=0, le=1000, description="Attempts after failures of this class."
+    retries: int | None = optional("Attempts after failures of this class.", ge=0, le=1000)
+    backoff: Duration | None = optional(
+        "Wait before the first of them; doubles with each, up to 5 minutes.", ge=0
     )
-    backoff: Duration | None = Field(
-        default=None, ge=0, description="Wait before the first of them; doubles with each, up to 5 minutes."
+    memory: Factor | None = optional("Each asks for so many times the `resources.memory` of the one before.")
+    walltime: Factor | None = optional(
+        "Each asks for so many times the `resources.walltime` of the one before."
     )
-    memory: Factor | None = Field(
-        default=None, description="Each asks for so many times the `resources.memory` of the one before."
-    )
-    walltime: Factor | None = Field(
-        default=None, description="Each asks for so many times the `resources.walltime` of the one before."
-    )
-    exclude: bool | None = Field(
-        default=None, description="Whether later blocks avoid the node (`node` only)."
-    )
+    exclude: bool | None = optional("Whether later blocks avoid the node (`node` only).")
 
 
 class Policies(SpecModel):
     """Policies by class of failure."""
 
-    app: Policy | None = Field(default=None, description="The program failed, or lacks an output.")
-    oom: Policy | None = Field(default=None, description="It needed more memory than it had.")
-    walltime: Policy | None = Field(
-        default=None, description="Its walltime, or its block, ended before it did."
-    )
-    timeout: Policy | None = Field(default=None, description="It ran longer than the stage's `timeout`.")
-    node: Policy | None = Field(
-        default=None, description="Its worker or node was lost, or it was killed from outside."
-    )
-    preempted: Policy | None = Field(
-        default=None, description="The scheduler took its block away for other jobs."
-    )
-    launch: Policy | None = Field(default=None, description="It could not be started.")
+    app: Policy | None = optional("The program failed, or lacks an output.")
+    oom: Policy | None = optional("It needed more memory than it had.")
+    walltime: Policy | None = optional("Its walltime, or its block, ended before it did.")
+    timeout: Policy | None = optional("It ran longer than the stage's `timeout`.")
+    node: Policy | None = optional("Its worker or node was lost, or it was killed from outside.")
+    preempted: Policy | None = optional("The scheduler took its block away for other jobs.")
+    launch: Policy | None = optional("It could not be started.")
 
     def of(self, kind: str) -> Policy:
         """The policy for a class of failures; an empty one where the file says nothing."""

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import Field
-
 from diel.errors import counted
-from diel.spec.model import Flaw, Limit, Name, Size, SpecModel
+from diel.spec.model import Flaw, Limit, Name, Size, SpecModel, optional
 
 _MANY = 10_000_000
 _CHANGING = ("memory", "walltime")
@@ -15,16 +13,14 @@ _CHANGING = ("memory", "walltime")
 class Resources(SpecModel):
     """Without `ranks` a task is one process, and the `…_per_rank` keys are its own."""
 
-    nodes: int | None = Field(default=None, ge=1, le=_MANY, description="Nodes that a task spans.")
-    ranks: int | None = Field(default=None, ge=1, le=_MANY, description="MPI processes of a task.")
-    ranks_per_node: int | None = Field(
-        default=None, ge=1, le=_MANY, description="MPI processes on each node."
-    )
-    cores_per_rank: int = Field(default=1, ge=1, le=_MANY, description="Cores of each process.")
-    gpus_per_rank: int = Field(default=0, ge=0, le=_MANY, description="GPUs of each process.")
-    memory: Size | None = Field(default=None, description="Memory of a task on each node.")
-    walltime: Limit | None = Field(default=None, description="Longest run time to plan for.")
-    pool: Name | None = Field(default=None, description="The site's pool to run in.")
+    nodes: int | None = optional("Nodes that a task spans.", ge=1, le=_MANY)
+    ranks: int | None = optional("MPI processes of a task.", ge=1, le=_MANY)
+    ranks_per_node: int | None = optional("MPI processes on each node.", ge=1, le=_MANY)
+    cores_per_rank: int = optional("Cores of each process.", 1, ge=1, le=_MANY)
+    gpus_per_rank: int = optional("GPUs of each process.", 0, ge=0, le=_MANY)
+    memory: Size | None = optional("Memory of a task on each node.")
+    walltime: Limit | None = optional("Longest run time to plan for.")
+    pool: Name | None = optional("The site's pool to run in.")
 
     @property
     def mpi(self) -> bool:

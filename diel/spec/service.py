@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from diel.spec.model import Flaw, Flaws, Limit, SpecModel, Text, found, refuse, written_as
+from diel.spec.model import Flaw, Flaws, Limit, SpecModel, Text, found, optional, refuse, written_as
 
 WRITTEN = "write {service: true}, or {service: {ready: {http: /health}, replicas: 2}}"
 READY = "write {http: /health}, {tcp: true} or {log: TEXT}"
@@ -16,13 +16,9 @@ _PATH_OR_TRUE = {"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "nu
 class Ready(SpecModel):
     """How a service shows that it takes requests: exactly one of the three."""
 
-    http: str | None = Field(
-        default=None, description="Path on its port that answers GET with a code from 200 to 399."
-    )
-    tcp: Literal[True] | None = Field(default=None, description="Its port takes connections.")
-    log: Annotated[Text, Field(min_length=1)] | None = Field(
-        default=None, description="Text that it prints once it is ready."
-    )
+    http: str | None = optional("Path on its port that answers GET with a code from 200 to 399.")
+    tcp: Literal[True] | None = optional("Its port takes connections.")
+    log: Annotated[Text, Field(min_length=1)] | None = optional("Text that it prints once it is ready.")
 
     _mapping = written_as("a mapping", READY)
 
@@ -58,35 +54,23 @@ class Service(SpecModel):
     port: Annotated[
         Literal["auto"] | Annotated[int, Field(ge=1, le=65535)],
         BeforeValidator(_port),
-    ] = Field(default="auto", description="Port that it listens at; auto finds a free one.")
-    ready: Ready = Field(
-        default=Ready.model_construct(tcp=True), description="How it shows that it takes requests."
+    ] = optional("Port that it listens at; auto finds a free one.", "auto")
+    ready: Ready = optional("How it shows that it takes requests.", Ready.model_construct(tcp=True))
+    replicas: int = optional("Tasks beside each other that share the requests.", 1, ge=1, le=10_000)
+    idle: Limit = optional(
+        "It is stopped when none of its consumers ran for so long, and started again on need.", 300.0
     )
-    replicas: int = Field(
-        default=1, ge=1, le=10_000, description="Tasks beside each other that share the requests."
-    )
-    idle: Limit = Field(
-        default=300.0,
-        description="It is stopped when none of its consumers ran for so long, and started again on need.",
-    )
-    startup: Limit = Field(default=60.0, description="How long it may take to become ready.")
-    silence: Limit = Field(
-        default=30.0, description="It is restarted when it does not answer its ready check for so long."
-    )
-    restarts: int = Field(
-        default=3, ge=0, le=1000, description="How often a replica that died or fell silent is restarted."
-    )
-    stop: Limit = Field(
-        default=10.0, description="How long it may take to end after SIGTERM, before SIGKILL."
-    )
-    shared_cores: bool = Field(
-        default=False,
-        description="On a machine without a scheduler it holds no cores of its own: it works while its "
+    startup: Limit = optional("How long it may take to become ready.", 60.0)
+    silence: Limit = optional("It is restarted when it does not answer its ready check for so long.", 30.0)
+    restarts: int = optional("How often a replica that died or fell silent is restarted.", 3, ge=0, le=1000)
+    stop: Limit = optional("How long it may take to end after SIGTERM, before SIGKILL.", 10.0)
+    shared_cores: bool = optional(
+        "On a machine without a scheduler it holds no cores of its own: it works while its "
         "consumers wait for it.",
+        False,
     )
-    reload: Annotated[str | None, WithJsonSchema(_PATH_OR_TRUE)] = Field(
-        default=None,
-        description="Path that newer inputs are sent to by POST while it runs; true is short for /reload.",
+    reload: Annotated[str | None, WithJsonSchema(_PATH_OR_TRUE)] = optional(
+        "Path that newer inputs are sent to by POST while it runs; true is short for /reload."
     )
 
     _short = written_as("true or a mapping", WRITTEN, true=True)

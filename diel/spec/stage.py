@@ -22,6 +22,7 @@ from diel.spec.model import (
     Text,
     Unique,
     found,
+    optional,
     refuse,
 )
 from diel.spec.policy import Policies, Rule, default_rule, policy_flaws
@@ -89,9 +90,9 @@ _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 class Retries(SpecModel):
     """How often to try again, and how long to wait before."""
 
-    limit: int = Field(default=0, ge=0, le=1000, description="Attempts after the first.")
-    backoff: Duration = Field(
-        default=1.0, ge=0, description="Wait before the first retry; doubles with each, up to 5 minutes."
+    limit: int = optional("Attempts after the first.", 0, ge=0, le=1000)
+    backoff: Duration = optional(
+        "Wait before the first retry; doubles with each, up to 5 minutes.", 1.0, ge=0
     )
 
 
@@ -154,31 +155,25 @@ def _variables(given: dict[str, Any]) -> dict[str, Any]:
 class Stage(SpecModel):
     """A node of the graph. Its tasks are the product of its axes' points."""
 
-    description: str = Field(default="", description="What it does, for readers.")
-    kind: Kind | None = Field(default=None, description="The module's kind where absent.")
-    module: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Python function: `simulation.ising` or `package.module:function`.",
+    description: str = optional("What it does, for readers.", "")
+    kind: Kind | None = optional("The module's kind where absent.")
+    module: str | None = optional(
+        "Python function: `simulation.ising` or `package.module:function`.", min_length=1
     )
-    command: Annotated[Text | Items[Json] | None, BeforeValidator(_words)] = Field(
-        default=None, description="Any program: a list of words (no shell), or a text for the shell."
+    command: Annotated[Text | Items[Json] | None, BeforeValidator(_words)] = optional(
+        "Any program: a list of words (no shell), or a text for the shell."
     )
-    shell: Shell = Field(
-        default=None, description="What runs a command that is a text; the workflow's where absent."
-    )
-    over: Unique[str] = Field(default=(), description="Axes that the stage runs over.")
+    shell: Shell = optional("What runs a command that is a text; the workflow's where absent.")
+    over: Unique[str] = optional("Axes that the stage runs over.", ())
     inputs: dict[Name, Input] = Field(default_factory=dict, description="Data from other stages.")
-    after: Unique[str] = Field(default=(), description="Stages to wait for without taking data.")
-    beside: Unique[str] = Field(
-        default=(), description="Stages whose tasks run at the same time as this stage's."
+    after: Unique[str] = optional("Stages to wait for without taking data.", ())
+    beside: Unique[str] = optional("Stages whose tasks run at the same time as this stage's.", ())
+    service: Later[Service] | None = optional(
+        "Its tasks stay up and answer requests while others run: true, or settings."
     )
-    service: Later[Service] | None = Field(
-        default=None, description="Its tasks stay up and answer requests while others run: true, or settings."
-    )
-    services: Unique[str] = Field(default=(), description="Services that its tasks ask.")
-    surrogate: Later[Surrogate] | None = Field(
-        default=None, description="A service that each task asks first; it runs where that is too unsure."
+    services: Unique[str] = optional("Services that its tasks ask.", ())
+    surrogate: Later[Surrogate] | None = optional(
+        "A service that each task asks first; it runs where that is too unsure."
     )
     params: dict[Name, Json] = Field(default_factory=dict, description="Parameters of the module.")
     files: dict[Name, Annotated[Text, Field(min_length=1)]] = Field(
@@ -189,31 +184,22 @@ class Stage(SpecModel):
         default_factory=dict,
         description="Hyperparameters that get the values of its outputs, for the stages after it.",
     )
-    resources: Later[Resources] = Field(
-        default=Resources.model_construct(), description="What one task asks for."
-    )
+    resources: Later[Resources] = optional("What one task asks for.", Resources.model_construct())
     env: Annotated[dict[str, Text | int | float], AfterValidator(_variables)] = Field(
         default_factory=dict, description="Environment variables of the stage's tasks."
     )
-    retries: Annotated[Later[Retries], BeforeValidator(_count_to_retries)] = Field(
-        default=Retries.model_construct(),
-        description="Attempts after the first: a number, or limit and backoff.",
+    retries: Annotated[Later[Retries], BeforeValidator(_count_to_retries)] = optional(
+        "Attempts after the first: a number, or limit and backoff.", Retries.model_construct()
     )
-    on: Later[Policies] = Field(
-        default=Policies.model_construct(),
-        description="What happens after each class of failure: retries, more memory.",
+    on: Later[Policies] = optional(
+        "What happens after each class of failure: retries, more memory.", Policies.model_construct()
     )
-    timeout: Limit | None = Field(default=None, description="Longest run time; the task is killed after it.")
-    checkpoint: bool = Field(
-        default=False, description="Whether a task that is interrupted continues from what it saved."
+    timeout: Limit | None = optional("Longest run time; the task is killed after it.")
+    checkpoint: bool = optional("Whether a task that is interrupted continues from what it saved.", False)
+    grace: Limit | None = optional(
+        "How long before the end such a task is asked to save; the site's where absent."
     )
-    grace: Limit | None = Field(
-        default=None,
-        description="How long before the end such a task is asked to save; the site's where absent.",
-    )
-    when: str | bool | None = Field(
-        default=None, description="Expression: the task is skipped where it is false."
-    )
+    when: str | bool | None = optional("Expression: the task is skipped where it is false.")
 
     @property
     def interpreter(self) -> tuple[str, ...]:

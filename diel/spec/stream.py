@@ -1,18 +1,12 @@
 """A stream: an output that can be read while its producer still runs."""
 
-from pydantic import Field
-
-from diel.spec.model import SpecModel, written_as
+from diel.spec.model import SpecModel, optional, written_as
 
 
 class Stream(SpecModel):
     """Items that tasks put while they run; `true` is short for a stream with the defaults."""
 
-    buffer: int = Field(
-        default=1000, ge=1, le=10**9, description="Items that may wait for a reader; then `put` waits."
-    )
-    replay: bool = Field(
-        default=True, description="Whether readers that come late get all items, which stay on the disk."
-    )
+    buffer: int = optional("Items that may wait for a reader; then `put` waits.", 1000, ge=1, le=10**9)
+    replay: bool = optional("Whether readers that come late get all items, which stay on the disk.", True)
 
     _short = written_as("true or a mapping", "write {stream: true}, or {stream: {buffer: 1000}}", true=True)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from diel.spec.model import Limit, Name, SpecModel, Unique, found, refuse, written_as
+from diel.spec.model import Limit, Name, SpecModel, Unique, found, optional, refuse, written_as
 
 _TOLERANCE = "write a number above 0, in the unit of the output; .inf takes every answer"
 
@@ -25,17 +25,9 @@ class Surrogate(SpecModel):
     tolerance: Annotated[float, BeforeValidator(_tolerance)] = Field(
         description="Largest uncertainty at which the answer is the task's result, in the output's unit."
     )
-    relative: bool = Field(
-        default=False, description="Whether the tolerance is a fraction of the value instead."
-    )
-    inputs: Unique[Name] = Field(
-        default=(), description="Parameters that are sent; all that are numbers where absent."
-    )
-    outputs: Unique[Name] = Field(
-        default=(), description="Values that are answered; the stage's only one where absent."
-    )
-    timeout: Limit = Field(
-        default=10.0, description="How long a task waits for an answer before it simulates."
-    )
+    relative: bool = optional("Whether the tolerance is a fraction of the value instead.", False)
+    inputs: Unique[Name] = optional("Parameters that are sent; all that are numbers where absent.", ())
+    outputs: Unique[Name] = optional("Values that are answered; the stage's only one where absent.", ())
+    timeout: Limit = optional("How long a task waits for an answer before it simulates.", 10.0)
 
     _short = written_as("a mapping", "write {service: NAME, tolerance: 0.02}")

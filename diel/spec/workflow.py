@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import Flaw, Label, Later, SpecModel, WrittenAs, found, refuse
+from diel.spec.model import Flaw, Label, Later, SpecModel, WrittenAs, found, optional, refuse
 from diel.spec.stage import Shell, Stage
 
 
@@ -22,10 +22,8 @@ class Workflow(SpecModel):
 
     diel: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of the file format.")
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100, description="Names the runs.")
-    description: str = Field(default="", description="What it is for, for readers.")
-    shell: Shell = Field(
-        default=None, description="What runs commands that are texts: bash, sh, or a list of words."
-    )
+    description: str = optional("What it is for, for readers.", "")
+    shell: Shell = optional("What runs commands that are texts: bash, sh, or a list of words.")
     hyperparameters: dict[Label, Later[Hyperparameter]] = Field(
         default_factory=dict, description="The shared registry: typed, bounded, with defaults."
     )

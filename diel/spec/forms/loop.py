@@ -10,7 +10,7 @@ from pydantic import Field
 from diel.errors import counted, did_you_mean
 from diel.spec.forms.axis import Axis, Choice, Known, Points
 from diel.spec.hyperparameter import Condition
-from diel.spec.model import MAX_POINTS, SpecModel, found
+from diel.spec.model import MAX_POINTS, SpecModel, found, optional
 
 _OTHER_WORDS = {
     "0": "first initial",
@@ -79,9 +79,7 @@ class Loop(SpecModel, Judged):
     bound: ClassVar[str] = "max"
 
     max: int = Field(ge=1, le=MAX_POINTS, description="Most rounds to run.")
-    until: Condition | None = Field(
-        default=None, description="Expression over values of the round: stop when it holds."
-    )
+    until: Condition | None = optional("Expression over values of the round: stop when it holds.")
 
     @property
     def condition(self) -> str | None:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field
 from diel.errors import UsageError, counted
 from diel.files import read_file, reason
 from diel.spec.forms.axis import Axis, Points
-from diel.spec.model import Items, Label, SpecModel, Text, no_repeats, written_as
+from diel.spec.model import Items, Label, SpecModel, Text, no_repeats, optional, written_as
 from diel.values import scalar
 
 MAX_BYTES = 2**31
@@ -126,7 +126,7 @@ class FileForm(SpecModel, Axis):
     kept: ClassVar[bool] = True
 
     path: Text = Field(min_length=1, description="The file, relative to the workflow file.")
-    columns: Columns | None = Field(default=None, description="Columns to use; all where absent.")
+    columns: Columns | None = optional("Columns to use; all where absent.")
     _short = written_as("a file name", "for instance `points.csv`", text="path")
 
     @property

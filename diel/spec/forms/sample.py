@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from diel.errors import DielError
 from diel.spec.forms.axis import Axis, Known, Points
 from diel.spec.hyperparameter import undrawable
-from diel.spec.model import Flaw, Label, Number, SpecModel, Unique, found, refuse
+from diel.spec.model import Flaw, Label, Number, SpecModel, Unique, found, optional, refuse
 from diel.values import as_float
 
 MAX_SAMPLES = 10_000_000
@@ -23,8 +23,8 @@ class SampleRange(SpecModel):
 
     low: Number = Field(description="Smallest value.")
     high: Number = Field(description="Largest value.")
-    log: bool = Field(default=False, description="Whether to draw on a logarithmic scale.")
-    type: Literal["int", "float"] = Field(default="float", description="Type of the values drawn.")
+    log: bool = optional("Whether to draw on a logarithmic scale.", False)
+    type: Literal["int", "float"] = optional("Type of the values drawn.", "float")
 
     def flaws(self) -> Iterator[Flaw]:
         for word in ("low", "high"):
@@ -58,7 +58,7 @@ class Sample(SpecModel, Axis):
         description="Latin hypercube, scrambled Sobol sequence, or independent uniform draws."
     )
     points: int = Field(ge=1, le=MAX_SAMPLES, description="How many points to draw.")
-    seed: int = Field(default=0, ge=0, description="Seed of the random numbers.")
+    seed: int = optional("Seed of the random numbers.", 0, ge=0)
     parameters: Annotated[
         Unique[Label] | dict[Label, SampleRange],
         BeforeValidator(_list_or_ranges),

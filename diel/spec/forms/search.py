@@ -29,6 +29,7 @@ from diel.spec.model import (
     Text,
     found,
     no_repeats,
+    optional,
     refuse,
 )
 
@@ -101,38 +102,25 @@ class Search(SpecModel, Judged):
     end_hint: ClassVar[str] = "`best` is the best one"
     bound: ClassVar[str] = "trials"
 
-    sampler: Sampler = Field(default="tpe", description="How the next trial is proposed.")
-    trials: int | None = Field(
-        default=None, ge=1, le=MAX_POINTS, description="Most trials to run; a grid's own size where absent."
-    )
-    parallel: int = Field(default=1, ge=1, le=MAX_POINTS, description="How many trials run at the same time.")
-    seed: int | None = Field(default=None, ge=0, le=2**32 - 1, description="Seed of the sampler.")
-    minimize: Text | Items[Text] | None = Field(default=None, description="STAGE.VALUE to make small.")
-    maximize: Text | Items[Text] | None = Field(default=None, description="STAGE.VALUE to make large.")
+    sampler: Sampler = optional("How the next trial is proposed.", "tpe")
+    trials: int | None = optional("Most trials to run; a grid's own size where absent.", ge=1, le=MAX_POINTS)
+    parallel: int = optional("How many trials run at the same time.", 1, ge=1, le=MAX_POINTS)
+    seed: int | None = optional("Seed of the sampler.", ge=0, le=2**32 - 1)
+    minimize: Text | Items[Text] | None = optional("STAGE.VALUE to make small.")
+    maximize: Text | Items[Text] | None = optional("STAGE.VALUE to make large.")
     parameters: Annotated[Items[Name], Field(min_length=1), AfterValidator(no_repeats)] = Field(
         description="Hyperparameters to vary."
     )
-    pruner: Pruner = Field(default="none", description="When to stop a trial early.")
-    watch: Text | None = Field(
-        default=None,
-        description="STAGE.METRIC that the pruner judges by on the way; the objective where absent.",
+    pruner: Pruner = optional("When to stop a trial early.", "none")
+    watch: Text | None = optional(
+        "STAGE.METRIC that the pruner judges by on the way; the objective where absent."
     )
-    startup: int | None = Field(
-        default=None, ge=1, le=MAX_POINTS, description="Random trials before the sampler learns from them."
-    )
-    population: int | None = Field(
-        default=None, ge=2, le=MAX_POINTS, description="Trials of one generation (nsga2, cmaes)."
-    )
-    until: Condition | None = Field(
-        default=None, description="Expression over a trial's values: stop when it holds."
-    )
-    failures: Failures = Field(
-        default=0.5, description="How many trials may fail: a number of them (3), or a share (0.5)."
-    )
-    timeout: Limit | None = Field(default=None, description="Longest time of the search.")
-    core_hours: Number | None = Field(
-        default=None, gt=0, description="Stop once the trials have used this many."
-    )
+    startup: int | None = optional("Random trials before the sampler learns from them.", ge=1, le=MAX_POINTS)
+    population: int | None = optional("Trials of one generation (nsga2, cmaes).", ge=2, le=MAX_POINTS)
+    until: Condition | None = optional("Expression over a trial's values: stop when it holds.")
+    failures: Failures = optional("How many trials may fail: a number of them (3), or a share (0.5).", 0.5)
+    timeout: Limit | None = optional("Longest time of the search.")
+    core_hours: Number | None = optional("Stop once the trials have used this many.", gt=0)
 
     @property
     def objectives(self) -> tuple[tuple[str, bool], ...]:

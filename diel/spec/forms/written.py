@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Strict, model_validator
 
 from diel.errors import counted
 from diel.spec.forms.axis import Axis, Known, Points
@@ -25,6 +25,7 @@ from diel.spec.model import (
     Number,
     SpecModel,
     found,
+    optional,
     refuse,
 )
 
@@ -172,18 +173,13 @@ Bounds = Annotated[int | Items[int], BeforeValidator(_python_range)]
 class StaticForm(SpecModel):
     """One of the forms that list the values of a single parameter."""
 
-    values: Values | None = Field(default=None, description="The values themselves.")
-    linspace: Space | None = Field(
-        default=None, description="[first, last, count]: evenly spaced, both ends included."
+    values: Values | None = optional("The values themselves.")
+    linspace: Space | None = optional("[first, last, count]: evenly spaced, both ends included.")
+    logspace: Exponents | None = optional(
+        "[first, last, count]: evenly spaced powers of ten, first and last being "
+        "exponents: [-3, 0, 4] gives 0.001, 0.01, 0.1, 1."
     )
-    logspace: Exponents | None = Field(
-        default=None,
-        description="[first, last, count]: evenly spaced powers of ten, first and last being "
-        "exponents: [-3, 0, 4] gives 0.001, 0.01, 0.1, 1.",
-    )
-    range: Bounds | None = Field(
-        default=None, description="Whole numbers as Python's range: 4, [0, 4] or [0, 10, 2]."
-    )
+    range: Bounds | None = optional("Whole numbers as Python's range: 4, [0, 4] or [0, 10, 2].")
 
     @property
     def sequence(self) -> Sequence[Any]:
@@ -246,30 +242,25 @@ def _rounds(value: Any) -> Any:
 class AxisForm(StaticForm):
     """An axis: exactly one of the forms, and the columns of a derived one where it matters."""
 
-    zip: Annotated[dict[Label, Column], BeforeValidator(_zip_of_forms)] | None = Field(
-        default=None, description="Several parameters that vary together; all of the same length."
+    zip: Annotated[dict[Label, Column], BeforeValidator(_zip_of_forms)] | None = optional(
+        "Several parameters that vary together; all of the same length."
     )
-    file: Later[FileForm] | None = Field(
-        default=None, description="A CSV or JSONL file: one point a row, one parameter a column."
-    )
-    sample: Later[Sample] | None = Field(default=None, description="Points drawn from ranges.")
-    source: str | None = Field(
-        default=None,
+    file: Later[FileForm] | None = optional("A CSV or JSONL file: one point a row, one parameter a column.")
+    sample: Later[Sample] | None = optional("Points drawn from ranges.")
+    source: str | None = optional(
+        "STAGE.OUTPUT: points known once that stage has made them "
+        "(a list, or a CSV or JSONL file: one point a row).",
         alias="from",
         min_length=1,
-        description="STAGE.OUTPUT: points known once that stage has made them "
-        "(a list, or a CSV or JSONL file: one point a row).",
     )
-    columns: Columns | None = Field(
-        default=None, description="Parameters that each point of a derived axis gives; checked when known."
+    columns: Columns | None = optional(
+        "Parameters that each point of a derived axis gives; checked when known."
     )
-    search: Later[Search] | None = Field(
-        default=None, description="Points proposed by a hyperparameter search."
+    search: Later[Search] | None = optional("Points proposed by a hyperparameter search.")
+    loop: Annotated[Later[Loop], BeforeValidator(_rounds)] | None = optional(
+        "Rounds that follow one another."
     )
-    loop: Annotated[Later[Loop], BeforeValidator(_rounds)] | None = Field(
-        default=None, description="Rounds that follow one another."
-    )
-    description: str = Field(default="", description="What it means, for readers.")
+    description: str = optional("What it means, for readers.", "")
 
     @property
     def axis(self) -> Axis:
