@@ -170,17 +170,6 @@ def test_from_computes_a_stage_and_all_after_it(project: Project) -> None:
     assert computed(project.run("--from", "table")) == {"table": 1, "reads": 1, "total": 1}
 
 
-def test_a_file_that_is_gone_or_changed_in_size_is_made_anew(project: Project) -> None:
-    (project.newest().artifact("table", "sorted")).unlink()
-    run = project.run()
-    assert computed(run) == {"table": 1}
-    project.newest().artifact("table", "sorted").write_text("cut")
-    shutil.rmtree(project.folder / "runs" / "flow-1")
-    again = project.run()
-    assert again.artifact("table", "sorted").read_text() == "a\nb\n"
-    assert computed(again) == {"table": 1, "named": 1, "total": 1}
-
-
 def test_what_a_killed_run_has_done_is_used(project: Project) -> None:
     project.workflow(
         """
@@ -204,16 +193,3 @@ def test_what_a_killed_run_has_done_is_used(project: Project) -> None:
     assert again.counts("slow") == {"done": 6}
     for left in run.processes():  # a worker ends the task that it is at, even without its controller
         left.kill()
-
-
-def test_failed_tasks_are_not_cached(project: Project) -> None:
-    project.workflow(
-        """
-    axes: {n: {range: 2}}
-    stages:
-      fails: {over: [n], command: 'test -e ${{ run.dir }}/../../there || exit ${{ n }}'}
-"""
-    )
-    assert project.run(code=1).counts("fails") == {"done": 1, "failed": 1}
-    (project.folder / "there").touch()
-    assert project.run().counts("fails") == {"cached": 1, "done": 1}

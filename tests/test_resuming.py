@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from diel.controller.controller import STOP_SECONDS
@@ -313,30 +312,6 @@ def test_two_interrupts_are_as_good_as_one(slow: Project, stuck: bool) -> None:
     assert process.returncode in ((130,) if stuck else (130, -signal.SIGINT))  # which are one to a shell
     wait_for(lambda: not run.processes())
     check_went_on(slow, run)
-
-
-def test_only_one_controller_drives_a_run(slow: Project) -> None:
-    process = started(slow, "run", "flow.yaml")
-    run = slow.newest()
-    said = slow.diel("resume", code=2)
-    assert str(process.pid) in said
-    assert f"diel cancel {run.id}" in said
-    assert psutil.pid_exists(process.pid)
-
-    process.kill()
-    slow.end(process, -signal.SIGKILL)
-    (slow.folder / "go").touch()
-    two = [slow.start("resume") for _ in range(2)]
-    codes = []
-    for one in two:
-        slow.end(one, None)
-        codes.append(one.returncode)
-    assert sorted(codes) in ([0, 2], [0, 0])
-    assert run.history().state == "succeeded"
-    ends = [record for record in run.records("done") if record["stage"] == "end"]
-    assert len(ends) == 1
-    assert len(run.attempts("end")) == 1
-    assert not run.processes()
 
 
 def stepped(made: Project, stat: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -80,29 +80,6 @@ def test_items_arrive_once_while_their_producers_still_run(project: Project) -> 
     assert "stream make.samples: 450 items, complete" in project.diel("status")
 
 
-def test_axes_in_both_stages_are_matched_and_readers_may_share(project: Project) -> None:
-    text = """
-        axes:
-          seed: {range: 2}
-          reader: {range: 2}
-        stages:
-          make:
-            over: [seed]
-            module: make
-            outputs: {samples: {stream: true}}
-          learn:
-            over: [seed, reader]
-            module: learn
-            inputs: {samples: {from: make.samples, share: SHARE}}
-    """
-    every = run(project, text.replace("SHARE", "false"))
-    assert [len(got) for got in every.values("learn", "got")] == [20] * 4
-    assert [{item[0] for item in got} for got in every.values("learn", "got")] == [{0}, {0}, {1}, {1}]
-    shared = run(project, text.replace("SHARE", "true"), "--no-cache").values("learn", "got")
-    assert sorted(shared[0] + shared[1]) == [[0, number, float(number)] for number in range(20)]
-    assert sorted(shared[2] + shared[3]) == [[1, number, float(number)] for number in range(20)]
-
-
 @pytest.mark.parametrize("who", ["make", "learn", "broker"])
 def test_nothing_is_lost_and_nothing_comes_twice_when_one_of_them_is_killed(
     project: Project, who: str
@@ -135,59 +112,10 @@ def test_a_killed_controller_is_resumed_with_the_same_items(project: Project) ->
     assert made.processes() == []
 
 
-def test_stages_beside_each_other_share_the_tuple_space(project: Project) -> None:
-    half = """
-        @diel.module(kind="simulation")
-        def {0}(context: diel.Context, steps: int = 30) -> dict:
-            x = {2}
-            for step in range(steps):
-                context.space.put(("{0}", step), x)
-                x = 0.5 * (x + context.space.take(("{1}", step), timeout=60)[1])
-            return {{"x": x}}
-    """
-    project.module("left", half.format("left", "right", 1.0))
-    project.module("right", half.format("right", "left", 3.0))
-    made = run(project, "stages:\n  left: {module: left}\n  right: {module: right, beside: [left]}\n")
-    assert (made.value("left", "x"), made.value("right", "x")) == (2.0, 2.0)
-
-
 def test_what_runs_beside_others_is_not_taken_from_the_cache(project: Project) -> None:
     flow = FLOW.replace("0.01", "0.0")
     run(project, flow)
     assert run(project, flow).counts("learn") == {"done": 1}
-
-
-def test_a_gang_waits_for_the_room_that_all_of_it_needs(project: Project) -> None:
-    """Four cores: the sleepers leave too few of them, so that neither half begins before they end."""
-    project.module(
-        "sleeper",
-        """
-        import time
-
-        @diel.module(kind="analysis")
-        def sleeper(number: int) -> dict:
-            time.sleep(0.6)
-            return {"number": number}
-        """,
-    )
-    made = run(
-        project,
-        """
-        axes:
-          number: {range: 3}
-        stages:
-          sleeper: {over: [number], module: sleeper}
-          make: {module: make, resources: {cores_per_rank: 2}, outputs: {samples: {stream: true}}}
-          learn:
-            module: learn
-            resources: {cores_per_rank: 2}
-            inputs: {samples: make.samples}
-        """,
-    )
-    ended = sorted(record["time"] for record in made.results("sleeper").values())
-    begun = [record["time"] for name in ("make", "learn") for record in made.records("start", name)]
-    slept = [record["time"] for record in made.records("start", "sleeper")]
-    assert min(begun) >= ended[-1] or max(begun) <= min(slept)
 
 
 def _pids(project: Project, stage: str) -> list[int]:
@@ -197,19 +125,3 @@ def _pids(project: Project, stage: str) -> list[int]:
     )
     found = [int(path.read_text(encoding="utf-8") or 0) for path in files]
     return [pid for pid in found if psutil.pid_exists(pid)]
-
-
-def test_a_producer_that_failed_runs_again_on_resume_and_its_items_follow(project: Project) -> None:
-    """Reader and producer fail in the first run; the reader gets all items in the second."""
-    marker = project.folder / "again"
-    unready = f"assert seed != 1 or os.path.exists({str(marker)!r})"
-    project.module("make", MAKE.replace("for number in", f"{unready}\n        for number in"))
-    project.module(
-        "learn",
-        LEARN.replace('return {"got"', f'assert os.path.exists({str(marker)!r})\n        return {{"got"'),
-    )
-    made = run(project, FLOW.replace("retries: 5", "retries: 0").replace("0.01", "0.0"), code=1)
-    assert (made.counts("make"), made.counts("learn")) == ({"done": 2, "failed": 1}, {"failed": 1})
-    marker.touch()
-    project.diel("resume", "--quiet")
-    assert made.value("learn", "got") == ALL

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from diel.paths import shipped
+from tests.cli.call import call
 from tests.throwaway import Run
 
 HERE = {name: value for name, value in os.environ.items() if not name.startswith("DIEL_")}
@@ -249,26 +250,24 @@ def test_two_coupled_solvers_equal_the_undivided_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["online_training", "coupled_solvers"])
 def test_stages_that_need_each_other_are_refused_where_one_core_is_all_there_is(
-    name: str, tmp_path: Path
+    name: str, workspace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "schedulers").mkdir()
+    (workspace / "schedulers").mkdir()
     site = "name: small\nscheduler: local\npools: {local: {cores: 1}}\n"
-    (tmp_path / "schedulers/small.yaml").write_text(site, encoding="utf-8")
+    (workspace / "schedulers/small.yaml").write_text(site, encoding="utf-8")
     path = shipped("workflows") / f"{name}.yaml"
-    words = [sys.executable, "-m", "diel", "validate", str(path), "--site", "small"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=HERE, check=False)
-    assert done.returncode == 2
-    assert "run at the same time and need 2 cores" in done.stderr
-    assert "but this machine has 1" in done.stderr
+    said = call(capsys, "validate", str(path), "--site", "small")
+    assert said.code == 2
+    assert "run at the same time and need 2 cores" in said.err
+    assert "but this machine has 1" in said.err
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in shipped("workflows").glob("*.yaml")))
-def test_each_shipped_workflow_validates(name: str, tmp_path: Path) -> None:
+def test_each_shipped_workflow_validates(
+    name: str, workspace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = shipped("workflows") / f"{name}.yaml"
-    done = subprocess.run(
-        [sys.executable, "-m", "diel", "validate", str(path)], cwd=tmp_path, env=HERE, check=False
-    )
-    assert done.returncode == 0
+    assert call(capsys, "validate", str(path)).code == 0
 
 
 def test_many_small_tasks_screen_through_one_warm_ensemble(tmp_path: Path) -> None:

@@ -41,15 +41,6 @@ def test_the_job_script_of_each_shape_is_printed_whole(workspace: Path, capsys: 
     assert "known when the run has started" in found["1-0.node.sh"]
 
 
-@pytest.mark.parametrize(("scheduler", "sign"), [("slurm", "#SBATCH"), ("pbs", "#PBS"), ("torque", "#PBS")])
-def test_every_scheduler_shows_its_own_directives(
-    workspace: Path, capsys: Capture, scheduler: str, sign: str
-) -> None:
-    at_site(workspace, scheduler, max_walltime="6h")
-    found = scripts(capsys)
-    assert any(line.startswith(sign) for line in found["1-0.sh"].splitlines())
-
-
 def test_the_controllers_job_comes_first_where_it_lives_in_one(workspace: Path, capsys: Capture) -> None:
     at_site(workspace, home="job", max_walltime="6h")
     controller = scripts(capsys)["c1.sh"]

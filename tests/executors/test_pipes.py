@@ -26,12 +26,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield made
 
 
-def test_a_worker_stays_for_the_next_bundle(bench: Bench) -> None:
-    for index in range(3):
-        bench.run([request(index, "true")])
-    assert len(bench.records("worker")) == 1
-
-
 def test_a_worker_that_dies_is_told_and_replaced(bench: Bench) -> None:
     future = bench.start([request(0, "sleep", "600")])
     wait_for(lambda: bench.records("start"))
@@ -42,14 +36,6 @@ def test_a_worker_that_dies_is_told_and_replaced(bench: Bench) -> None:
     assert lost.value.killed
     assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
     assert len(bench.records("worker")) == 2
-
-
-def test_a_worker_that_dies_between_bundles_is_replaced_unseen(bench: Bench) -> None:
-    bench.run([request(0, "true")])
-    pid = bench.records("worker")[0]["pid"]
-    os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: not psutil.pid_exists(pid))
-    assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
 
 
 def test_a_forked_child_that_holds_the_pipe_hides_no_death(bench: Bench) -> None:

@@ -70,42 +70,28 @@ stages: {a: {over: [i], command: [x], outputs: {v: {value: float}}}}
 """
 
 
-def test_time_left_is_scaled_by_how_fast_it_really_went(clock: Clock, tmp_path: Path) -> None:
-    run = Run(tmp_path, ONE)
+TIMES = {
+    "it is scaled by how fast it really went: two at a time": (ONE, {}, 20, 40, (30.0, "")),
+    "a stage that has not begun is taken to be like the others": (TWO, {}, 10, 100, (10.0, "~")),
+    "a stage of unknown size makes it a lower bound": (MADE, {"list": 1}, 10, 50, (10.0, "≥")),
+    "a loop that may end early makes it an upper bound": (LOOP, {}, 10, 50, (10.0, "≤")),
+    "what an earlier controller did says nothing of this one's speed": (ONE, {"a": 50}, 10, 25, (10.0, "")),
+}
+"""A workflow, what had ended before, and the seconds in which so many tasks of a second then do."""
+
+
+@pytest.mark.parametrize("case", TIMES)
+def test_the_time_that_is_left(clock: Clock, tmp_path: Path, case: str) -> None:
+    text, before, seconds, count, left = TIMES[case]
+    run = Run(tmp_path, text)
+    for name, ended in before.items():
+        run.finish(name, ended, 1.0)
     measured = Meter(run.controller)
     measured.begin(run.history)
-    assert measured.time_left(run.history) is None
-    clock.now += 20
-    run.finish("a", 40, 1.0)  # 40 tasks of a second in 20 seconds: two at a time
-    assert measured.time_left(run.history) == pytest.approx((30.0, ""))
-
-
-def test_a_stage_that_has_not_begun_is_taken_to_be_like_the_others(clock: Clock, tmp_path: Path) -> None:
-    run = Run(tmp_path, TWO)
-    measured = Meter(run.controller)
-    measured.begin(run.history)
-    clock.now += 10
-    run.finish("a", 100, 1.0)
-    assert measured.time_left(run.history) == pytest.approx((10.0, "~"))
-
-
-def test_a_stage_of_unknown_size_makes_it_a_lower_bound(clock: Clock, tmp_path: Path) -> None:
-    run = Run(tmp_path, MADE)
-    run.finish("list", 1, 1.0)
-    measured = Meter(run.controller)
-    measured.begin(run.history)
-    clock.now += 10
-    run.finish("a", 50, 1.0)
-    assert measured.time_left(run.history) == pytest.approx((10.0, "≥"))
-
-
-def test_a_stage_over_a_loop_that_may_end_early_makes_it_an_upper_bound(clock: Clock, tmp_path: Path) -> None:
-    run = Run(tmp_path, LOOP)
-    measured = Meter(run.controller)
-    measured.begin(run.history)
-    clock.now += 10
-    run.finish("a", 50, 1.0)
-    assert measured.time_left(run.history) == pytest.approx((10.0, "≤"))
+    assert before or measured.time_left(run.history) is None
+    clock.now += seconds
+    run.finish("a", count, 1.0)
+    assert measured.time_left(run.history) == pytest.approx(left)
 
 
 def test_tasks_at_points_that_never_came_are_not_counted(clock: Clock, tmp_path: Path) -> None:
@@ -114,16 +100,6 @@ def test_tasks_at_points_that_never_came_are_not_counted(clock: Clock, tmp_path:
     run.history.apply({"event": "skipped", "stage": "a", "tasks": [[30, 98]], "reason": "axis", "time": 1.0})
     (row,) = Meter(run.controller).rows(run.history)
     assert (row.good, row.total, row.skipped) == (30, 31, 0)
-
-
-def test_what_an_earlier_controller_did_says_nothing_of_this_ones_speed(clock: Clock, tmp_path: Path) -> None:
-    run = Run(tmp_path, ONE)
-    run.finish("a", 50, 1.0)
-    measured = Meter(run.controller)
-    measured.begin(run.history)
-    clock.now += 10
-    run.finish("a", 25, 1.0)  # 25 in ten seconds, and 25 to go
-    assert measured.time_left(run.history) == pytest.approx((10.0, ""))
 
 
 def test_the_rate_is_that_of_late(clock: Clock, tmp_path: Path) -> None:

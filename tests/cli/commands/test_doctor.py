@@ -84,33 +84,6 @@ def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.
     assert "diel clean" in finding.fix
 
 
-def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Puts a launcher of MPI ranks in place, and an mpi4py that need not be there."""
-    path = tmp_path / "mpiexec"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    monkeypatch.setattr(programs, "find_program", lambda name: str(path))
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "1")
-
-
-@pytest.mark.parametrize(
-    ("script", "ok", "said"),
-    [
-        ("printf 'ranks=2;ranks=2;'", True, "two started"),
-        ("printf 'ranks=1;ranks=1;'", False, "each for itself"),
-        ("echo no slots >&2; exit 1", False, "no slots"),
-    ],
-)
-def test_ranks_are_started_really_and_must_find_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, ok: bool, said: str
-) -> None:
-    launcher(tmp_path, monkeypatch, script)
-    finding = programs.check_ranks(find_site("local", tmp_path))
-    assert finding.ok is ok
-    assert said in finding.found
-    assert bool(finding.fix) is not ok
-
-
 def test_the_launcher_and_the_mpi_of_mpi4py_are_told_with_what_to_write_where_they_differ(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,13 +102,6 @@ def test_the_launcher_and_the_mpi_of_mpi4py_are_told_with_what_to_write_where_th
     assert "mpirun.openmpi (Open MPI 4" in found.found
     assert "mpi4py loads MPICH" in found.found
     assert 'mpiexec, -n, "{ranks}"]`' in found.fix
-
-
-def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "PATIENCE", 0.2)
-    monkeypatch.setattr("diel.attempt.mpi._PATIENCE", 0.2)
-    launcher(tmp_path, monkeypatch, "exec sleep 600")
-    assert "did not end" in programs.check_ranks(find_site("local", tmp_path)).found
 
 
 def test_deep_runs_a_workflow_through_the_engine(monkeypatch: pytest.MonkeyPatch, root: Path) -> None:

@@ -6,7 +6,6 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,24 +94,6 @@ def test_another_seed_gives_another_model(context: diel.Context) -> None:
         bytes_of(torch_mlp("y", context, columns=parabola(), epochs=3, seed=s)["model"]) for s in (4, 4, 5)
     ]
     assert models[0] == models[1] != models[2]
-
-
-Continued = Callable[[Callable[[diel.Context], Any]], tuple[Any, int]]
-
-
-def test_a_training_that_was_interrupted_after_each_step_ends_as_if_it_never_was(
-    continued: Continued, context: diel.Context
-) -> None:
-    asked: dict[str, Any] = {"epochs": 12, "seed": 4, "optimizer": "adamw", "precision": "bf16"}
-    stopped, attempts = continued(lambda context: torch_mlp("y", context, columns=parabola(), **asked))
-    plain = torch_mlp("y", context, columns=parabola(), **asked)
-    assert attempts == 12 * 2  # 64 rows, 32 at a time
-    assert bytes_of(stopped["model"]) == bytes_of(plain["model"])
-    for name in ("history", "predictions"):
-        assert stopped[name].read_text() == plain[name].read_text()
-    told: dict[str, Any] = {**plain}
-    for name in ("loss", "validation_loss", "r2", "mean_absolute_error", "epochs", "parameters"):
-        assert stopped[name] == told[name]
 
 
 def test_a_machine_without_pytorch_says_how_to_get_it(root: Path) -> None:
