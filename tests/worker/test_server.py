@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from diel.errors import WorkerLost
+from tests.descendants import alive
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
