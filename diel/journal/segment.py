@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,11 +35,15 @@ _encode_ascii = json.JSONEncoder(separators=(",", ":"), check_circular=False).en
 
 
 class SegmentWriter:
-    """Appends records to one file that nobody else writes. The file is made new: it must not exist."""
+    """Appends records to one file that nobody else writes. The file is made new: it must not exist.
+
+    Several threads may append.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self._lock = threading.Lock()
         self.size = 0
         """Bytes written."""
 
@@ -56,15 +61,16 @@ class SegmentWriter:
             data = "".join([_encode(record) + "\n" for record in records]).encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # half a UTF-16 pair, which only an escape can write
             data = "".join([_encode_ascii(record) + "\n" for record in records]).encode("ascii")
-        offset = self.size
-        try:
-            written = os.write(self._file, data)
-            while written < len(data):
-                written += os.write(self._file, data[written:])
-        except OSError as error:
-            os.ftruncate(self._file, offset)
-            raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
-        self.size += len(data)
+        with self._lock:
+            offset = self.size
+            try:
+                written = os.write(self._file, data)
+                while written < len(data):
+                    written += os.write(self._file, data[written:])
+            except OSError as error:
+                os.ftruncate(self._file, offset)
+                raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
+            self.size = offset + len(data)
         return offset
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import resource
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,32 @@ def test_a_second_write_that_fails_takes_the_first_one_back(
 
 
 # --- names --------------------------------------------------------------------------------------
+
+
+def test_threads_that_append_at_once_are_told_each_its_own_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker's threads write results while it begins its next task: each is read at its offset."""
+    writer = SegmentWriter(tmp_path / "s")
+    places: dict[int, int] = {}
+
+    def append(first: int) -> None:
+        for number in range(first, first + 100):
+            places[number] = writer.append(as_record({"event": "done", "index": number}))
+
+    write = os.write
+
+    def yielding(file: int, data: bytes) -> int:
+        written = write(file, data)
+        os.sched_yield()
+        return written
+
+    monkeypatch.setattr("os.write", yielding)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(append, range(0, 400, 100)))
+    assert {number: read_result(tmp_path / "s", place)["index"] for number, place in places.items()} == {
+        number: number for number in range(400)
+    }
 
 
 def test_a_segments_name_tells_its_epoch() -> None:
