@@ -2,10 +2,10 @@
 
 import keyword
 import math
-import os
+import sys
 from collections.abc import Iterable
 from operator import attrgetter
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any, NamedTuple, Self, TypeVar, cast
 
 from pydantic import (
@@ -33,7 +33,9 @@ NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
 RESERVED_NAMES = frozenset({"hp", "params", "inputs", "outputs", "files", "task", "run"}) | frozenset(
     {*keyword.kwlist, "true", "false", "null"}
 )
-_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
+_LOADER = "pydantic.plugin._loader"
+_NO_PLUGINS = ModuleType(_LOADER)
+vars(_NO_PLUGINS)["get_plugins"] = tuple
 MAX_POINTS = 10**9
 """The most points that one axis may have."""
 
@@ -51,13 +53,13 @@ class SpecModel(BaseModel):
     @classmethod
     def model_rebuild(cls, **how: Any) -> bool | None:
         """Builds it, without plugins of pydantic: looking for some takes longer than all else."""
-        before = os.environ.get(_PLUGINS)
-        os.environ[_PLUGINS] = "__all__"
+        before = sys.modules.get(_LOADER)
+        sys.modules[_LOADER] = _NO_PLUGINS
         try:
             return super().model_rebuild(**how)
         finally:
-            os.environ.pop(_PLUGINS)
-            os.environ |= {} if before is None else {_PLUGINS: before}
+            sys.modules.pop(_LOADER)
+            sys.modules |= {} if before is None else {_LOADER: before}
 
     def flaws(self) -> "Iterable[Flaw]":
         """What its fields get wrong together."""
