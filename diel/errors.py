@@ -18,9 +18,9 @@ Each message says what is wrong, where, what was expected and what to do next.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
+from typing import NamedTuple
 
 MISTAKE = "diel failed in a way that it should not"
 """How a message begins that reports a mistake in diel itself, not in its input."""
@@ -103,8 +103,7 @@ class StreamBroken(StreamError):
     exit_code = 4
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong in a workflow file.
 
     `file`, `line` and `column` (both from 1) say where; `key` is the path of the key

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from diel.check import Checked, check
 from diel.check.command import missing_shells
@@ -31,8 +30,7 @@ from diel.site import (
 from diel.spec import Axis, Resources, Workflow
 
 
-@dataclass(frozen=True)
-class StagePlan:
+class StagePlan(NamedTuple):
     """How one stage will run."""
 
     name: str
@@ -61,8 +59,7 @@ class StagePlan:
         return self.tasks * self.cores * self.seconds / 3600
 
 
-@dataclass(frozen=True)
-class AxisPlan:
+class AxisPlan(NamedTuple):
     """How many points a search or loop may have."""
 
     axis: Axis
@@ -86,8 +83,7 @@ class AxisPlan:
         }
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How a workflow will run on a site."""
 
     checked: Checked

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
 from typing import Any
 
 from diel.journal.segment import SegmentWriter
@@ -27,7 +26,7 @@ def block(run: Written | Handmade, name: str, state: str = "running", **more: An
         "epoch": int(name.partition("-")[0]),
         "pool": "cpu",
         "shape": "cpu-1c",
-        "needs": asdict(Shape("cpu", 0, 1)),
+        "needs": Shape("cpu", 0, 1)._asdict(),
         "state": state,
         "reason": "",
         "hopeless": False,

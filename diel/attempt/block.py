@@ -6,7 +6,7 @@ import math
 import os
 import socket
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from diel.attempt.bundle import Work
 
@@ -18,8 +18,7 @@ GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MA
 """What Parsl sets on a worker with GPUs: always all three."""
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHere:
+class BlockHere(NamedTuple):
     """An allocation with an end."""
 
     name: str
@@ -96,8 +95,7 @@ def _device(index: str, devices: list[str]) -> str:
     return devices[int(index)] if index.isdecimal() and int(index) < len(devices) else index
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """All in seconds since the epoch; None where there is no such limit."""
 
     deadline: float | None = None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.modules.catalogue import Module
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:  # what workers and plans without these need not load
     from diel.staging.item import Item, Local, Shard
 
 
-@dataclass(frozen=True, slots=True)
-class Staging:
+class Staging(NamedTuple):
     """How a stage uses the disks of its nodes."""
 
     local: Local
@@ -26,8 +25,7 @@ class Staging:
     """Outputs that are written on the node's disk, and copied to the run behind the next task's back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What all tasks of a stage share."""
 
     stage: str
@@ -51,7 +49,7 @@ class Work:
     """Whether a task that is interrupted continues as another attempt."""
     grace: float = 60.0
     """Seconds between the warning to such a task and its end."""
-    promises: Mapping[str, Output] = field(default_factory=dict)
+    promises: Mapping[str, Output] = {}
     """Outputs that promise more than a path or the type of a value."""
     staging: Staging | None = None
     """How it uses the disks of its nodes; None where it does not."""
@@ -64,11 +62,10 @@ class Work:
         """The same with what one attempt asked for: a retry may get more than its stage says."""
         if (self.memory, self.walltime) == (resources.memory, resources.walltime):
             return self
-        return replace(self, memory=resources.memory, walltime=resources.walltime)
+        return self._replace(memory=resources.memory, walltime=resources.walltime)
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(NamedTuple):
     """A task's texts with what stands for copies on its node in the place of artifacts."""
 
     items: tuple[Item, ...]
@@ -78,8 +75,7 @@ class Staged:
     env: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """What a task asks before it runs."""
 
     row: Mapping[str, int | float]
@@ -119,8 +115,7 @@ class Request:
     """What it asks before it runs; None where it asks nobody, or nobody is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(NamedTuple):
     """Tasks of one stage that a worker runs one after the other."""
 
     number: int
@@ -134,8 +129,7 @@ class Bundle:
     """Seconds that each task must have left in its block, by the run times seen so far."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundleReport:
+class BundleReport(NamedTuple):
     """What became of a bundle. The records stand in the worker's segment, at these offsets; of the tasks
     that have none, none was begun."""
 

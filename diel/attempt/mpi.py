@@ -18,10 +18,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from diel.attempt.bundle import Failure, Work
 from diel.attempt.capture import errors_so_far
@@ -50,8 +50,7 @@ _PATIENCE = 10.0
 """Seconds that a program may take to tell its version."""
 
 
-@dataclass(frozen=True)
-class Launcher:
+class Launcher(NamedTuple):
     """What starts the ranks of a task."""
 
     text: str
@@ -106,8 +105,7 @@ def starter_of(family: str, environ: Mapping[str, str]) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(NamedTuple):
     """The MPI that a program is linked to."""
 
     family: str

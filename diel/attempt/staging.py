@@ -14,9 +14,9 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Request, Staged, Staging
@@ -111,7 +111,7 @@ def _on_each_node(
     if len(folders) > 1:
         places = " and ".join(folders[:2])
         wrong = f"the task's nodes have other directories ({places}): one command line fits none"
-        return replace(whole, warning=wrong)
+        return whole._replace(warning=wrong)
     attempt.request = with_copies(attempt.request, f"{folders[0]}/entries")
     return whole
 
@@ -174,8 +174,7 @@ def shard_environment(attempt: RunningAttempt, env: Mapping[str, str]) -> dict[s
 # --- outputs ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Drain:
+class Drain(NamedTuple):
     """One attempt's outputs on the node's disk."""
 
     folder: str

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts import Values, check_values
 from diel.attempt.bundle import Question, Request, Work
@@ -22,8 +21,7 @@ GONE = "the service has ended, or never came up"
 SILENT = "the service tells no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
 
 
-@dataclass(frozen=True)
-class Consulted:
+class Consulted(NamedTuple):
     """What came of a question."""
 
     question: Question | None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 from diel.services import REPLICA
 
@@ -157,8 +158,7 @@ def make_domain(
     return Domain(tuple(over), tuple(factors))
 
 
-@dataclass(frozen=True)
-class Origins:
+class Origins(NamedTuple):
     """Where each point of a derived axis was made: its coordinates on the maker's axes."""
 
     axes: tuple[str, ...]

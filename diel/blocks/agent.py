@@ -10,8 +10,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
 from diel.executors.workers import Load
 from diel.scheduler import JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
@@ -23,31 +23,27 @@ GONE_AFTER = 2.0
 """Polls for which a scheduler must not have known a job before it counts as gone."""
 
 
-@dataclass(frozen=True)
-class BlockQueued:
+class BlockQueued(NamedTuple):
     """A block was queued as a job."""
 
     block: str
     job: str
 
 
-@dataclass(frozen=True)
-class BlockRefused:
+class BlockRefused(NamedTuple):
     """The scheduler refuses a block."""
 
     block: str
     message: str
 
 
-@dataclass(frozen=True)
-class Silent:
+class Silent(NamedTuple):
     """The scheduler does not answer; an empty message: it answers again."""
 
     message: str
 
 
-@dataclass(frozen=True)
-class Heard:
+class Heard(NamedTuple):
     """An answer to a question that was put at `since` (monotonic seconds)."""
 
     since: float

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from diel.attempt.addresses import addresses
@@ -163,7 +162,7 @@ class BlockAsking:
     def _script(self, block: Block) -> str:
         """The job script of a block. Raises SchedulerRefused."""
         job = block_job(self._site, self._scheduler, self._paths, block)
-        return self._scheduler.script(replace(job, exclude=tuple(sorted(self.excluded))))
+        return self._scheduler.script(job._replace(exclude=tuple(sorted(self.excluded))))
 
     def hold(self, block: Block) -> None:
         """Has Parsl give a block no more tasks."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, NamedTuple, assert_never
 
 from diel.errors import DielError
 from diel.scheduler import JobState
@@ -35,15 +35,14 @@ class EngineLost(DielError):
     """Nothing reaches the workers of the run's blocks any more: its next controller takes them over."""
 
 
-@dataclass(frozen=True)
-class Outlook:
+class Outlook(NamedTuple):
     """What the controller knows of its tasks."""
 
     backlog: Mapping[str, float]
     """Seconds of work in line, by shape, as far as run times are known."""
     excluded: frozenset[str]
     """Nodes that are to be avoided."""
-    needed: Mapping[str, float] = field(default_factory=dict)
+    needed: Mapping[str, float] = {}
     """Seconds that the shortest tasks in line were seen to need, by shape."""
 
 
@@ -134,7 +133,7 @@ class Block:
             "epoch": self.epoch,
             "pool": self.shape.pool,
             "shape": self.shape.label,
-            "needs": asdict(self.shape),
+            "needs": self.shape._asdict(),
             "state": self.state.value,
             "reason": self.reason,
             "hopeless": self.hopeless,

@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Container
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from diel.blocks.block import Adopt, Block
 from diel.journal.history import History
@@ -78,8 +77,7 @@ def _block(record: records.BlockFacts) -> Block:
     )
 
 
-@dataclass(frozen=True)
-class Leftovers:
+class Leftovers(NamedTuple):
     """What became of a run's jobs."""
 
     ended: tuple[str, ...]

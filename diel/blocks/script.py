@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from diel.blocks.block import Block
@@ -132,7 +131,7 @@ def block_jobs(plan: Plan, runs: Path) -> Iterator[tuple[str, Job]]:
     scheduler = scheduler_named(plan.site.scheduler)
     for shape in plan.shapes:
         job = block_job(plan.site, scheduler, paths, planned(plan, shape))
-        yield shape.pool, replace(job, name="diel-trial")
+        yield shape.pool, job._replace(name="diel-trial")
 
 
 def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:

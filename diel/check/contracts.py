@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from diel.check.flaws import Check
 from diel.check.names import visible_names
@@ -152,8 +152,7 @@ def _check_sizes(
                 found.add((*edge.key, "shape"), message, hint)
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """What an output is: a file, an array, files, or a value of a type."""
 
     word: str

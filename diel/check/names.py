@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.check.flaws import Check
 from diel.errors import did_you_mean
@@ -18,8 +17,7 @@ _TASK = ("id", "index", "attempt", "stage")
 _RUN = ("id", "dir")
 
 
-@dataclass(frozen=True)
-class Names:
+class Names(NamedTuple):
     """What the expressions of a stage may read."""
 
     parameters: Mapping[str, str]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.check.flaws import Check
 from diel.errors import did_you_mean
@@ -228,8 +227,7 @@ def _check_cycles(found: Check, conditions: Mapping[str, Template], wrong: set[s
     return set()
 
 
-@dataclass(frozen=True)
-class _Space:
+class _Space(NamedTuple):
     """What a search draws from, as far as its conditions are concerned."""
 
     known: Mapping[str, Hyperparameter]

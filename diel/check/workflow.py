@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.check.command import check_command
 from diel.check.contracts import check_contracts
@@ -30,8 +29,7 @@ from diel.registry import Hyperparameters, read_current, resolve
 from diel.spec import Workflow
 
 
-@dataclass(frozen=True)
-class Checked:
+class Checked(NamedTuple):
     """A workflow in which nothing is known to be wrong."""
 
     document: Document

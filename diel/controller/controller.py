@@ -11,7 +11,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import replace
 from itertools import chain
 from queue import Empty
 from typing import TYPE_CHECKING
@@ -98,7 +97,7 @@ class Controller:
         plan = self.plan
         scheduler = scheduler_named(plan.site.scheduler)
         if inside := inside_here(scheduler):
-            scheduler, plan = inside, replace(plan, site=within(plan.site, inside.size))
+            scheduler, plan = inside, plan._replace(site=within(plan.site, inside.size))
         return Blocks(plan, self._ledger, self._epoch, scheduler, self._note_block_end, self._busy_blocks)
 
     @property

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Workers:
+class Workers(NamedTuple):
     """What Parsl must know about the workers of a shape. Times are whole seconds."""
 
     slots: int
@@ -28,8 +27,7 @@ class Workers:
         return max(1, self.silence // 8)
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """What one block has to do."""
 
     nodes: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from diel.axes.domain import Group
@@ -179,7 +179,7 @@ class Serving:
         endpoint = read_endpoint(path)
         if endpoint is not None and not endpoint.is_over:
             try:
-                write_endpoint(path, replace(endpoint, state="failed", message="its worker was lost"))
+                write_endpoint(path, endpoint._replace(state="failed", message="its worker was lost"))
             except OSError as error:
                 self._tell_refused(path, error)
 

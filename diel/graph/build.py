@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from graphlib import CycleError
 from itertools import islice
 from typing import Any
@@ -74,7 +73,7 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
         return None
     at, axes = use.picked, workflow.axes
     chosen = {a: choice for a in at if a in axes and (choice := axes[a].choice(at[a])) is not None}
-    use = replace(use, chosen=chosen) if chosen else use
+    use = use._replace(chosen=chosen) if chosen else use
     if other == name and not use.follows:
         hint = "in a loop, `at: {AXIS: previous}` reads the round before"
         hint = "a service is asked by other stages" if use.service else hint
@@ -90,8 +89,7 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
         flaws += check_service(workflow, use)
     left = [a for a in source.over if a not in at]
     several = [a for a, choice in chosen.items() if choice.several]
-    edge = replace(
-        use,
+    edge = use._replace(
         picked={a: point for a, point in at.items() if a not in chosen},
         matched=tuple(a for a in left if a in reader.over),
         gathered=tuple(a for a in source.over if (a in left and a not in reader.over) or a in several),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from heapq import heappop, heappush
@@ -24,8 +24,7 @@ class Published(NamedTuple):
     """Its type and bounds, which the value must fit."""
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(NamedTuple):
     """A stage's use of another stage: along which axes data moves.
 
     With A the upstream axes and B the downstream ones: axes in both are matched, axes only in A
@@ -41,12 +40,12 @@ class Edge:
     """The input's name; None for `after`, expressions, derived axes and published values."""
     axis: str | None = None
     """The derived axis that the edge makes known."""
-    picked: Mapping[str, Any] = field(default_factory=dict)
+    picked: Mapping[str, Any] = {}
     """Points that `at` names, by axis."""
     matched: tuple[str, ...] = ()
     gathered: tuple[str, ...] = ()
     min_success: float = 1.0
-    chosen: Mapping[str, Choice] = field(default_factory=dict)
+    chosen: Mapping[str, Choice] = {}
     """What picks points of searches and loops while the run goes on, by axis."""
     initially: Any = None
     """The value where there is no round before; templates in it are not evaluated yet."""

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,7 +111,7 @@ def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Docume
     for p in wrong:
         if (p.line, p.column) not in places and p.key not in keys:
             note = notes.get((p.line, p.column), "")
-            problems.append(replace(p, hint="; ".join(filter(None, (note, p.hint)))))
+            problems.append(p._replace(hint="; ".join(filter(None, (note, p.hint)))))
     problems = first_problems(problems) if problems else problems
     return (None if spec is None else Document(path, text, source.root, spec=spec)), problems
 

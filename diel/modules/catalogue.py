@@ -11,12 +11,11 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.extensions import MODULES, entry_points_of
@@ -32,8 +31,7 @@ class ModuleNotFound(HintedError, UsageError):
     """No module has this name, or the one that has cannot be used."""
 
 
-@dataclass(frozen=True)
-class Module:
+class Module(NamedTuple):
     """A Python function that a stage may run."""
 
     reference: str

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from diel.errors import HintedError, UsageError, did_you_mean
 from diel.files import flaw_of
@@ -24,8 +24,7 @@ _DECORATORS = frozenset({"diel.module", "diel.modules.decorator.module"})
 _RECORDS = ("TypedDict", "NamedTuple", "BaseModel")
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """What a module takes and returns."""
 
     name: str

@@ -23,10 +23,9 @@ import os
 import socket
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
@@ -51,8 +50,7 @@ TAIL = 2**16
 """Bytes at the end of a segment in which its last line begins."""
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(NamedTuple):
     """The controller of a run: its epoch, and which process it is."""
 
     epoch: int
@@ -231,7 +229,7 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     except JournalError:
         segment.path.unlink()  # nobody took the run: who tries again is not kept waiting
         raise
-    put(paths.lease, json.dumps(asdict(lease)))
+    put(paths.lease, json.dumps(lease._asdict()))
     _clear(paths, [*paths.own(), *paths.shared()])
     return lease, segment
 

@@ -10,8 +10,8 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from diel.files import put
 from diel.paths import RunPaths
@@ -20,8 +20,7 @@ FRESH = 2.0
 """Seconds for which a request counts as new: more than a tick of any file system's clock."""
 
 
-@dataclass(frozen=True)
-class Cancel:
+class Cancel(NamedTuple):
     """Stop everything, or some stages (`train`) and tasks (`train/3`) alone."""
 
     targets: tuple[str, ...]

@@ -14,8 +14,7 @@ import json
 import os
 import re
 import socket
-from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import psutil
 
@@ -31,8 +30,7 @@ STARTING = 10.0
 """Seconds that a process gets from being asked for to being known."""
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(NamedTuple):
     """A controller that was asked for."""
 
     number: int
@@ -95,7 +93,7 @@ def make_submission(paths: RunPaths, home: Home, *, successor: bool = False) -> 
 
 def queued(paths: RunPaths, submission: Submission, job: str) -> Submission:
     """Notes the job of a submission."""
-    return _write(paths, replace(submission, job=job))
+    return _write(paths, submission._replace(job=job))
 
 
 def begun(paths: RunPaths, submission: Submission, pid: int) -> Submission:
@@ -104,7 +102,7 @@ def begun(paths: RunPaths, submission: Submission, pid: int) -> Submission:
         started = psutil.Process(pid).create_time()
     except psutil.Error:  # it has ended already
         started = 0.0
-    return _write(paths, replace(submission, pid=pid, started=started, birth=birth_of(pid)))
+    return _write(paths, submission._replace(pid=pid, started=started, birth=birth_of(pid)))
 
 
 def withdraw(paths: RunPaths, submission: Submission) -> None:
@@ -113,7 +111,7 @@ def withdraw(paths: RunPaths, submission: Submission) -> None:
 
 
 def _write(paths: RunPaths, submission: Submission) -> Submission:
-    put(paths.submission(submission.number), json.dumps(asdict(submission)))
+    put(paths.submission(submission.number), json.dumps(submission._asdict()))
     return submission
 
 

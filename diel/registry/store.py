@@ -17,9 +17,9 @@ import re
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from diel.errors import UsageError
 from diel.files import put, replacing
@@ -33,12 +33,11 @@ _END = 253_402_300_800.0 - 86_400.0
 """The year 10000, in any time zone: later times have no date."""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One change of a project's values: several names change together."""
 
     origin: Literal["set", "promotion", "publication"]
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = {}
     unset: tuple[str, ...] = ()
     """The names that the project has no value for from here on."""
     workflow: str = ""
@@ -68,8 +67,7 @@ class Change:
         return f"diel params set, by {self.user}" if self.user else "diel params set"
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """A value that the project has now, and the change that made it."""
 
     value: Any
@@ -82,7 +80,7 @@ def append_change(runs: Path, change: Change) -> Change:
     Its name is later than all names that are there, so that a host whose clock is behind does not lose
     against what it has seen. Raises UsageError where it cannot be written.
     """
-    made = replace(change, time=time.time(), user=change.user or _user_name())
+    made = change._replace(time=time.time(), user=change.user or _user_name())
     folder = registry_dir(runs)
     host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname()) or "host"
     try:
@@ -91,7 +89,7 @@ def append_change(runs: Path, change: Change) -> Change:
         stamp = max(time.time_ns(), 1 + max(stamps, default=0))
         name = f"{stamp:020d}-{host}-{os.getpid()}-{os.urandom(4).hex()}.json"
         with replacing(folder / name) as file:
-            file.write(json.dumps(asdict(made)).encode())
+            file.write(json.dumps(made._asdict()).encode())
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -158,7 +156,7 @@ def read_change(path: Path) -> Change | None:
 
 def _change_of(document: Any) -> Change:
     """A change from its JSON. Raises ValueError or TypeError where a part is not as it should be."""
-    known = {name: document[name] for name in Change.__dataclass_fields__ if name in document}
+    known = {name: document[name] for name in Change._fields if name in document}
     change = Change(**{**known, "unset": tuple(known.get("unset", ()))})
     json.dumps(change.values, allow_nan=False)
     where = (change.workflow, change.run, change.axis, change.stage)
@@ -218,7 +216,7 @@ def _keep_fold(folder: Path) -> None:
     document = {
         "count": len(names),
         "names": _digest(names),
-        "held": {name: asdict(one.change) for name, one in held.items()},
+        "held": {name: one.change._asdict() for name, one in held.items()},
         "unreadable": [path.name for path in unreadable],
     }
     with contextlib.suppress(OSError):

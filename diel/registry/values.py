@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.load import Document, parse, read_text
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from diel.project.run_file import RunFile
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A hyperparameter's value, and where it comes from."""
 
     value: Any
@@ -28,8 +26,7 @@ class Value:
     """The file with its line, the setting as it was typed, or what made it the project's."""
 
 
-@dataclass(frozen=True)
-class Hyperparameters:
+class Hyperparameters(NamedTuple):
     """The hyperparameters that have a value; those without default or setting are not there."""
 
     values: Mapping[str, Value]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from diel.errors import DielError
 
@@ -20,8 +20,7 @@ class SchedulerRefused(DielError):
     """The scheduler answered, and refuses a job: the same request again would be refused too."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """What a scheduler is asked for."""
 
     name: str
@@ -85,8 +84,7 @@ def states(**words: str) -> Mapping[str, JobState]:
     return {word: JobState(state) for state, listed in words.items() for word in listed.split()}
 
 
-@dataclass(frozen=True)
-class JobStatus:
+class JobStatus(NamedTuple):
     """What a scheduler says of a job."""
 
     state: JobState

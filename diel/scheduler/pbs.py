@@ -13,7 +13,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from diel.scheduler.job import Job, JobState, JobStatus, SchedulerBusy, mebibytes, states
@@ -128,16 +127,16 @@ class Pbs(Qsub):
         deleted, coded = _DELETED in comment, status.state is not JobState.GONE
         match job.get("job_state"):
             case "R" if deleted:  # it stays R until its processes have ended
-                return replace(status, state=JobState.ENDING, reason=comment)
+                return status._replace(state=JobState.ENDING, reason=comment)
             case "M":
-                return replace(status, state=JobState.GONE, reason="moved to another server")
+                return status._replace(state=JobState.GONE, reason="moved to another server")
             case "X" | "F" if not coded and _LOST_NODE.search(comment):
-                return replace(status, state=JobState.NODE_FAILED, reason=comment)
+                return status._replace(state=JobState.NODE_FAILED, reason=comment)
             case "X" | "F" if not coded and not status.nodes:  # or the job that it waited for failed
                 return JobStatus(JobState.CANCELLED, comment or "deleted before it ran")
             case "X" | "F" if coded and deleted:
                 # A script whose child was killed first may end by itself, even with 0.
-                return replace(status, state=JobState.CANCELLED, reason=comment)
+                return status._replace(state=JobState.CANCELLED, reason=comment)
         return status
 
     def dialect(self) -> Dialect | None:

@@ -12,7 +12,6 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -198,7 +197,7 @@ def parse_server(text: str, queues: list[Queue]) -> list[Queue]:
     """Of `qstat -B -f`: the queues, with the one known to which jobs go that name none."""
     told = re.search(r"^\s*default_queue\s*=\s*(\S+)", text, re.MULTILINE)
     default = told[1] if told else None
-    return [replace(queue, default=queue.name == default) for queue in queues]
+    return [queue._replace(default=queue.name == default) for queue in queues]
 
 
 def bytes_of(text: str) -> int:

@@ -11,9 +11,8 @@ import subprocess
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from diel.errors import UsageError
 from diel.extensions import SCHEDULERS, class_named, names_in
@@ -25,8 +24,7 @@ QUESTION = 10.0
 """Seconds that a question about the cluster may take."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What a command printed, and its exit code."""
 
     code: int
@@ -90,8 +88,7 @@ def ask(
     return Answer(process.returncode, *(data.decode("utf-8", "replace") for data in (out, err)))
 
 
-@dataclass(frozen=True)
-class Dialect:
+class Dialect(NamedTuple):
     """What answers to a scheduler's commands."""
 
     version: str
@@ -100,8 +97,7 @@ class Dialect:
     """Whether these are another scheduler's commands in this one's style, as Slurm's own qsub is."""
 
 
-@dataclass(frozen=True)
-class Queue:
+class Queue(NamedTuple):
     """A queue, with the longest walltime that it allows."""
 
     name: str
@@ -111,8 +107,7 @@ class Queue:
     """Whether jobs that name no queue go there."""
 
 
-@dataclass(frozen=True)
-class NodeKind:
+class NodeKind(NamedTuple):
     """Nodes of one shape, as the scheduler gives them."""
 
     queue: str
@@ -130,8 +125,7 @@ class NodeKind:
     """How many such nodes (vnodes) there are on one host: its cores are not their sum."""
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(NamedTuple):
     """What jobs can have."""
 
     queues: Sequence[Queue]
@@ -143,8 +137,8 @@ def gathered(kinds: Iterable[NodeKind]) -> list[NodeKind]:
     """Nodes of the same shape counted together."""
     counts: Counter[NodeKind] = Counter()
     for kind in kinds:
-        counts[replace(kind, nodes=0)] += kind.nodes
-    return [replace(shape, nodes=count) for shape, count in counts.items()]
+        counts[kind._replace(nodes=0)] += kind.nodes
+    return [shape._replace(nodes=count) for shape, count in counts.items()]
 
 
 class Scheduler(ABC):

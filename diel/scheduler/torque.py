@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from diel.scheduler.job import Job, JobState, SchedulerBusy, check_outputs, mebibytes, states
@@ -60,7 +59,7 @@ class Torque(Qsub):
         answer = super().delete(ids)
         # Slurm's qdel exits with the number of jobs that had ended, and says nothing of them.
         silent = answer.code > 0 and not (answer.out + answer.err).strip()
-        return replace(answer, code=0) if silent else answer
+        return answer._replace(code=0) if silent else answer
 
     def attributes(self, ids: list[str]) -> list[tuple[str, dict[str, str]]]:
         answer = self.ask("qstat", "-f", *ids)

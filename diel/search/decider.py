@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.errors import DielError
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from diel.journal.records import CourseKey
 
 
-@dataclass(frozen=True)
-class Deciding:
+class Deciding(NamedTuple):
     """What all searches and loops of a run share."""
 
     stages: Mapping[str, StageRun]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.expressions import parse_expression
 from diel.spec import Hyperparameter
@@ -18,8 +17,7 @@ SHUFFLED = 1_000_000
 """Points up to which a grid's order is a shuffled list; of a larger one a small part is run anyway."""
 
 
-@dataclass(frozen=True)
-class Space:
+class Space(NamedTuple):
     """Hyperparameters in the order in which they are drawn: after those that their `when` reads."""
 
     parameters: Mapping[str, Hyperparameter]

@@ -11,9 +11,8 @@ import json
 import time
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.files import put
 from diel.paths import RunPaths
@@ -22,8 +21,7 @@ TOKEN = "token"
 """The file beside the replicas' folders that only its owner may read."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One replica, as it was last heard of."""
 
     state: str
@@ -73,7 +71,7 @@ def mark_of(inputs: bytes) -> str:
 def write_endpoint(path: Path, endpoint: Endpoint) -> None:
     """Puts a replica's file in place in one step. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    put(path, json.dumps({**asdict(endpoint), "time": time.time()}))
+    put(path, json.dumps({**endpoint._asdict(), "time": time.time()}))
 
 
 def read_endpoint(path: Path) -> Endpoint | None:

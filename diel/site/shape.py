@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from diel.errors import counted
 from diel.site.site import Pool, Site
@@ -13,8 +13,7 @@ from diel.spec import Resources
 from diel.values import format_duration, format_size
 
 
-@dataclass(frozen=True, order=True)
-class Shape:
+class Shape(NamedTuple):
     """What one task needs of a pool. Tasks of one shape run on the same workers, one executor each."""
 
     pool: str

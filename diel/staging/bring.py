@@ -17,8 +17,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from diel.files import put
 from diel.staging.disk import Disk, StagingError, own_disk
@@ -40,8 +40,7 @@ Check = Callable[[], None]
 """Called between two pieces of work; raises where that must end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Brought:
+class Brought(NamedTuple):
     """What it took to have a task's artifacts on the node."""
 
     copied: int = 0
@@ -256,7 +255,7 @@ def leave_notes(task_dir: str) -> None:
 def _leave(task_dir: str, notes: Iterable[Brought]) -> None:
     for number, brought in enumerate(notes):
         place = f"{task_dir}/{NOTES}{os.uname().nodename}-{os.getpid()}-{number}.json"
-        put(place, json.dumps(asdict(brought)))
+        put(place, json.dumps(brought._asdict()))
 
 
 def read_notes(task_dir: str) -> list[Brought]:

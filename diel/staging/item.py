@@ -10,15 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 AT_NODE = "/.diel-node"
 """The directory that stands for the node's own until a node is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Local:
+class Local(NamedTuple):
     """What a site says about its nodes' disks."""
 
     folder: str = ""
@@ -27,8 +25,7 @@ class Local:
     """Bytes that diel may keep there; None for all that is free."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(NamedTuple):
     """How an input is shared out."""
 
     by: Literal["rank", "task"]
@@ -49,8 +46,7 @@ def flat(value: Sequence[Any]) -> list[Any]:
     return list(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """A file or directory that is to be brought to a node."""
 
     key: str

@@ -15,7 +15,6 @@ import os
 import random
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -163,5 +162,5 @@ def read_shards(environ: Mapping[str, str]) -> tuple[dict[str, Shard], dict[str,
 
 def write_shards(path: str, shards: Mapping[str, Shard], local: Local) -> None:
     """Leaves a task's shards for the programs that it starts."""
-    document = {"shards": {name: asdict(shard) for name, shard in shards.items()}, "local": asdict(local)}
+    document = {"shards": {name: shard._asdict() for name, shard in shards.items()}, "local": local._asdict()}
     Path(path).write_text(json.dumps(document), encoding="utf-8")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from diel.axes.domain import Domain, Factor
 from diel.journal.axis_history import (
@@ -43,8 +43,7 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """A trial that was requested and has no score yet."""
 
     trial: Trial
@@ -166,8 +165,7 @@ def trial_document(trial: Trial) -> dict[str, Any]:
     return {"trial": trial.number, "values": trial.values, "hp": trial.hp}
 
 
-@dataclass(frozen=True)
-class AxisStatus:
+class AxisStatus(NamedTuple):
     """A search or loop axis: one course, or one for each combination of the axes of its context."""
 
     label: str

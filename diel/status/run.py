@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from diel.journal.history import History
 from diel.journal.segment import Reader, decode
@@ -193,8 +193,7 @@ def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
     return fold_status(paths, reader)
 
 
-@dataclass(frozen=True)
-class Driving:
+class Driving(NamedTuple):
     """A run's state, and who drives it."""
 
     held: tuple[Lease, float] | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from diel.journal.history import History
 from diel.status.axis_lines import ROWS, axis_lines, axis_report
@@ -16,8 +16,7 @@ from diel.status.stream import stream_lines
 from diel.status.surrogate import surrogate_lines, surrogate_report, surrogates_of
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """How much of a run to show: columns, few lines (`brief`), or everything."""
 
     width: int = WIDE
@@ -29,8 +28,7 @@ class View:
         return 1 if self.brief else sys.maxsize if self.show_all else ROWS
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """How a feature is shown. None of it is called for a run that does not use the feature."""
 
     used: Callable[[Status], object]

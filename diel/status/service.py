@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.paths import RunPaths
 from diel.services.endpoint import endpoint_file, read_endpoint
 
 
-@dataclass(frozen=True)
-class ReplicaStatus:
+class ReplicaStatus(NamedTuple):
     """One replica that was started at least once."""
 
     task: str
@@ -25,8 +23,7 @@ class ReplicaStatus:
     message: str
 
 
-@dataclass(frozen=True)
-class ServiceStatus:
+class ServiceStatus(NamedTuple):
     """One service, with its replicas in the order of their tasks."""
 
     name: str
@@ -40,7 +37,7 @@ class ServiceStatus:
         return {
             "ready": sum(replica.state == "ready" for replica in self.replicas),
             "restarts": self.restarts,
-            "replicas": [asdict(replica) for replica in self.replicas],
+            "replicas": [replica._asdict() for replica in self.replicas],
         }
 
 

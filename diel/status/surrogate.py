@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.errors import counted
 from diel.journal.history import History
@@ -14,8 +13,7 @@ from diel.states import TaskState
 from diel.status.columns import LINE, markdown_table, paint, plain, printable, shorten
 
 
-@dataclass(frozen=True)
-class SurrogateStatus:
+class SurrogateStatus(NamedTuple):
     """The terms of the effective speedup, as measured; a mean is None until something was measured.
 
     Results that were taken from the cache count with the time that they took when they were made: the

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from diel.controller.controller import Controller
 from diel.errors import counted
@@ -38,8 +37,7 @@ MAX_VALUES = 10
 MAX_WIDTH = 60
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One stage of a live display."""
 
     name: str

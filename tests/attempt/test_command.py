@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ def test_a_command_reads_what_it_is_given_and_its_outputs_are_collected(tmp_path
             FailureClass.APP,
             "exit code 75 (EX_TEMPFAIL) asks to continue later",
         ),
-        (replace(WORK, checkpoint=True), ("sh", "-c", "exit 75"), FailureClass.INTERRUPTED, "it saved"),
+        (WORK._replace(checkpoint=True), ("sh", "-c", "exit 75"), FailureClass.INTERRUPTED, "it saved"),
         (
             WORK,
             ("sh", "-c", "x" * 3_000_000),
@@ -83,7 +82,7 @@ def test_how_a_command_fails(
 
 
 def test_what_a_command_leaves_running_in_its_group_is_ended(tmp_path: Path) -> None:
-    run(tmp_path, replace(WORK, values={}), "sh", "-c", "sleep 600 & echo $! > pid")
+    run(tmp_path, WORK._replace(values={}), "sh", "-c", "sleep 600 & echo $! > pid")
     left = psutil.Process(int((tmp_path / "w-1/tasks/s/0/pid").read_text()))
     wait_for(lambda: not alive(left))
 

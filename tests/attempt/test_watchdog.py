@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,13 +64,13 @@ def verdict_of(attempt: RunningAttempt) -> tuple[str, str]:
 
 
 def test_a_program_that_ignores_its_timeout_is_killed(watched: Watched) -> None:
-    attempt = watched.run(replace(WORK, timeout=0.3))
+    attempt = watched.run(WORK._replace(timeout=0.3))
     assert verdict_of(attempt) == (FailureClass.TIMEOUT, "ran longer than its timeout of 0.3 s")
 
 
 def test_a_program_that_takes_more_memory_than_it_may_is_ended(watched: Watched) -> None:
     text = "x = bytearray(60 * 2**20)\nwhile True: pass"
-    attempt = watched.run(replace(WORK, memory=50 * 2**20), (sys.executable, "-c", text))
+    attempt = watched.run(WORK._replace(memory=50 * 2**20), (sys.executable, "-c", text))
     kind, message = verdict_of(attempt)
     assert kind == FailureClass.OOM
     assert message.endswith("of memory: more than its 50.0 MiB")
@@ -100,9 +99,9 @@ def beside(other: Callable[[], None], main: Callable[[], RunningAttempt]) -> Run
 def test_a_step_of_the_clock_moves_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     limits = limits_of(
-        replace(WORK, walltime=60.0, timeout=60.0, checkpoint=True), now, BlockHere("1-0", now + 100)
+        WORK._replace(walltime=60.0, timeout=60.0, checkpoint=True), now, BlockHere("1-0", now + 100)
     )
-    attempt = RunningAttempt(replace(WORK, walltime=60.0), request(0), str(tmp_path), limits)
+    attempt = RunningAttempt(WORK._replace(walltime=60.0), request(0), str(tmp_path), limits)
     context = Context(tmp_path, deadline=limits.deadline, interrupt_at=limits.interrupt)
     for step in (600, -600):
         monkeypatch.setattr(time, "time", lambda step=step: now + step)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ def asking(plan: Plan, paths: RunPaths, scheduler: Scheduler | None = None, **po
     """That of a controller, maybe with another pool on its site."""
     pools = {"cpu": plan.site.pools["cpu"].model_copy(update=pool)}
     site = plan.site.model_copy(update={"pools": pools})
-    return BlockAsking(replace(plan, site=site), paths, scheduler or scheduler_named("slurm"))
+    return BlockAsking(plan._replace(site=site), paths, scheduler or scheduler_named("slurm"))
 
 
 @pytest.fixture
@@ -62,7 +61,7 @@ def test_nor_is_one_that_might_get_a_node_to_avoid(plan: Plan, paths: RunPaths, 
 
 def test_nor_one_without_its_script_or_its_pool(plan: Plan, paths: RunPaths, waiting: Block) -> None:
     found = asking(plan, paths)
-    waiting.shape = replace(WORK, pool="gone")
+    waiting.shape = WORK._replace(pool="gone")
     assert not found.asks_the_same(waiting)
     waiting.shape = WORK
     paths.block_script("1-0").unlink()
@@ -100,5 +99,5 @@ def test_within_an_allocation_a_block_lasts_no_longer_than_that(plan: Plan, path
     found = asking(plan, paths, inside)
     assert 0 < found.walltime(WORK) < 100
     assert found.is_worth_it(WORK, 0.0)
-    assert not found.is_worth_it(replace(WORK, walltime=200.0), 0.0)
+    assert not found.is_worth_it(WORK._replace(walltime=200.0), 0.0)
     assert asking(plan, paths).walltime(WORK) == 3600.0

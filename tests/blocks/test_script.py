@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,7 +81,7 @@ def test_a_job_that_would_wait_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch
     scheduler = Pretend()
     number = scheduler.add("d")
     refuse_hopeless(scheduler, number)  # it waits for its turn
-    status = replace(JobStatus(JobState.PENDING, "PartitionTimeLimit"), hopeless=True)
+    status = JobStatus(JobState.PENDING, "PartitionTimeLimit")._replace(hopeless=True)
     monkeypatch.setattr(scheduler, "query", lambda ids: {number: status})
     with pytest.raises(SchedulerRefused, match="would wait for ever: PartitionTimeLimit"):
         refuse_hopeless(scheduler, number)

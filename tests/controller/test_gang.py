@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ class Crowd:
     def __init__(self, folder: Path, text: str, cores: int) -> None:
         self.bench = Bench(folder, text)
         stages, ledger = self.bench.stages, self.bench.ledger
-        self.backend = ThisMachine(replace(self.bench.plan, capacity=cores), ledger)
+        self.backend = ThisMachine(self.bench.plan._replace(capacity=cores), ledger)
         self.dispatcher = Dispatcher(self.bench.plan, ledger, 1, self.backend)
         self.finder = Finder(stages, ledger, None, frozenset())
         self.gangs = Gangs(self.bench.plan, ledger, stages, self.finder, self.dispatcher)
@@ -121,7 +120,7 @@ def test_a_gang_without_room_stands_in_line_and_nobody_goes_before_it(workspace:
 
 def test_a_gang_that_waits_for_a_service_to_end_is_in_nobodys_way(workspace: Path) -> None:
     crowd = Crowd(workspace, PAIRS, 2)
-    up = replace(crowd.bench.stages.work["one"], service=Service())
+    up = crowd.bench.stages.work["one"]._replace(service=Service())
     bundle = Bundle(7, "", 1, up, (), 1.0)
     crowd.backend._holding.take(bundle, next(iter(crowd.bench.plan.shapes)), 1)  # holds a core
     full: set[str] = set()

@@ -8,7 +8,6 @@ import shlex
 import sys
 import textwrap
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,7 +136,7 @@ def test_a_controllers_job_asks_for_little_and_for_what_its_queue_wants(plan: Pl
 
 def test_a_queue_of_its_own_brings_neither_the_pools_options_nor_its_limit(plan: Plan, run: RunPaths) -> None:
     own = plan.site.controller.model_copy(update={"queue": "service", "options": ("--nice",)})
-    plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
+    plan = plan._replace(site=plan.site.model_copy(update={"controller": own}))
     job = controller_job(plan, run, "job", 1, None)
     assert (job.queue, job.walltime, job.options) == ("service", 24 * 3600, ("--qos=normal", "--nice"))
 
@@ -153,7 +152,7 @@ def test_options_of_its_own_bring_their_own_limit_where_pools_name_no_queue(
 
 def test_one_allocation_is_as_wide_and_as_long_as_the_largest_stage_needs(plan: Plan, run: RunPaths) -> None:
     own = plan.site.controller.model_copy(update={"walltime": None})
-    plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
+    plan = plan._replace(site=plan.site.model_copy(update={"controller": own}))
     job = controller_job(plan, run, "inside", 1, None)
     assert (job.nodes, job.cores, job.queue) == (4, 8, "short")
     assert job.walltime == job_walltime(plan, "inside") == 90 * 60 + 20
@@ -250,7 +249,7 @@ def test_a_refused_job_is_told_by_the_queue_that_the_site_gives_the_controller(
     plan: Plan, workspace: Path, scheduler: Pretend
 ) -> None:
     own = plan.site.controller.model_copy(update={"queue": "servce"})
-    plan = replace(plan, site=plan.site.model_copy(update={"controller": own}))
+    plan = plan._replace(site=plan.site.model_copy(update={"controller": own}))
     scheduler.refuses = "queue servce"
     (workspace / "runs").mkdir()
     with pytest.raises(SchedulerRefused, match="`controller: {queue: servce}` of site 'cluster'"):

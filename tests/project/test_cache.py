@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +303,7 @@ def test_what_a_run_that_goes_on_will_delete_is_not_offered(runs: Runs) -> None:
     )
     process = psutil.Process()
     lease = Lease(1, socket.gethostname(), process.pid, process.create_time())
-    paths.lease.write_text(json.dumps(asdict(lease)))
+    paths.lease.write_text(json.dumps(lease._asdict()))
     assert runs.find(key(1)) is None
     assert runs.find(key(2)) is not None
     with open(paths.controller_segment(1), "a") as file:

@@ -11,7 +11,6 @@ import sys
 import textwrap
 import threading
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -57,14 +56,14 @@ def ended() -> Lease:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     birth = birth_of(process.pid)
     process.communicate(b"\n")
-    return replace(me(), pid=process.pid, birth=birth)
+    return me()._replace(pid=process.pid, birth=birth)
 
 
 def leave(paths: RunPaths, lease: Lease) -> None:
     """What a controller that took the run leaves behind."""
-    line = {"event": "controller", **asdict(lease), "time": 1.0}
+    line = {"event": "controller", **lease._asdict(), "time": 1.0}
     paths.controller_segment(lease.epoch).write_text(json.dumps(line) + "\n")
-    paths.lease.write_text(json.dumps(asdict(lease)))
+    paths.lease.write_text(json.dumps(lease._asdict()))
 
 
 def age(path: Path, seconds: float) -> None:
@@ -80,7 +79,7 @@ def test_the_first_controller_says_who_it_is(paths: RunPaths) -> None:
     (line,) = read_segment(paths.journal / "controller-0001.jsonl")
     record = line[2]
     assert record is not None
-    assert {"event": "controller", **asdict(lease)}.items() <= record.items()
+    assert {"event": "controller", **lease._asdict()}.items() <= record.items()
     assert segment.name == "controller-0001.jsonl"
 
 
@@ -99,7 +98,7 @@ def test_a_run_whose_controller_is_gone_is_taken_over_in_the_next_epoch(paths: R
 
 
 def test_a_process_that_got_the_same_number_later_is_not_the_controller(paths: RunPaths) -> None:
-    reused = replace(me(), birth=birth_of(1))
+    reused = me()._replace(birth=birth_of(1))
     assert not is_alive(reused, 0.0)
     leave(paths, reused)
     assert take(paths)[0].epoch == 2
@@ -113,20 +112,20 @@ def test_a_controller_on_this_host_lives_as_long_as_its_process_however_silent()
 def test_a_zombie_does_not_live() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     child = psutil.Process(process.pid)
-    lease = replace(me(), pid=process.pid, birth=birth_of(process.pid))
+    lease = me()._replace(pid=process.pid, birth=birth_of(process.pid))
     wait_for(lambda: child.status() == psutil.STATUS_ZOMBIE)
     assert not is_alive(lease, 0.0)
     process.wait()
 
 
 def test_a_step_of_the_clock_kills_no_controller() -> None:
-    stepped = replace(me(), started=me().started - 300)
+    stepped = me()._replace(started=me().started - 300)
     assert is_alive(stepped, 300.0)
-    old = replace(stepped, birth="")
+    old = stepped._replace(birth="")
     assert is_alive(old, 1.0), "a lease of old has nothing but its heartbeat then"
     assert not is_alive(old, 10 * SILENCE)
-    assert is_alive(replace(me(), birth=""), 10 * SILENCE)
-    assert not is_alive(replace(ended(), birth=""), 0.0)
+    assert is_alive(me()._replace(birth=""), 10 * SILENCE)
+    assert not is_alive(ended()._replace(birth=""), 0.0)
 
 
 @pytest.mark.parametrize("where", [{"host": "elsewhere"}, {}], ids=["host", "container"])
@@ -134,7 +133,7 @@ def test_a_controller_that_cannot_be_looked_at_lives_by_its_heartbeat(
     paths: RunPaths, where: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("diel.project.lease.HEARTBEAT", 0.02)
-    far = replace(me(), birth="another-boot/1/1", **where)  # type: ignore[arg-type]
+    far = me()._replace(birth="another-boot/1/1", **where)  # type: ignore[arg-type]
     leave(paths, far)
     age(paths.lease, SILENCE - 10)
     with pytest.raises(UsageError, match="w-1 is driven by process"):
@@ -146,7 +145,7 @@ def test_a_controller_that_cannot_be_looked_at_lives_by_its_heartbeat(
 def test_one_that_seems_silent_because_the_clock_made_a_step_is_heard_before_the_run_is_taken(
     paths: RunPaths,
 ) -> None:
-    leave(paths, replace(me(), host="elsewhere", birth=""))
+    leave(paths, me()._replace(host="elsewhere", birth=""))
     age(paths.lease, 300)
     beating = threading.Timer(0.3, beat, [paths])
     beating.start()
@@ -186,7 +185,7 @@ def test_one_that_took_over_and_has_not_written_the_lease_yet_is_seen(paths: Run
     writer = SegmentWriter(paths.controller_segment(2))
     with pytest.raises(UsageError, match="another controller took over in this moment"):
         take(paths)
-    writer.append(as_record({"event": "controller", **asdict(replace(me(), epoch=2)), "time": 1.0}))
+    writer.append(as_record({"event": "controller", **me()._replace(epoch=2)._asdict(), "time": 1.0}))
     with pytest.raises(UsageError, match=f"driven by process {os.getpid()}"):
         take(paths)
     assert not paths.controller_segment(3).exists()
@@ -211,9 +210,9 @@ def test_one_that_died_before_it_wrote_the_lease_stops_nobody(paths: RunPaths) -
     SegmentWriter(paths.controller_segment(2))
     age(paths.controller_segment(2), TAKING + 1)
     assert take(paths)[0].epoch == 3
-    gone = replace(ended(), epoch=4)
+    gone = ended()._replace(epoch=4)
     SegmentWriter(paths.controller_segment(4)).append(
-        as_record({"event": "controller", **asdict(gone), "time": 1.0})
+        as_record({"event": "controller", **gone._asdict(), "time": 1.0})
     )
     assert take(paths)[0].epoch == 5
 
@@ -328,7 +327,7 @@ def test_the_age_of_a_heartbeat_is_measured_by_the_file_systems_clock(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This host's clock is an hour ahead: a controller elsewhere does not look dead for it."""
-    leave(paths, replace(me(), host="elsewhere"))
+    leave(paths, me()._replace(host="elsewhere"))
     monkeypatch.setattr("diel.project.lease.time.time", lambda: real() + 3600)
     held = read_lease(paths)
     assert held is not None
@@ -358,18 +357,18 @@ def test_a_controller_that_let_go_drives_the_run_no_more_though_its_process_live
 def test_one_that_has_just_taken_the_run_is_told_by_its_segment(paths: RunPaths) -> None:
     leave(paths, ended())
     writer = SegmentWriter(paths.controller_segment(2))
-    writer.append(as_record({"event": "controller", **asdict(replace(me(), epoch=2)), "time": 1.0}))
-    assert read_lease(paths)[0] == replace(me(), epoch=2)  # type: ignore[index]
+    writer.append(as_record({"event": "controller", **me()._replace(epoch=2)._asdict(), "time": 1.0}))
+    assert read_lease(paths)[0] == me()._replace(epoch=2)  # type: ignore[index]
 
 
 def test_a_controller_whose_host_slept_finds_that_another_has_the_run(paths: RunPaths) -> None:
     lease, _ = take(paths)
     assert still_mine(paths, lease)
-    far = replace(lease, epoch=2, host="elsewhere")
+    far = lease._replace(epoch=2, host="elsewhere")
     SegmentWriter(paths.controller_segment(2))
     assert not still_mine(paths, lease)
     paths.controller_segment(2).unlink()
-    paths.lease.write_text(json.dumps(asdict(far)))
+    paths.lease.write_text(json.dumps(far._asdict()))
     assert not still_mine(paths, lease)
     assert still_mine(paths, far)
 

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,7 +105,7 @@ def test_a_queued_controller_is_awaited_until_one_takes_the_run(paths: RunPaths)
 def test_a_controller_on_this_host_is_awaited_as_long_as_its_process_lives(paths: RunPaths) -> None:
     made = make_submission(paths, "login")
     assert awaited(paths, NEW) == made
-    assert replace(made, made=made.made - 2 * STARTING).starts(made.made) is False
+    assert made._replace(made=made.made - 2 * STARTING).starts(made.made) is False
     made = begun(paths, made, os.getpid())
     assert awaited(paths, NEW) == made
     begun(paths, made, ended_process())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class Edge:
             cores=1,
             walltime=120.0,
         )
-        return replace(job, **changes)
+        return job._replace(**changes)
 
     def write(self, job: Job) -> Path:
         script = job.folder / f"{job.name}.sh"

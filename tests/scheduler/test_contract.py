@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,8 +166,7 @@ def test_a_refused_job_is_told_in_the_schedulers_words(edge: Edge) -> None:
 def test_a_trial_says_whether_a_job_would_be_taken_and_leaves_none(edge: Edge) -> None:
     """Its folder is not there yet: nothing of a run is made before."""
     nowhere = edge.folder / "none" / "yet"
-    job = replace(
-        edge.job(f"touch '{edge.folder}/begun'"),
+    job = edge.job(f"touch '{edge.folder}/begun'")._replace(
         folder=nowhere,
         stdout=nowhere / "out",
         stderr=nowhere / "err",
@@ -178,7 +176,7 @@ def test_a_trial_says_whether_a_job_would_be_taken_and_leaves_none(edge: Edge) -
     edge.scheduler.try_out(script)
     assert edge.scheduler.find(job.name) == {}
     assert not (edge.folder / "begun").exists()
-    script.write_text(edge.scheduler.script(replace(job, queue="nowhere")), encoding="utf-8")
+    script.write_text(edge.scheduler.script(job._replace(queue="nowhere")), encoding="utf-8")
     with pytest.raises(SchedulerRefused, match="(?i)partition|queue"):
         edge.scheduler.try_out(script)
 
@@ -186,7 +184,7 @@ def test_a_trial_says_whether_a_job_would_be_taken_and_leaves_none(edge: Edge) -
 def test_a_job_whose_output_has_no_folder_is_refused(edge: Edge) -> None:
     job = edge.job("true")
     with pytest.raises(SchedulerRefused, match="make that folder"):
-        edge.submit(replace(job, stdout=edge.folder / "none" / "out"))
+        edge.submit(job._replace(stdout=edge.folder / "none" / "out"))
 
 
 def test_folders_with_odd_names_are_taken(edge: Edge) -> None:

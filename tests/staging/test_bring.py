@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,7 @@ def test_processes_that_want_the_same_wait_for_the_first(disk: Disk, tmp_path: P
     context = multiprocessing.get_context("fork")
 
     def work(number: int) -> None:
-        (tmp_path / f"told.{number}").write_text(json.dumps(asdict(bring(disk, items))))
+        (tmp_path / f"told.{number}").write_text(json.dumps(bring(disk, items)._asdict()))
 
     workers = [context.Process(target=work, args=(number,)) for number in range(4)]
     for worker in workers:

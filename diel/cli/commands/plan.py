@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,7 @@ def _at_home(plan: Plan, home: Home | None) -> Plan:
 
     choose_home(plan.site, home)
     controller = plan.site.controller.model_copy(update={"home": home})
-    moved = replace(plan, site=plan.site.model_copy(update={"controller": controller}))
+    moved = plan._replace(site=plan.site.model_copy(update={"controller": controller}))
     refuse_homeless(moved, home)
     return moved
 

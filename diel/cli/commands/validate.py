@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -33,7 +32,7 @@ def command(
         if not as_json:
             raise
         problems = error.problems if isinstance(error, SpecError) else [_problem(file, error)]
-        found = {"valid": False, "file": str(file), "problems": [asdict(problem) for problem in problems]}
+        found = {"valid": False, "file": str(file), "problems": [problem._asdict() for problem in problems]}
         click.echo(json.dumps(found))
         return error.exit_code
     if not as_json:

@@ -175,7 +175,7 @@ def _differences(first: Mapping[str, Value], second: Mapping[str, Value]) -> dic
     for name in dict.fromkeys([*first, *second]):
         a, b = first.get(name), second.get(name)
         if a is None or b is None or a.value != b.value or type(a.value) is not type(b.value):
-            found[name] = {"a": None if a is None else asdict(a), "b": None if b is None else asdict(b)}
+            found[name] = {"a": None if a is None else a._asdict(), "b": None if b is None else b._asdict()}
     return found
 
 

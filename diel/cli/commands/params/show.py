@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -148,7 +147,7 @@ def _described(
     found: dict[str, Any] = {
         name: {
             **given.model_dump(exclude={"when"}),
-            **(asdict(values[name]) if name in values else none),
+            **(values[name]._asdict() if name in values else none),
             "read_by": [stage for stage, names in reads.items() if name in names],
             "searched_by": [label for label, axis in workflow.axes.items() if name in axis.sets],
             "published_by": [stage for stage, one in workflow.stages.items() if name in one.publishes],
