@@ -5,20 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import Field, ValidationError
 
 from diel.errors import UsageError
 from diel.files import read_file
 from diel.files import reason as why
 from diel.paths import RunPaths
+from diel.spec import SpecModel
 
 MAX_WORKFLOW = 2**26
 
 
-class RunFile(BaseModel):
+class RunFile(SpecModel):
     """What was asked for when a run was made: all that `resume` needs besides the workflow's text."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     run: str
     workflow: str
@@ -29,7 +28,7 @@ class RunFile(BaseModel):
     hyperparameters: dict[str, Any]
     origins: dict[str, str]
     """Of each value: default, project, file or command line."""
-    sources: dict[str, str] = {}
+    sources: dict[str, str] = Field(default_factory=dict)
     """Of each value: the line, the setting, or what made it the project's."""
     settings: tuple[str, ...] = ()
     params_files: tuple[str, ...] = ()
