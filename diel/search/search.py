@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import reprlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from diel.axes.adaptive import Adaptive, Searched
 from diel.errors import counted
@@ -18,7 +20,6 @@ from diel.journal.axis_history import Context, Course, Trial
 from diel.paths import RunPaths
 from diel.project.requests import ask_stop
 from diel.search.decider import Decider, Deciding, Unjudged
-from diel.search.metrics import Metrics
 from diel.search.searcher import Searcher
 from diel.search.space import space_of
 from diel.spec import Search
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 HOUR = 3600.0
 FIRST = 10
 """Trials at the beginning of a search after which it ends if they all failed, whatever it tolerates."""
+_STEPS = ("step", "epoch", "iteration")
+"""Metrics that tell how far a task is; without one, its lines are counted."""
 
 
 class Searching(Decider):
@@ -193,9 +196,9 @@ class Searching(Decider):
             values = self._scores(context, trial)
         except Unjudged as error:
             lost = self._lost(context, trial.number)
-            self._tell(context, trial, TrialState.FAILED, message=str(error), lost=lost)
+            self._tell(context, replace(trial, state=TrialState.FAILED, message=str(error), lost=lost))
             return
-        self._tell(context, trial, TrialState.COMPLETE, values=values)
+        self._tell(context, replace(trial, state=TrialState.COMPLETE, values=values))
         self._look_at_until(context, trial)
 
     def _scores(self, context: Context, trial: Trial) -> list[float]:
@@ -213,32 +216,23 @@ class Searching(Decider):
             found.append(score)
         return found
 
-    def _tell(
-        self,
-        context: Context,
-        trial: Trial,
-        state: TrialState,
-        values: Sequence[float] = (),
-        message: str = "",
-        lost: Sequence[list[Any]] = (),
-        core_seconds: float = 0.0,
-    ) -> None:
+    def _tell(self, context: Context, ended: Trial) -> None:
         searcher = self._searcher(context)  # first: it replays what has been told so far
-        searcher.tell(trial.number, state, list(values))
+        searcher.tell(ended.number, ended.state, ended.values)
         record: JudgedRecord = {
             "event": "judged",
             **self._key(context),
-            "number": trial.number,
-            "state": state,
-            "values": list(values),
-            "message": message,
-            "lost": list(lost),
-            "core_seconds": core_seconds,
+            "number": ended.number,
+            "state": ended.state,
+            "values": ended.values,
+            "message": ended.message,
+            "lost": ended.lost,
+            "core_seconds": ended.core_seconds,
         }
         self._ledger.append(record)
-        self._live[context].discard(trial.number)
-        self._failed[context] += state is TrialState.FAILED
-        self._metrics.pop((context, trial.number), None)
+        self._live[context].discard(ended.number)
+        self._failed[context] += ended.state is TrialState.FAILED
+        self._metrics.pop((context, ended.number), None)
 
     def _look_at_until(self, context: Context, trial: Trial) -> None:
         course, number = self._course(context), trial.number
@@ -327,7 +321,8 @@ class Searching(Decider):
             for stage, index in self._under_way(context, trial.number)
             if stage.history.state(index) == TaskState.RUNNING
         )
-        self._tell(context, trial, TrialState.PRUNED, message=said, core_seconds=round(spent, 3))
+        pruned = replace(trial, state=TrialState.PRUNED, message=said, core_seconds=round(spent, 3))
+        self._tell(context, pruned)
         self._stop(context, trial)
         self._open(context, trial.number)
 
@@ -343,3 +338,45 @@ class Searching(Decider):
             for stage, index in self._tasks(context, number)
             if stage.history.state(index) in (TaskState.QUEUED, TaskState.RUNNING)
         ]
+
+
+class Metrics:
+    """The metrics of one attempt, read as they grow."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._lines = 0
+
+    def read(self, metric: str) -> Iterator[tuple[int, float]]:
+        """The new values of a metric, each with its step."""
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        return
+                    self._offset += len(line)
+                    found = _reported(line, metric)
+                    if found is not None:
+                        self._lines += 1
+                        step, value = found
+                        yield self._lines - 1 if step is None else step, value
+        except OSError:
+            return
+
+
+def _reported(line: bytes, metric: str) -> tuple[int | None, float] | None:
+    try:
+        record = json.loads(line)
+        value = record[metric]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(as_float(value)):
+        return None
+    return next((record[name] for name in _STEPS if _is_step(record.get(name))), None), float(value)
+
+
+def _is_step(value: object) -> bool:
+    """Whether a pruner can take it for a step: a whole number that fits into 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
