@@ -217,7 +217,8 @@ def fetch(
     """
     try:
         disk = own_disk(local, environ)
-        if not disk.named and _same_disk(items, disk.root):
+        device = os.stat(disk.root).st_dev
+        if not disk.named and all(os.stat(item.source).st_dev == device for item in items):
             return Brought(found=len(items)), ""
         return bring(disk, items, check, tag), disk.entries
     except StagingError as error:
@@ -225,11 +226,6 @@ def fetch(
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
         return Brought(warning=f"{where}{error.strerror}"), ""
-
-
-def _same_disk(items: Sequence[Item], root: str) -> bool:
-    device = os.stat(root).st_dev
-    return all(os.stat(item.source).st_dev == device for item in items)
 
 
 _notes: list[Brought] = []

@@ -131,12 +131,10 @@ class Broker:
         """A producer failed for good: the named groups get what is there now, and no end."""
         groups = [name for name in request.header["groups"] if channel.group(name).broken_at is None]
         if groups or not channel.broken:
-            self._break_for(channel, groups, str(request.header["why"]), channel.end)
+            why, at = str(request.header["why"]), channel.end
+            self._channels.write({"do": "break", "c": channel.name, "groups": groups, "why": why, "at": at})
             self._serve_waiting(channel)
         return {}
-
-    def _break_for(self, channel: Channel, groups: list[str], why: str, at: int) -> None:
-        self._channels.write({"do": "break", "c": channel.name, "groups": groups, "why": why, "at": at})
 
     def _settle(self, channel: Channel, request: PeerRequest) -> Header:
         header = request.header
@@ -150,7 +148,7 @@ class Broker:
         return {}
 
     def _facts(self, request: PeerRequest) -> Header:
-        facts = {channel.name: channel.facts() for channel in self._channels}
+        facts = {channel.name: channel.facts() for channel in self._channels.values()}
         return {"channels": facts, "space": {"tuples": len(self._tuples)}}
 
     def _stop(self, request: PeerRequest) -> Header:
@@ -176,7 +174,7 @@ class Broker:
     def _forget(self, request: PeerRequest) -> Header:
         """Takes back a request that still waits. The answer says whether it did."""
         forgotten = self._tuples.forget(request)
-        for channel in self._channels:
+        for channel in self._channels.values():
             for place in [place for place, one in channel.getting.items() if one.is_meant(request)]:
                 del channel.getting[place]
                 forgotten = True
@@ -268,7 +266,10 @@ class Broker:
             self._channels.write({"do": "begin", **where, "a": header["attempt"]})
             if again and (channel.base or len(group.members) > 1):
                 why = f"{header['member']} runs again, and the items that it had read are not there any more"
-                self._break_for(channel, [header["group"]], why, 0)
+                groups = [header["group"]]
+                self._channels.write(
+                    {"do": "break", "c": channel.name, "groups": groups, "why": why, "at": 0}
+                )
             late = channel.getting.pop((header["group"], header["member"]), None)
             if late is not None:
                 self._serve(late)  # the attempt before learns that it is over

@@ -6,7 +6,6 @@ which items or learnt what broke, and which items are no longer on the disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import assert_never, cast
 
@@ -16,27 +15,21 @@ from diel.streams.log import RecordLog
 from diel.streams.records import ChannelOpened, ChannelRecord, ChannelSnapshot, OfMember
 
 
-class Channels:
+class Channels(dict[str, Channel]):
     """Channels by name. A record takes effect when it is written, and again when a broker starts."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self._root = root
         self._log = RecordLog(root, "broker")
-        self._there: dict[str, Channel] = {}
         for header, place in self._log.records(self._first_needed()):
             if header["do"] == "snapshot":
                 self._restore(header["channels"], self._log.read(place))
             else:
                 self._fold(cast("ChannelRecord", header))
-        for channel in self:
+        for channel in self.values():
             channel.load()
             self.remove_spent(channel)
-
-    def get(self, name: str) -> Channel | None:
-        return self._there.get(name)
-
-    def __iter__(self) -> Iterator[Channel]:
-        return iter(self._there.values())
 
     def write(self, header: ChannelRecord) -> None:
         """Raises OSError where there is no room; nothing has changed then."""
@@ -62,7 +55,7 @@ class Channels:
 
     def close(self) -> None:
         self._log.close()
-        for channel in self:
+        for channel in self.values():
             channel.log.close()
 
     def _append(self, header: ChannelRecord) -> None:
@@ -70,7 +63,7 @@ class Channels:
         if self._log.is_full:
             self._log.roll()
             block = bytearray()
-            channels = [channel.snapshot(block) for channel in self]
+            channels = [channel.snapshot(block) for channel in self.values()]
             self._log.append({"do": "snapshot", "channels": channels}, bytes(block))
             for number in self._log.files[:-1]:
                 self._log.remove(number)
@@ -90,15 +83,15 @@ class Channels:
             rest = self._add(saved).restore(saved, rest)
 
     def _add(self, header: ChannelOpened | ChannelSnapshot) -> Channel:
-        channel = Channel(self._root, len(self._there) + 1, header["c"], header["buffer"], header["replay"])
-        self._there[channel.name] = channel
+        channel = Channel(self._root, len(self) + 1, header["c"], header["buffer"], header["replay"])
+        self[channel.name] = channel
         return channel
 
     def _fold(self, header: ChannelRecord) -> None:
         if header["do"] == "open":
             self._fold_open(header)
             return
-        channel = self._there[header["c"]]
+        channel = self[header["c"]]
         match header["do"]:
             case "close":
                 channel.closed = True
@@ -123,7 +116,7 @@ class Channels:
                 assert_never(never)
 
     def _fold_open(self, header: ChannelOpened) -> None:
-        channel = self._there.get(header["c"]) or self._add(header)
+        channel = self.get(header["c"]) or self._add(header)
         channel.buffer, channel.replay = header["buffer"], header["replay"]
         channel.closed, channel.broken = False, ""
         for group in channel.groups.values():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from diel.errors import ModuleError, StreamError
 from diel.paths import RunPaths
@@ -21,8 +21,7 @@ from diel.streams.producer import Producer
 from diel.streams.protocol import SILENCE, Header, read_contact
 from diel.streams.wire import Wire
 
-Whose = TypeVar("Whose", bound=tuple[Any, ...])
-End = TypeVar("End")
+End = TypeVar("End", bound="Producer | Consumer | TupleSpace")
 
 PATIENCE = SILENCE
 """Seconds that a call waits for a broker that does not answer, before StreamLost: as long as a broker waits
@@ -108,9 +107,8 @@ class Connection:
     def __init__(self, run_dir: Path, patience: float = PATIENCE) -> None:
         self._wire = Wire(RunPaths(run_dir).streams, patience)
         self._lock = threading.Lock()
-        self._producers: dict[tuple[str, str, int], Producer] = {}
-        self._spaces: dict[tuple[str, int], TupleSpace] = {}
-        self._consumers: dict[tuple[str, str, str, int], Consumer] = {}
+        self._ends: dict[tuple[str | int, ...], Producer | Consumer | TupleSpace] = {}
+        """By what they are, the member and its attempt last."""
 
     def producer(self, channel: str, member: str, attempt: int, *, go_on: bool = False) -> Producer:
         """The member's end for putting, the same one each time; waits until the channel is open.
@@ -118,7 +116,7 @@ class Connection:
         With `go_on`, an attempt that consists of several processes puts where the one before stopped.
         """
         make = partial(Producer, self._wire, channel, member, attempt, go_on)
-        return self._one(self._producers, (channel, member, attempt), make)
+        return self._one(("put", channel, member, attempt), make)
 
     def consumer(
         self,
@@ -138,30 +136,28 @@ class Connection:
         that `leaves` is closed by its process: where it is not, its task has no result.
         """
         make = partial(Consumer, self._wire, channel, group, member, attempt, replay, most, leaves)
-        return self._one(self._consumers, (channel, group, member, attempt), make)
+        return self._one(("get", channel, group, member, attempt), make)
 
-    def _one(self, ends: dict[Whose, End], key: Whose, make: Callable[[], End]) -> End:
+    def _one(self, key: tuple[str | int, ...], make: Callable[[], End]) -> End:
         """The end of this key; made outside the lock, because that may wait. The first one made counts."""
-        with self._lock:
-            found = ends.get(key)
+        found = self._ends.get(key)
         if found is None:
             made = make()
             with self._lock:
-                found = ends.setdefault(key, made)
-        return found
+                found = self._ends.setdefault(key, made)
+        return cast("End", found)
 
     def leave(self, member: str, attempt: int) -> None:
         """Closes what an attempt of a member held: its producers are flushed, its consumers left.
 
         Raises StreamError where what it put could not be put after all.
         """
-        held: tuple[dict[Any, Any], ...] = (self._producers, self._consumers, self._spaces)
+        with self._lock:
+            keys = [key for key in self._ends if key[-2:] == (member, attempt)]
+            found = [self._ends.pop(key) for key in keys]
         with contextlib.ExitStack() as stack:  # one that cannot be closed does not keep the others open
-            for ends in held:
-                with self._lock:
-                    found = [ends.pop(key) for key in list(ends) if key[-2:] == (member, attempt)]
-                for end in found:
-                    stack.callback(end.close)
+            for end in found:
+                stack.callback(end.close)
 
     def flaw(
         self, end: Mapping[str, Any], member: str, attempt: int, *, goes_on: bool = False
@@ -184,7 +180,7 @@ class Connection:
         """
         if member is None:
             return TupleSpace(self._wire, None, attempt)
-        return self._one(self._spaces, (member, attempt), partial(TupleSpace, self._wire, member, attempt))
+        return self._one(("space", member, attempt), partial(TupleSpace, self._wire, member, attempt))
 
     def open(
         self, channel: str, *, buffer: int = 1000, replay: bool = True, groups: Mapping[str, Sequence[str]]
@@ -241,8 +237,9 @@ class Connection:
     def disconnect(self) -> None:
         """Lets go of the broker. Producers that were not closed lose what was not sent."""
         self._wire.close()
-        for space in self._spaces.values():
-            space.close()
+        for end in self._ends.values():
+            if isinstance(end, TupleSpace):
+                end.close()
         with _lock:
             for key in [key for key, connection in _connections.items() if connection is self]:
                 del _connections[key]

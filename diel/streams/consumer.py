@@ -93,7 +93,8 @@ class Consumer:
             self._wire.check()
             left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
             if left <= 0:
-                self._take_back()
+                if self._asking is not None:  # others of the group get what comes next
+                    self._wire.ask({"op": "forget", "of": self._asking}, b"", self._forgotten)
                 raise TimeoutError(f"{self._who['channel']}: no item in {timeout:g} s")
             self._changed.wait(left)
         self._since, self._used = time.monotonic(), 0
@@ -105,11 +106,6 @@ class Consumer:
             self._share = max(1, min(self._most, int(SPAN * self._used / spent)))
         request = {"op": "get", **self._who, "from": self._asked_from, "most": self._share}
         self._asking = self._wire.ask(request, b"", self._arrived)
-
-    def _take_back(self) -> None:
-        """Nobody waits here any more: others of the group get what comes next."""
-        if self._asking is not None:
-            self._wire.ask({"op": "forget", "of": self._asking}, b"", self._forgotten)
 
     def _forgotten(self, answer: Header, block: bytes) -> None:
         with self._changed:
