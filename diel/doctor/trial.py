@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -52,15 +51,25 @@ def try_jobs(
 
     `name` is the site as it was asked for; `wait` in seconds, for each of the two; `tell` gets why they wait.
     """
+    try:
+        made = tempfile.TemporaryDirectory(
+            prefix=".diel-doctor-", dir=existing(runs), ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        found = f"no directory for it in {existing(runs)}: {error.strerror}"
+        yield Finding("job", False, found, "see 'runs'")
+        return
     good = dict.fromkeys(pools, False)
-    for finding in _trials(site, pools, runs, wait, tell):
-        pool, _, what = finding.name.partition(": ")
-        if what == "job":
-            good[pool] = finding.ok
-        elif finding.required and not finding.ok:
-            good[pool] = False
-        yield finding
-    yield from _try_runs(site, name, [pool for pool in pools if good[pool]], runs, wait, tell)
+    with made as folder:
+        with Ear() as ear:
+            for finding in _Trials(site, Path(folder), ear, tell).run(pools, wait):
+                pool, _, what = finding.name.partition(": ")
+                if what == "job":
+                    good[pool] = finding.ok
+                elif finding.required and not finding.ok:
+                    good[pool] = False
+                yield finding
+        yield from _try_runs(site, name, [pool for pool in pools if good[pool]], Path(folder), wait, tell)
 
 
 # --- a tiny job -------------------------------------------------------------------------------------
@@ -99,23 +108,6 @@ class _Trial:
             self.ended = time.monotonic()
         whole = self.report is not None and self.report.written is not None
         return (over and whole) or time.monotonic() - self.ended > LAG
-
-
-def _trials(
-    site: Site, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
-) -> Iterator[Finding]:
-    """The findings of a job in each pool, as they come; whatever happens, no job is left."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=".diel-doctor-", dir=existing(runs)))
-    except OSError as error:
-        found = f"no directory for it in {existing(runs)}: {error.strerror}"
-        yield Finding("job", False, found, "see 'runs'")
-        return
-    try:
-        with Ear() as ear:
-            yield from _Trials(site, folder, ear, tell).run(pools, wait)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Trials:
@@ -279,10 +271,9 @@ class _Try:
 
 
 def _try_runs(
-    site: Site, name: str | None, pools: Sequence[str], runs: Path, wait: float, tell: Callable[[str], None]
+    site: Site, name: str | None, pools: Sequence[str], folder: Path, wait: float, tell: Callable[[str], None]
 ) -> Iterator[Finding]:
     """Runs a workflow of one task in each pool and yields the results; no run or job is left."""
-    folder = Path(tempfile.mkdtemp(prefix=".diel-doctor-", dir=existing(runs)))
     tries: list[_Try] = []
     try:
         for number, pool in enumerate(pools):
@@ -294,7 +285,6 @@ def _try_runs(
     finally:
         for each in tries:
             _stop(each)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(site: Site, name: str | None, pool: str, folder: Path) -> _Try:
