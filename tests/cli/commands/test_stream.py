@@ -62,8 +62,7 @@ class Shell:
     def stream(self, *words: str, given: str = "") -> Called:
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode()), "utf-8"))
         called = call(self._capsys, "stream", *words)
-        for ends in (self.connection._producers, self.connection._consumers):  # the end of the process
-            ends.clear()
+        self.connection._ends.clear()  # the end of the process
         return called
 
     def flaw(self, end: dict[str, str], task: str) -> str:
