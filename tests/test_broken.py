@@ -78,16 +78,16 @@ MADE: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "1:1: the file is empty"),
     "spaces only": (b"   \n\n", "1:1: the file is empty"),
     "byte order mark only": (b"\xef\xbb\xbf", "1:1: the file is empty"),
-    "latin-1": (b"diel: 1\nname: caf\xe9\n", "2:10: byte 0xe9 is no UTF-8"),
-    "utf-16": ("diel: 1\n".encode("utf-16"), "1:1: byte 0xff is no UTF-8"),
-    "cut inside a character": (GOOD + b"description: \xe2\x82", "5:14: byte 0xe2 is no UTF-8"),
+    "latin-1": (b"diel: 1\nname: caf\xe9\n", "2:10: byte 0xe9 is not UTF-8"),
+    "utf-16": ("diel: 1\n".encode("utf-16"), "1:1: byte 0xff is not UTF-8"),
+    "cut inside a character": (GOOD + b"description: \xe2\x82", "5:14: byte 0xe2 is not UTF-8"),
     "NUL": (b"diel: 1\nname: a\0b\n", "2:8: a control character"),
-    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "1:1: byte 0x89 is no UTF-8"),
+    "a picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "1:1: byte 0x89 is not UTF-8"),
     "ten thousand brackets": (b"diel: 1\nname: " + b"[" * 10_000, "2:70: "),
     "ten thousand mappings": (b"diel: 1\nname: " + b"{a: " * 10_000, "nested more than 64 levels deep"),
     "a number of a million digits": (GOOD + b"x: " + b"1" * 10**6, "5:4: x: a whole number beyond 64 bits"),
     "too large": (GOOD + b"# " + b"x" * (16 * 2**20), "1:1: larger than 16 MiB"),
-    "an endless line of colons": (b":" * 100_000, "1:100000: a ':' where no key can stand"),
+    "an endless line of colons": (b":" * 100_000, "1:100000: a ':' where no key can be"),
 }
 
 
@@ -123,7 +123,7 @@ def test_a_pipe_without_a_writer_is_refused_and_not_waited_for(validate: Validat
     os.mkfifo(tmp_path / "pipe.yaml")
     code, stderr = validate(tmp_path / "pipe.yaml")
     assert code == 2
-    assert "this is no ordinary file" in stderr
+    assert "this is not an ordinary file" in stderr
 
 
 def test_a_file_that_may_not_be_read_is_refused(

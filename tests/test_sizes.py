@@ -94,7 +94,7 @@ def test_samples_searches_and_loops_have_sizes_too(workspace: Path) -> None:
         ('{values: ["${{ hp.n"]}', 17, "the expression that starts here does not end", ""),
         ('{values: ["${{ __import__(1) }}"]}', 21, "unknown function", ""),
         ('{range: "${{ hp.n - 3 }}"}', 14, "holds no number", "gives 0"),
-        ('{from: "${{ hp.file }}"}', 13, "an expression where none is read", "hp.NAME in axes"),
+        ('{from: "${{ hp.file }}"}', 13, "an expression where none is evaluated", "hp.NAME in axes"),
     ],
 )  # fmt: skip
 def test_what_gives_no_size_is_told_at_its_place(
@@ -123,7 +123,11 @@ def test_elsewhere_an_expression_is_refused_and_no_text(workspace: Path, before:
     with pytest.raises(SpecError) as error:
         check(workspace / "w.yaml", text=text)
     first = error.value.problems[0]
-    assert (first.line, first.column, first.message) == (line, column, "an expression where none is read")
+    assert (first.line, first.column, first.message) == (
+        line,
+        column,
+        "an expression where none is evaluated",
+    )
 
 
 def test_a_run_keeps_its_sizes(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The points of axes, and the tasks that they add up to."""
+"""The points of axes, and the tasks that they make."""

@@ -1,4 +1,4 @@
-"""A search or loop of a run: which of its points there are, and which of them are picked."""
+"""A search or loop of a run: which points it has, and which are picked."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from diel.states import TrialState
 
 
 class Standing(Enum):
-    """Whether there is such a point."""
+    """Whether a point exists."""
 
     WAITING = "waiting"
     """Not yet."""
     OPEN = "open"
     CLOSED = "closed"
-    """It will never be: the search or loop ended before, or the trial was pruned."""
+    """It never will: the search or loop ended before it, or the trial was pruned."""
 
 
 class Adaptive(ABC):
-    """One axis of a run whose points are made while the run goes on."""
+    """One axis of a run whose points are made during the run."""
 
     axis: Axis
 
@@ -36,14 +36,14 @@ class Adaptive(ABC):
         self.judge = judge_of(workflow, label)
         self.history = history
         self.size = self.axis.size(workflow.hyperparameters) or 0
-        """The most points that there may be."""
+        """The most points that there can be."""
 
     def context(self, coordinates: Mapping[str, int]) -> Context:
         """The course that a task belongs to, by the task's coordinates."""
         return tuple(coordinates[axis] for axis in self.judge.context)
 
     def course(self, coordinates: Mapping[str, int]) -> Course | None:
-        """How far it has come; None where it has not begun."""
+        """How far it has come; None if it has not begun."""
         return self.history.courses.get(self.context(coordinates))
 
     @property
@@ -53,7 +53,7 @@ class Adaptive(ABC):
 
     @property
     def at_once(self) -> int:
-        """The most points that may be under way together."""
+        """The most points that can be under way at once."""
         return self.axis.at_once(self.size)
 
     def standing(self, coordinates: Mapping[str, int]) -> Standing:
@@ -74,13 +74,13 @@ class Adaptive(ABC):
         return course is not None and course.over
 
     def has_failed(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether it is over and has no point to hand on."""
+        """Whether it is over without a point to hand on."""
         course = self.course(coordinates)
         return course is not None and course.failed
 
     def is_lost(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether it is over and a point was nothing to it: a trial that failed or was pruned, a round at
-        which a loop failed."""
+        """Whether it is over and a point did not count: a trial that failed or was pruned, a round at which a
+        loop failed."""
         course = self.course(coordinates)
         if course is None or course.points is None:
             return False
@@ -90,7 +90,7 @@ class Adaptive(ABC):
     def _is_lost(self, course: Course, place: int) -> bool: ...
 
     def went_on_without(self, coordinates: Mapping[str, int]) -> bool:
-        """Whether it was decided without a point, for its trial failed or was pruned."""
+        """Whether it was decided without a point, because its trial failed or was pruned."""
         return self.is_lost(coordinates) and not self.has_failed(coordinates)
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Adaptive(ABC):
         return {}
 
     def facts(self, workflow: Workflow) -> AxisFacts:
-        """What is written down of it for those who read a run without its workflow."""
+        """What is recorded about it for those who read a run without its workflow."""
         stages = [name for name, stage in workflow.stages.items() if self.label in stage.over]
         context, judges, until = list(self.judge.context), list(self.judge.stages), self.axis.condition or ""
         return AxisFacts(self.axis.word, self.size, context, judges, stages, until=until)

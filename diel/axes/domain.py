@@ -36,7 +36,7 @@ class Factor:
         return (number,) if self.rows is None else self.rows[number]
 
     def number(self, row: tuple[int, ...]) -> int | None:
-        """The position of a row; None where there is no such combination."""
+        """The position of a row; None if there is no such combination."""
         if self.rows is None:
             return row[0] if 0 <= row[0] < self.count else None
         return self._numbers.get(row)
@@ -97,7 +97,7 @@ class Domain:
         return found
 
     def index(self, coordinates: Mapping[str, int]) -> int | None:
-        """The task at these coordinates; None where there is none."""
+        """The task at these coordinates; None if there is none."""
         index = 0
         for factor, stride in zip(self.factors, self._strides, strict=True):
             number = factor.number(tuple(coordinates[axis] for axis in factor.axes))

@@ -1,4 +1,4 @@
-"""Everything that can be known to be wrong before anything runs, said at once."""
+"""Finds everything that is known to be wrong before anything runs, and reports it at once."""
 
 from diel.check.workflow import Checked, check
 

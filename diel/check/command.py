@@ -1,4 +1,4 @@
-"""Checks of commands: values can be put into them, and into no word that a shell runs as a program."""
+"""Checks of commands: each value can be quoted, and none is in a word that a shell runs as a program."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from diel.site import Site
 from diel.spec.stage import reads_quotes
 
 _LONGEST = 300
-"""The longest command that is shown rewritten, in characters."""
+"""The longest command that a hint rewrites, in characters."""
 _OTHER_SHELL = ("ssh", "rsh", "remsh", "watch", "parallel", "su", "runuser", "script", "flock")
 _HINTS = {
-    "eval": "leave `eval` out, or set a variable first: x=${{ ... }}",
+    "eval": "omit `eval`, or set a variable first: x=${{ ... }}",
     "trap": "set a variable first, and name it in single quotes: f=${{ ... }}; trap 'rm \"$f\"' EXIT",
     "env": "write the words one by one, without -S",
     **dict.fromkeys(_OTHER_SHELL, 'quote it for that shell: "$(printf %q ${{ ... }})"'),
     "[[": "write [ ... ] with one bracket, or compute inside ${{ }}",
-    **dict.fromkeys(("[", "test"), "name the variable itself behind -v, or compute inside ${{ }}"),
+    **dict.fromkeys(("[", "test"), "name the variable itself after -v, or compute inside ${{ }}"),
     **dict.fromkeys(("let", "[...]"), "compute inside ${{ }}"),
     **dict.fromkeys(("declare", "typeset", "local", "export", "readonly"), "compute inside ${{ }}"),
 }
-_GIVEN = "hand it over as a word: sh -c 'echo \"$@\"' sh ${{ ... }}"
+_GIVEN = "pass it as an argument: sh -c 'echo \"$@\"' sh ${{ ... }}"
 _PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
 
 
 def check_command(found: Check, name: str) -> None:
-    """Every value in a command stands where it can be quoted, and where no shell executes what it holds."""
+    """Checks that each value in a command can be quoted, and that no shell executes what it holds."""
     stage = found.workflow.stages[name]
     key = ("stages", name, "command")
     try:
@@ -48,7 +48,7 @@ def check_command(found: Check, name: str) -> None:
                     found.add(key, error.message, error.hint, error.offset)
                 _check_text(found, key, template)
             else:
-                message = f"a value cannot be quoted for {stage.interpreter[0]}, which is no POSIX shell"
+                message = f"a value cannot be quoted for {stage.interpreter[0]}, which is not a POSIX shell"
                 hint = "read it from the files DIEL_PARAMS and DIEL_INPUTS, or write the command as a list"
                 found.add(key, message, f"{hint} of words", template.expressions[0].offset)
         elif stage.command is not None:
@@ -58,13 +58,13 @@ def check_command(found: Check, name: str) -> None:
 
 
 def missing_shells(document: Document, site: Site) -> Iterator[Problem]:
-    """Shells of commands that are not on this machine, where it is the one that runs them."""
+    """Shells of commands that this machine lacks, if it is the one that runs them."""
     if site.scheduled:
         return  # a node's shell is found by the node
     for name, stage in document.spec.stages.items():
         if stage.interpreter and "PATH" not in stage.env and shutil.which(stage.interpreter[0]) is None:
             message = f"the shell '{stage.interpreter[0]}' is not on this machine"
-            hint = "install it, or write `shell: sh`, in which a pipe's status is its last program's"
+            hint = "install it, or write `shell: sh`, where a pipe's status is that of its last program"
             yield document.problem(("stages", name, "command"), message, hint)
 
 
@@ -120,12 +120,12 @@ def _hint(runner: str, written: str) -> str:
         return f"write {written}"
     return _HINTS.get(
         runner,
-        'write "$@" there, and hand the value over behind the program: sh -c \'echo "$@"\' sh ${{ ... }}',
+        'write "$@" there, and pass the value after the program: sh -c \'echo "$@"\' sh ${{ ... }}',
     )
 
 
 def _retold(whole: str, words: Sequence[Word], place: int, runner: str) -> str:
-    """A simple command of a text, rewritten; empty where that cannot be done."""
+    """A simple command of a text, rewritten; empty if that is impossible."""
     start = words[begin(words)].start
     if runner == "eval":
         return " ".join(word.text for word in words[place:]) if len(words) == place + 1 else ""
@@ -138,7 +138,7 @@ def _retold(whole: str, words: Sequence[Word], place: int, runner: str) -> str:
 
 
 def _with_arguments(words: Sequence[Word], place: int) -> str | None:
-    """A program with "$1" in the place of each value; None where that cannot be done."""
+    """A program with "$1" in place of each value; None if that is impossible."""
     code, given = words[place].text, words[place + 1 :]
     if any(VALUE in word.text for word in (*words[:place], *given)):
         return None

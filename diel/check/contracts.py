@@ -1,4 +1,4 @@
-"""Checks of contracts: the two ends of an edge agree, and a module is promised what it can make."""
+"""Checks of contracts: the two ends of an edge agree, and a module can make what is promised."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_contracts(found: Check) -> None:
 
 
 def _check_returned(found: Check, name: str, stage: Stage, module: Module) -> None:
-    """A module's contracts are of outputs that it returns, and of their kind."""
+    """Checks that a module's contracts are for outputs that it returns, and fit their kind."""
     returns = module.signature.returns
     if returns is None:
         return
@@ -55,11 +55,11 @@ def _check_returned(found: Check, name: str, stage: Stage, module: Module) -> No
 
 _ABOUT = {"table": "a table", "array": "an array", "json": "a JSON object", "files": "several files"}
 _MAY_BE = {"array": {"array"}, "dict": {"json"}, "file": {*_ABOUT}}
-"""What a promise may be about, by what a module returns."""
+"""What a promise can be about, by what a module returns."""
 
 
 def _check_kept(found: Check, name: str, stage: Stage) -> None:
-    """What is not kept is read by a stage, and by no axis: its points are read again later."""
+    """Checks that a stage reads what is not kept, and no axis does: its points are read again later."""
     for label in (label for label, output in stage.outputs.items() if not output.keep):
         key: Key = ("stages", name, "outputs", label, "keep")
         readers = [edge for edge in found.graph.out_of(name) if edge.output == label]
@@ -68,7 +68,7 @@ def _check_kept(found: Check, name: str, stage: Stage) -> None:
             message = f"the points of axis '{axes[0]}' are in it, and are read again by `resume`"
             found.add(key, message, "drop `keep: false`")
         elif not readers:
-            message = f"no stage reads '{label}', so that it would be deleted at once"
+            message = f"no stage reads '{label}', so it would be deleted at once"
             found.add(key, message, "drop `keep: false`, or the output")
 
 
@@ -128,7 +128,7 @@ def _columns(wanted: Mapping[str, str], made: Mapping[str, str], source: str) ->
             hint = did_you_mean(column, made) or "promise it there, where it is made"
             yield f"{source} promises no column '{column}'; it has: {', '.join(made)}", hint
         elif made[column] != kind and (made[column], kind) != ("int", "float"):
-            hint = f"write {column}: {made[column]}, or correct the promise"
+            hint = f"write {column}: {made[column]}, or fix the promise"
             yield f"column '{column}' of {source} is {made[column]}; expected {kind}", hint
 
 
@@ -139,7 +139,7 @@ def _check_sizes(
     made: tuple[int | str, ...],
     sizes: dict[str, tuple[int, str]],
 ) -> None:
-    """A name for a size stands for one size in all inputs of a stage."""
+    """Checks that a name for a size means the same size in all inputs of a stage."""
     if len(wanted) != len(made):
         return
     source = f"{edge.upstream}.{edge.output}"
@@ -148,7 +148,7 @@ def _check_sizes(
             known, owner = sizes.setdefault(one, (other, source))
             if known != other:
                 message = f"the size {one} is {known} in {owner}, and {other} in {source}"
-                hint = f"they must be alike: give one of them another name than {one}, or correct a shape"
+                hint = "they must be equal: give one of them another name, or fix a shape"
                 found.add((*edge.key, "shape"), message, hint)
 
 
@@ -158,11 +158,11 @@ class Kind(NamedTuple):
     word: str
     shown: str
     is_array: bool = False
-    """Whether it may be a `.npy` file."""
+    """Whether it can be a `.npy` file."""
 
 
 def _check_annotated(found: Check, edge: Edge) -> None:
-    """A Python function is annotated with what its input is, as far as both can be known."""
+    """Checks that a Python function's annotations fit its inputs, where both are known."""
     module = found.modules.get(edge.downstream)
     if module is None:
         return

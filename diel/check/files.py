@@ -1,4 +1,4 @@
-"""Checks of `files`: they are there, for each point that is known before the run."""
+"""Checks of `files`: they exist, for each point that is known before the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from diel.spec.forms.axis import Points
 from diel.spec.model import found as shown
 
 _LOOKED_AT = 100_000
-"""Paths that are looked up for one entry; the tasks of further ones tell when they are to run."""
+"""The most paths to look up for one entry; tasks check the others before they run."""
 _ROWS = 1_000_000
 _SHOWN = 8
 
@@ -26,7 +26,7 @@ Scope = dict[str, Any]
 def check_files(
     found: Check, name: str, names: Names, values: Mapping[str, Any], later: Collection[str], *, anew: bool
 ) -> None:
-    """`later` are the hyperparameters that get their value while the run goes on.
+    """Checks the paths of `files`. Hyperparameters in `later` get their value during the run.
 
     Without `anew` files of single points are left to their tasks: a run that goes on may not need them.
     """
@@ -93,7 +93,7 @@ def _missing(
 def _axes_read(
     found: Check, stage: Stage, read: Collection[tuple[str, ...]], names: Names, later: Collection[str]
 ) -> dict[str, set[str]] | None:
-    """The parameters that are read, by axis; None where what is read is known in the run only."""
+    """The parameters that are read, by axis; None if only the run will show them."""
     axes: dict[str, set[str]] = {}
     for chain in read:
         axis = names.parameters.get(chain[0], chain[0])
@@ -109,7 +109,7 @@ def _axes_read(
 
 
 def _scopes(found: Check, axes: Mapping[str, set[str]], values: Mapping[str, Any]) -> Iterator[Scope]:
-    """What an expression may read, at each combination of what it reads of some axes."""
+    """What an expression can read, at each combination of the axis parameters that it reads."""
     for rows in product(*(list(_distinct(found.points[axis], wanted)) for axis, wanted in axes.items())):
         scope: Scope = {"hp": values}
         for axis, row in zip(axes, rows, strict=True):

@@ -1,4 +1,4 @@
-"""What a check knows and has found so far: problems, modules, and the points of axes."""
+"""What a check knows so far: problems, modules, and the points of axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from diel.spec import MAX_POINTS, Axis, Workflow
 from diel.spec.forms.axis import Points
 
 _SEARCHED = 100_000
-"""Points that are compared with a picked one here; longer axes are searched when they run."""
+"""The most points to compare with a picked one here; longer axes are searched when they run."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Check:
     graph: StageGraph
     problems: list[Problem]
     modules: dict[str, Module] = field(default_factory=dict)
-    """By stage; a stage whose module was not found has none."""
+    """By stage, except those whose module was not found."""
     points: dict[str, Points] = field(default_factory=dict)
     """Listed and computed axes and files, by name; samples and derived axes are not drawn."""
 
@@ -38,7 +38,7 @@ class Check:
 
     @cached_property
     def stages(self) -> dict[str, tuple[str, ...] | None]:
-        """The names of all stages, as names that may have any key behind a dot."""
+        """The names of all stages, as names that allow any key after a dot."""
         return dict.fromkeys(self.workflow.stages)
 
     def lacks_module(self, stage: str) -> bool:
@@ -53,7 +53,8 @@ class Check:
         }
 
     def add(self, key: Key, message: str, hint: str = "", offset: int | None = None) -> None:
-        """Notes a problem at a key, or inside its text. Raises SpecError beyond what is shown."""
+        """Adds a problem at a key, or inside its text. Raises SpecError once there are more than are
+        shown."""
         self.problems.append(self.document.problem(key, message, hint, offset=offset))
         self.stop_at(MAX_PROBLEMS)
 
@@ -63,14 +64,14 @@ class Check:
         return any(one.key == place or one.key.startswith(f"{place}.") for one in self.problems)
 
     def stop_at(self, most: int) -> None:
-        """Raises SpecError where there are more problems than so many, with the first of each place."""
+        """Raises SpecError if there are more than `most` problems, with the first of each place."""
         if len(self.problems) > most:
             places = {(problem.line, problem.column): problem for problem in reversed(self.problems)}
             raise SpecError(first_problems(places.values()))
 
 
 def check_axes(found: Check) -> dict[str, int | None]:
-    """The number of points of each axis: None for derived ones, the most for loops and searches.
+    """The number of points of each axis: None for derived axes, the most for loops and searches.
 
     The files of axes can be read, and their tasks counted; picked points exist.
     """

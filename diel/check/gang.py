@@ -1,4 +1,4 @@
-"""Gangs that a site has no room for: their tasks would wait for each other for ever."""
+"""Gangs that a site has no room for: their tasks would wait for each other forever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diel.site import Shape, Site, rooms
 def check_gang_room(
     checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, Shape]
 ) -> list[Problem]:
-    """What could never run. `placed` gives the pool and the cores of a task by stage, `shapes` its shape."""
+    """Gangs that could never run. `placed` gives a task's pool and cores by stage, `shapes` its shape."""
     problems: list[Problem] = []
     for gang in gangs(checked.graph):
         counts = {name: _at_once(checked, gang, name) for name in gang.stages}
@@ -40,7 +40,7 @@ def check_gang_room(
 def _too_many_blocks(
     checked: Checked, site: Site, gang: Gang, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
 ) -> Iterator[Problem]:
-    """Each resource shape has blocks of its own, and all of a gang's must be there."""
+    """Gangs that need too many blocks: each shape has its own, and all must run at the same time."""
     tasks: Counter[Shape] = Counter()
     for name in gang.stages:
         tasks[shapes[name]] += counts[name] or 1
@@ -57,7 +57,7 @@ def _too_many_blocks(
 
 
 def _at_once(checked: Checked, gang: Gang, name: str) -> int | None:
-    """How many tasks of a stage must be there at the same time; None if only the run will show it."""
+    """How many tasks of a stage must run at the same time; None if only the run will show it."""
     if name in gang.in_waves:
         return 1
     own = [checked.counts[axis] for axis in checked.workflow.stages[name].over if axis not in gang.axes]

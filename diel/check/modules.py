@@ -1,4 +1,4 @@
-"""Checks of a Python module's stage: its parameters fit the function's signature."""
+"""Checks of a stage with a Python module: its parameters fit the function's signature."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diel.spec import Hyperparameter
 from diel.spec.model import found as shown
 
 _CHOICES = 100
-"""Choices that are compared with a parameter's type."""
+"""The most choices to compare with a parameter's type."""
 
 
 def check_module(found: Check, name: str, names: Names, hyperparameters: Mapping[str, Any]) -> None:
@@ -24,7 +24,7 @@ def check_module(found: Check, name: str, names: Names, hyperparameters: Mapping
     here: Key = ("stages", name)
     given, deferred = _given(found, name, hyperparameters)
     takes = {parameter.name for parameter in module.signature.parameters}
-    if names.open_axes:  # its points may give any parameter
+    if names.open_axes:  # its points can give any parameter
         deferred |= takes
     for label, axis in names.parameters.items():
         if label in takes - given.keys():
@@ -68,14 +68,14 @@ def _given(found: Check, name: str, hyperparameters: Mapping[str, Any]) -> tuple
 
 
 def _check_drawn(found: Check, name: str, module: Module, hyperparameters: Mapping[str, Any]) -> None:
-    """What a search may draw fits the parameter that it is for: at both ends, or in every choice."""
+    """Checks that what a search can draw fits its parameter: at both ends, or in every choice."""
     searched = found.searched(name) & set(found.workflow.hyperparameters)
     parameters = {parameter.name: parameter for parameter in module.signature.parameters}
     for label, value in found.workflow.stages[name].params.items():
         try:
             tree = parse_tree(value)
         except ExpressionError:
-            continue  # which is reported where it stands
+            continue  # which is reported at its own place
         drawn = {chain[1] for chain in tree.references if chain[0] == "hp" and len(chain) > 1} & searched
         if label not in parameters or len(drawn) != 1 or any(chain[0] != "hp" for chain in tree.references):
             continue
@@ -84,7 +84,7 @@ def _check_drawn(found: Check, name: str, module: Module, hyperparameters: Mappi
             try:
                 message = parameters[label].check(tree.value({"hp": {**hyperparameters, read: end}}))
             except ExpressionError:
-                continue  # where it is guarded by a condition, say
+                continue  # for example, if a condition guards it
             if message:
                 hint = f"a search draws hp.{read}, for instance as {shown(end)}: narrow it to what fits"
                 found.add(("stages", name, "params", label), message, hint)

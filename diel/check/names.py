@@ -1,4 +1,4 @@
-"""Checks of expressions: they parse, and each name that they read is there."""
+"""Checks of expressions: they parse, and each name that they read exists."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _RUN = ("id", "dir")
 
 
 class Names(NamedTuple):
-    """What the expressions of a stage may read."""
+    """What the expressions of a stage can read."""
 
     parameters: Mapping[str, str]
     """Axis parameters, and the axis that gives each."""
     open_axes: tuple[str, ...]
-    """Axes whose parameters only a run will tell."""
+    """Axes whose parameters only a run will show."""
     keyed: Mapping[str, tuple[str, ...] | None]
-    """Names with a dot behind them: the keys they have, None for any."""
+    """Names that take a dot: the keys they have, None for any."""
     own: str = ""
     """The stage's own name, which it cannot read."""
 
 
 def visible_names(found: Check, name: str) -> Names:
-    """The names that a stage's expressions may read."""
+    """The names that a stage's expressions can read."""
     workflow = found.workflow
     stage = workflow.stages[name]
     parameters: dict[str, str] = {}
@@ -85,7 +85,7 @@ def _look_up(
 
 
 def check_untils(found: Check) -> None:
-    """Parses the `until` of searches and loops, and looks up its names but for STAGE.VALUE."""
+    """Parses the `until` of searches and loops, and looks up its names except STAGE.VALUE."""
     names = Names({}, (), {"hp": tuple(found.workflow.hyperparameters), "run": _RUN})
     for label, axis in found.workflow.axes.items():
         if axis.condition is None:
@@ -100,7 +100,7 @@ def check_untils(found: Check) -> None:
 
 
 def check_values(found: Check, values: Mapping[str, Any], unread: Collection[str]) -> None:
-    """Every hyperparameter that a stage reads has a value in each of its tasks.
+    """Checks that each hyperparameter that a stage reads has a value in each of its tasks.
 
     `values` has those that need no search to have one, `unread` what searches set and nothing reads.
     """
@@ -133,7 +133,7 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
         known = [*names.parameters, *names.open_axes, *(name for name in names.keyed if name != names.own)]
         near = did_you_mean(first, known)
         if names.open_axes and not near:
-            return None  # the axis may give it, which is checked once it is known
+            return None  # the axis may give it: checked once known
         return f"no name '{first}' here", near or f"there are: {', '.join(known)}"
     if first == "params" and place == "params":
         return "a parameter cannot read other parameters", "repeat the expression, or use a hyperparameter"
@@ -146,7 +146,7 @@ def _missing(chain: tuple[str, ...], names: Names, place: str) -> tuple[str, str
     keys = names.keyed[first]
     if len(chain) == 1:
         example = (keys or ("OUTPUT",))[0] if keys != () else "NAME"
-        return f"'{first}' is not a value itself", f"say which one: {first}.{example}"
+        return f"'{first}' is not a value itself", f"write which one: {first}.{example}"
     if keys is not None and chain[1] not in keys:
         return f"no '{chain[1]}' in '{first}'", did_you_mean(chain[1], keys) or (
             f"'{first}' has: {', '.join(keys)}" if keys else f"'{first}' is empty here"

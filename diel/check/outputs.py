@@ -1,4 +1,4 @@
-"""Checks of what stages read from each other, and what judges trials: the other stage makes that output."""
+"""Checks that stages make the outputs that other stages read and that judge trials."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _NO_NUMBERS = {
     "bool": "true or false",
     "None": "nothing",
 }
-"""Types of values, as written, by which no trial is better than another."""
+"""Types of values, as written, that cannot rank trials."""
 
 
 def check_outputs(found: Check) -> None:
-    """Every output that is read is one that its stage makes, as far as that can be known."""
+    """Checks that each output that is read is one that its stage makes, if that is known."""
     for edge in found.graph.edges:
         if edge.output is None or edge.published is not None or edge.stream:
             continue
@@ -40,7 +40,7 @@ def check_outputs(found: Check) -> None:
 
 
 def check_metrics(found: Check) -> None:
-    """Every STAGE.VALUE of `minimize`, `maximize` and `until` is made, and a number, as far as can be known.
+    """Checks that each STAGE.VALUE of `minimize`, `maximize` and `until` is made, and a number, if known.
 
     What a pruner watches is reported on the way and declared nowhere, so nothing is known of it.
     """
@@ -62,7 +62,7 @@ def check_metrics(found: Check) -> None:
 def _missing(found: Check, name: str, value: str) -> tuple[str, str] | None:
     stage = found.workflow.stages[name]
     if value in stage.outputs and stage.outputs[value].stream is not None:
-        return f"'{value}' is a stream, and no value", "name a value that the stage makes beside it"
+        return f"'{value}' is a stream, not a value", "name a value that the stage makes besides it"
     known = known_outputs(found, name)
     if known is None or value in known:
         return None
@@ -88,11 +88,11 @@ def _no_number(found: Check, name: str, value: str) -> tuple[str, str] | None:
     if plain is None:
         return None
     message = f"'{value}' is {plain}; expected a number to judge trials by"
-    return message, "name a value of type float or int, which the stage makes beside it"
+    return message, "name a value of type float or int, which the stage makes besides it"
 
 
 def known_outputs(found: Check, name: str) -> tuple[str, ...] | None:
-    """The outputs of a stage; None where it may make others than are written down."""
+    """The outputs of a stage; None if it can make undeclared ones."""
     stage, module = found.workflow.stages[name], found.modules.get(name)
     if found.lacks_module(name):
         return None
@@ -102,5 +102,5 @@ def known_outputs(found: Check, name: str) -> tuple[str, ...] | None:
         return None if returns is None else (*returns, *answered)
     words = stage.command if isinstance(stage.command, str) else " ".join(map(str, stage.command or ()))
     if "DIEL_RESULT" in words or re.search(_SCRIPT, words):
-        return None  # it may write values that are not declared
+        return None  # it can write values that are not declared
     return (*stage.outputs, *answered)

@@ -8,7 +8,7 @@ from diel.errors import did_you_mean
 
 
 def check_published(found: Check) -> None:
-    """What stages publish are values that they make, as far as that can be known."""
+    """Checks that what stages publish are values that they make, if that is known."""
     for name, stage in found.workflow.stages.items():
         known = known_outputs(found, name)
         for label, output in stage.publishes.items() if not found.lacks_module(name) else ():

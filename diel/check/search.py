@@ -1,4 +1,4 @@
-"""Checks of searches that need the whole workflow: what they draw, when, and where it is read."""
+"""Checks of searches that need the whole workflow: what they draw, when, and what reads it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from diel.graph.judge import judge_of, place_of_name
 from diel.spec import Hyperparameter, Workflow
 
 _LISTED = 1_000
-"""Trials up to which every one that a search could propose is tried."""
+"""With at most this many possible trials, a search's check tries them all."""
 _DRAWN = 200
-"""How many are drawn at random where there are more."""
+"""How many are drawn at random if there are more."""
 
 
 def check_searches(found: Check, values: Mapping[str, Any], settings: Collection[str]) -> set[str]:
-    """What searches set, and where it is read. Gives the hyperparameters that are set and that nothing reads.
+    """Checks what searches set. Returns the hyperparameters that they set but nothing reads.
 
     `values` has the hyperparameters that need no search to have a value, `settings` names those that have
     it from `--set`.
@@ -38,7 +38,7 @@ def check_searches(found: Check, values: Mapping[str, Any], settings: Collection
         for number, name in enumerate(axis.sets):
             if name in settings and not _is_read_elsewhere(found.workflow, name):
                 message = f"the search '{label}' sets '{name}' in every trial: --set would change nothing"
-                hint = f"leave --set out, or take '{name}' out of `parameters`; `low` and `high` bound trials"
+                hint = f"omit --set, or remove '{name}' from `parameters`; `low` and `high` bound trials"
                 found.add(_parameter(found, label, number), message, hint)
     return unread
 
@@ -55,7 +55,7 @@ def _check_doubles(found: Check) -> None:
             for number, name in enumerate(sets[label] if (other, label) not in seen else ()):
                 if name in sets[other]:
                     message = f"'{other}' sets '{name}' too, and '{stage}' runs over both searches"
-                    hint = "take it out of the `parameters` of one of them"
+                    hint = "remove it from the `parameters` of one of them"
                     found.add(_parameter(found, label, number), message, hint)
             seen.add((other, label))
 
@@ -64,7 +64,7 @@ def _check_doubles(found: Check) -> None:
 
 
 def _check_unread(found: Check) -> set[str]:
-    """A search that turns a knob which no stage over it is connected to would only waste trials.
+    """Finds hyperparameters that a search sets and none of its stages reads: they only waste trials.
 
     Gives the names of such knobs. Where the axis or a stage over it has something else wrong with it,
     that may be the reason, and is enough to be said.
@@ -88,7 +88,7 @@ def _reader(found: Check, label: str, name: str) -> str:
     for stage, given in found.workflow.stages.items():
         if label not in given.over and name in hyperparameter_reads(stage, given):
             return f"'{stage}' reads it: add {label} to the `over` of that stage"
-    return f"read ${{{{ hp.{name} }}}} in a stage over '{label}', or take it out of `parameters`"
+    return f"read ${{{{ hp.{name} }}}} in a stage over '{label}', or remove it from `parameters`"
 
 
 def _read_within(found: Check, label: str) -> set[str]:
@@ -155,7 +155,7 @@ def _is_read_elsewhere(workflow: Workflow, name: str) -> bool:
 
 
 def check_whens(found: Check, values: Mapping[str, Any]) -> set[str]:
-    """Every `when` can be read, ends somewhere, and holds for some trial. `values` has the fixed ones.
+    """Checks that each `when` can be read, is in no cycle, and holds for some trial. `values` are fixed.
 
     Gives the names of the hyperparameters whose `when` is wrong.
     """
@@ -198,19 +198,19 @@ def _reading_flaws(found: Check, name: str, condition: Template) -> Iterator[tup
         offset = place_of_name(condition.text, written)
         if chain[0] != "hp":
             bare = chain[0] in known and len(chain) == 1
-            hint = f"write hp.{written}" if bare else "it is asked for before a trial begins"
-            yield f"a `when` reads other hyperparameters only, found '{written}'", hint, offset
+            hint = f"write hp.{written}" if bare else "it is evaluated before a trial begins"
+            yield f"a `when` only reads other hyperparameters, found '{written}'", hint, offset
         elif len(chain) == 1:
-            yield "'hp' is not a value itself", f"say which one: hp.{next(iter(known))}", offset
+            yield "'hp' is not a value itself", f"write which one: hp.{next(iter(known))}", offset
         elif chain[1] not in known:
             hint = did_you_mean(chain[1], known) or f"hyperparameters: {', '.join(known)}"
             yield f"no hyperparameter '{chain[1]}'", hint, offset
         elif chain[1] == name:
-            yield f"'{name}' is drawn only where its own value fits", "read other hyperparameters", offset
+            yield f"'{name}' would be drawn by its own value", "read other hyperparameters", offset
 
 
 def _check_cycles(found: Check, conditions: Mapping[str, Template], wrong: set[str]) -> set[str]:
-    """Hyperparameters that are each drawn after the other; gives the names of one such ring."""
+    """Finds hyperparameters that wait for each other; returns the names of one such cycle."""
     try:
         TopologicalSorter(
             {name: [other for other in _reads(one) if other != name] for name, one in conditions.items()}
@@ -221,14 +221,14 @@ def _check_cycles(found: Check, conditions: Mapping[str, Template], wrong: set[s
         ring = [*ring[turn:], *ring[:turn]]
         if not wrong & set(ring):
             shown = " -> ".join([*ring, ring[0]])
-            message = f"each is drawn after the other: {shown}"
-            found.add(_when(ring[0]), message, "take one of these `when` out")
+            message = f"each waits for the other: {shown}"
+            found.add(_when(ring[0]), message, "remove one of these `when`")
         return set(ring)
     return set()
 
 
 class _Space(NamedTuple):
-    """What a search draws from, as far as its conditions are concerned."""
+    """What a search draws from, for checking its conditions."""
 
     known: Mapping[str, Hyperparameter]
     names: tuple[str, ...]
@@ -241,7 +241,7 @@ class _Space(NamedTuple):
 
     @property
     def order(self) -> list[str]:
-        """The names that decide, each after those that its condition reads."""
+        """The deciding names, each after those that its condition reads."""
         wanted: dict[str, tuple[str, ...]] = {}
         line = self.conditional
         while line:
@@ -252,7 +252,7 @@ class _Space(NamedTuple):
         return list(TopologicalSorter(wanted).static_order())
 
     def trials(self) -> tuple[bool, Iterator[dict[str, Any]]]:
-        """Values for the names that decide; whether these are all that there may be."""
+        """Values for the deciding names, and whether these are all combinations."""
         order = self.order
         read = {other for name in self.conditional for other in _reads(self.conditions[name])}
         columns = [self.known[name].listed or () if name in read else (None,) for name in order]
@@ -279,7 +279,7 @@ def _check_sources(found: Check, label: str, space: _Space) -> bool:
                 message = f"'{label}' draws '{name}', and cannot see '{other}', which '{elsewhere}' draws"
                 hint = "let one search set both"
             elif other not in space.values:
-                message = f"'{other}' has no value here: neither a default, nor is it drawn by '{label}'"
+                message = f"'{other}' has no value here: no default, and '{label}' does not draw it"
                 hint = f"give '{other}' a default, or add it to the `parameters` of '{label}'"
             else:
                 continue
@@ -289,7 +289,7 @@ def _check_sources(found: Check, label: str, space: _Space) -> bool:
 
 
 def _drawn_elsewhere(found: Check, label: str, name: str) -> str:
-    """Another search that sets a hyperparameter for the stages of this one; empty where none does."""
+    """Another search that sets a hyperparameter for the stages of this one; empty if none does."""
     for other, axis in found.workflow.axes.items():
         sets = other != label and name in axis.sets
         if sets and any({label, other} <= set(stage.over) for stage in found.workflow.stages.values()):
@@ -316,7 +316,7 @@ def _check_trials(found: Check, label: str, space: _Space) -> None:
     for name in sorted(waiting) if every else ():
         if set(_reads(space.conditions[name])) <= set(space.names):
             message = f"it holds for no trial of '{label}', so '{name}' is never drawn"
-            found.add(_when(name), message, f"take '{name}' out of the `parameters`, or mend the condition")
+            found.add(_when(name), message, f"remove '{name}' from the `parameters`, or fix the condition")
 
 
 def _failure(
@@ -328,7 +328,7 @@ def _failure(
         if other not in known:
             message = f"'{other}' has no value in trials that do not draw it"
             own = (space.known[other].when or "").strip().removeprefix("${{").removesuffix("}}").strip()
-            hint = f"give it a default, or ask for its own condition first: `{own} and …`"
+            hint = f"give it a default, or test its own condition first: `{own} and …`"
             return message, hint, place_of_name(condition.text, f"hp.{other}")
     values = ", ".join(f"{other} is {known[other]!r}" for other in _reads(condition))
     return f"{error.message} (where {values})", error.hint, error.offset

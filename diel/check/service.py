@@ -1,4 +1,4 @@
-"""Services fit beside those that ask them."""
+"""Checks that services fit beside the stages that ask them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def check_room(
     checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, str]
 ) -> list[Problem]:
-    """What could never run: a consumer that has no room beside the services that it asks.
+    """Consumers that could never run: they have no room beside the services that they ask.
 
     `placed` gives the pool and the cores of a task by stage, `shapes` its resource shape. Both would wait
     for ever: the services are up as long as their consumers wait, and these wait for cores.
@@ -38,9 +38,7 @@ def check_room(
             message += f"{total} in all, and {where} has {room}"
             hint = "take fewer replicas or cores"
             if not site.scheduled:
-                hint += (
-                    ", or write `shared_cores: true` where a service works while its consumers wait for it"
-                )
+                hint += ", or write `shared_cores: true` if a service works while its consumers wait for it"
             problems.append(checked.document.problem(("stages", name, "services"), message, hint))
             break
         else:
@@ -56,7 +54,7 @@ def _too_many_shapes(
     name: str,
     needed: Sequence[str],
 ) -> Iterator[Problem]:
-    """Each resource shape has blocks of its own, and those of a service stay."""
+    """Stages that need too many blocks: each shape has its own, and those of a service stay."""
     by_pool: dict[str, dict[str, None]] = {}
     for one in (name, *needed):
         by_pool.setdefault(placed[one][0], {})[shapes[one]] = None

@@ -1,4 +1,4 @@
-"""Checks of what is to be on nodes' own disks, and of inputs that are shared out."""
+"""Checks of what goes to nodes' own disks, and of inputs with `shard`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diel.spec import Output, Stage
 
 
 def check_staging(found: Check) -> None:
-    """`stage`, `shard` and `drain` stand where they can do what they say."""
+    """Checks that `stage`, `shard` and `drain` are used where they work."""
     for name, stage in found.workflow.stages.items():
         edges = {edge.name: edge for edge in found.graph.into(name) if edge.name is not None}
         for label, given in stage.inputs.items():
@@ -38,41 +38,41 @@ def check_staging(found: Check) -> None:
 
 def _check_staged(found: Check, key: Key, output: Output | None, source: str) -> None:
     if source.startswith("hp."):
-        found.add(key, f"{source} is a hyperparameter: there is no file to bring", "drop `stage`")
+        found.add(key, f"{source} is a hyperparameter: there is no file to copy", "drop `stage`")
     elif output is not None and output.value is not None:
         hint = "drop `stage`: values come with the task"
-        found.add(key, f"{source} is a value: there is no file to bring", hint)
+        found.add(key, f"{source} is a value: there is no file to copy", hint)
 
 
 def _shard_flaws(
     found: Check, stage: Stage, edge: Edge | None, output: Output | None, source: str, by: str
 ) -> Iterator[tuple[str, str]]:
     if source.startswith("hp."):
-        yield f"{source} is a hyperparameter: there is nothing to share out", "drop `shard`"
+        yield f"{source} is a hyperparameter: there is nothing to split", "drop `shard`"
     elif output is not None and edge is not None and not edge.gathered and output.value not in (None, "list"):
-        hint = "share out gathered results, a directory, a list of files, or an array"
-        yield f"{source} is one value: there is nothing to share out", hint
+        hint = "split gathered results, a directory, a list of files, or an array"
+        yield f"{source} is one value: there is nothing to split", hint
     elif by != "rank":
         yield from () if edge is None else _task_flaws(found, stage, edge)
     elif not stage.resources.mpi:
-        hint = "write resources: {ranks: 4}, or share it out to tasks: shard: task"
-        yield "shared out by rank, but a task of this stage is one process", hint
+        hint = "write resources: {ranks: 4}, or split it among tasks: shard: task"
+        yield "split by rank, but a task of this stage is one process", hint
 
 
 def _task_flaws(found: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, str]]:
-    """Tasks that share an input must be several, and known when the first begins."""
+    """Checks that an input split by task has several tasks, known when the first begins."""
     own = [axis for axis in stage.over if axis not in edge.matched]
     if not own:
         if stage.over:
             matched = ", ".join(edge.matched)
-            hint = "drop `shard`: each task reads its own already; or run over one axis more"
-            yield f"each task reads what was made at its own point of {matched}: nobody shares it", hint
+            hint = "drop `shard`: each task already reads its own; or run over one more axis"
+            yield f"each task reads what was made at its own point of {matched}: no other shares it", hint
         else:
-            yield "shared out by task, but the stage has one task", "write over: [AXIS], or drop `shard`"
+            yield "split by task, but the stage has one task", "write over: [AXIS], or drop `shard`"
         return
     for axis in own:
         given = found.workflow.axes.get(axis)
         if given is not None and given.adaptive:
-            message = f"the points of '{axis}' come one by one ({given.word}): its tasks cannot share out"
-            hint = f"share it out over another axis; each task of the {given.word} needs the whole"
+            message = f"the points of '{axis}' come one by one ({given.word}): its tasks cannot split"
+            hint = f"split it over another axis; each task of the {given.word} needs all of it"
             yield f"{message} an input", hint

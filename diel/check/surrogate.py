@@ -1,4 +1,4 @@
-"""Checks of surrogates: they stand for simulations, answer what is read, and learn from simulations."""
+"""Checks of surrogates: they replace simulations, answer all that is read, and learn from simulations."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def check_surrogates(found: Check, *, whole: bool) -> None:
 
 
 def _check_kind(found: Check, name: str, stage: Stage, module: Module | None) -> bool:
-    """Whether a stage is one that a surrogate can stand for."""
+    """Whether a surrogate can stand in for this stage."""
     key: Key = ("stages", name, "surrogate")
     kind = stage.kind or (module.signature.kind if module is not None else None) or "analysis"
     if kind != "simulation":
         article = "an" if kind[0] in "aeiou" else "a"
-        message = f"a surrogate stands for a simulation, and '{name}' is {article} {kind}"
+        message = f"a surrogate replaces a simulation, and '{name}' is {article} {kind}"
         found.add(key, message, "drop it; or write kind: simulation")
     elif stage.joined:
-        message = f"'{name}' runs beside other stages, and an answer puts nothing into a stream"
+        message = f"'{name}' runs beside other stages, and an answer writes nothing to a stream"
         found.add(key, message, "drop one of the two")
     else:
         return True
@@ -65,12 +65,12 @@ def _check_kind(found: Check, name: str, stage: Stage, module: Module | None) ->
 def _check_answered(
     found: Check, name: str, stage: Stage, surrogate: Surrogate, module: Module | None
 ) -> tuple[str, ...]:
-    """The outputs that are answered; nothing where there is something wrong with them."""
+    """The outputs that are answered; none if something is wrong with them."""
     here: Key = ("stages", name, "surrogate")
     signature = None if module is None else module.signature
     values = values_of(stage, signature)
     if SIMULATED in (values or ()) or SIMULATED in stage.outputs:
-        message = f"'{SIMULATED}' says of each task of such a stage whether it was computed"
+        message = f"'{SIMULATED}' says for each task of such a stage whether it was computed"
         found.add(here, message, "give the stage's own output another name")
         return ()
     outputs = answered(stage, signature)
@@ -114,13 +114,13 @@ def _check_read(found: Check, name: str, outputs: tuple[str, ...]) -> None:
             read += [(key, reference[1])] if len(reference) == 2 and reference[0] == name else []
     for key, output in read:
         if output is not None and output not in there:
-            message = f"{name}.{output} is not there for tasks that the surrogate answers; it answers: "
+            message = f"{name}.{output} is missing for tasks that the surrogate answers; it answers: "
             hint = f"read one of these, or drop the surrogate of '{name}'"
             found.add(key, message + ", ".join(outputs), hint)
 
 
 def _check_taught(found: Check, name: str, outputs: tuple[str, ...]) -> None:
-    """What teaches the model is kept apart from what the model has said itself."""
+    """Checks that a model does not learn from its own answers."""
     for teacher in teachers(found.graph, name).names:
         read = [edge for edge in found.graph.into(teacher) if edge.upstream == name]
         own = [edge for edge in read if edge.output in outputs]
@@ -128,8 +128,8 @@ def _check_taught(found: Check, name: str, outputs: tuple[str, ...]) -> None:
             output = f"{name}.{own[0].output}"
             hint = f"read {name}.{SIMULATED} too, and learn only where it is true"
             if own[0].gathered:
-                hint = f"take what was simulated: ${{{{ where({output}, {name}.{SIMULATED}) }}}}"
-            message = f"'{teacher}' would teach the model its own answers: {output} holds them as well"
+                hint = f"select what was simulated: ${{{{ where({output}, {name}.{SIMULATED}) }}}}"
+            message = f"'{teacher}' would teach the model its own answers: {output} holds them too"
             found.add(own[0].key, message, hint)
 
 
@@ -142,7 +142,7 @@ def _check_columns(
     *,
     known: bool,
 ) -> None:
-    """The model knows the columns that it is asked about, as far as its training says which it learned.
+    """Checks that a model knows the columns it is asked about, if its training names those it learned.
 
     `known` says whether all that is sent is known.
     """
@@ -166,7 +166,7 @@ def _check_columns(
 
 
 def _learned(params: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:
-    """The features and the target that a training's parameters name; nothing where they do not."""
+    """The features and the target that a training's parameters name; empty if they do not."""
     target, features, columns = params.get("target"), params.get("features"), params.get("columns")
     if not isinstance(target, str) or "${{" in target:
         return (), None

@@ -1,4 +1,4 @@
-"""A workflow that was checked: spec, graph, modules and hyperparameters that fit together."""
+"""A checked workflow: spec, graph, modules and hyperparameters that fit together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from diel.spec import Workflow
 
 
 class Checked(NamedTuple):
-    """A workflow in which nothing is known to be wrong."""
+    """A workflow with no known mistake."""
 
     document: Document
     graph: StageGraph
@@ -38,7 +38,7 @@ class Checked(NamedTuple):
     """By stage, for the stages that run a Python module."""
     hyperparameters: Hyperparameters
     counts: Mapping[str, int | None]
-    """Points by axis; None where only a run will tell."""
+    """Points by axis; None if only a run will show them."""
 
     @property
     def workflow(self) -> Workflow:

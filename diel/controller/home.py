@@ -1,6 +1,4 @@
-"""Where a controller that nobody watches lives: on its own on this host, in a small job, or in an
-allocation that holds its workers as well.
-"""
+"""Where a controller in the background lives: on this host, in a small job, or with its workers in a job."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Workers(NamedTuple):
     drain: int
     """Age of a block from which on it gets no more tasks, for it could not finish them."""
     silence: int
-    """After so long without a word from it, a node counts as lost."""
+    """A node counts as lost after this long without a heartbeat."""
     orphan: int
     """How long a node goes on without a word from the controller."""
 

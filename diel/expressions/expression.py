@@ -1,4 +1,4 @@
-"""One expression: which of Python's constructs may stand in it, and its value over a scope."""
+"""One expression: which of Python's constructs it can hold, and its value in a scope."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class ExpressionError(HintedError):
 
 @dataclass(frozen=True)
 class Expression:
-    """What stands between `${{` and `}}`, parsed."""
+    """The text between `${{` and `}}`, parsed."""
 
     source: str
     offset: int
     """Characters of the whole text before the source."""
     chain: Chain = field(default=(), compare=False, repr=False)
-    """The names of a plain dotted name, which needs no evaluator."""
+    """The parts of a plain dotted name, which needs no evaluator."""
     tree: ast.expr | None = field(default=None, compare=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -121,7 +121,7 @@ class Expression:
 
 
 def parse_one(source: str, offset: int) -> Expression:
-    """Parses what stands inside `${{ }}`. Raises ExpressionError.
+    """Parses the text inside `${{ }}`. Raises ExpressionError.
 
     `offset` counts the characters before it in the text that holds it.
     """
@@ -138,7 +138,7 @@ def parse_one(source: str, offset: int) -> Expression:
 
 
 def without_nul(word: str, offset: int) -> str:
-    """A word of a command. Raises ExpressionError where no program can get it."""
+    """A word of a command. Raises ExpressionError if it holds a NUL, which no program can get."""
     if "\0" in word:
         raise ExpressionError("a word of a command cannot hold a NUL character", offset)
     return word
@@ -158,13 +158,13 @@ def _syntax_tree(text: str, offset: int) -> ast.expr:
             warnings.simplefilter("ignore")  # Python warns of what it would not like in a program
             return ast.parse(flat, mode="eval").body
     except SyntaxError as error:
-        # Python gives no column, or one on a further line, where the text ends too soon
+        # Python gives no column, or one on a later line, if the text ends too soon
         column = min(error.offset - 1, len(text)) if error.offset and error.lineno == 1 else len(text)
         raise ExpressionError("the expression cannot be read", offset + column, _advice(text)) from None
     except (RecursionError, MemoryError):
         raise ExpressionError("the expression is nested too deeply", offset) from None
     except ValueError:
-        raise ExpressionError("the expression holds a character that cannot stand there", offset) from None
+        raise ExpressionError("the expression holds a character that is not allowed there", offset) from None
 
 
 _ADVICE = (
@@ -183,7 +183,7 @@ def _advice(text: str) -> str:
             return hint
     for word in re.findall(r"[A-Za-z_]\w*", text):
         if keyword.iskeyword(word) and word not in _WORDS:
-            return f"`{word}` is a word of Python: such a name works alone, but not in a computation"
+            return f"`{word}` is a keyword of Python: such a name works alone, but not in a computation"
     return "expected names, numbers, quoted texts and operators, such as ${{ 2 * temperature }}"
 
 
@@ -290,7 +290,7 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         self.functions = FUNCTIONS
 
     def run(self, tree: ast.expr, scope: Scope) -> Any:
-        """The value of a tree. A scope may itself evaluate while it is read, so state is put back."""
+        """The value of a tree. A scope can evaluate others while it is read, so the state is restored."""
         outer = self.names
         self.names = scope
         try:
@@ -299,8 +299,8 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             self.names = outer
 
     def _check_disallowed_items(self, item: Any) -> None:
-        """Nothing to check: no function or module can be a value, for names read only the scope's
-        data. simpleeval would walk a list of a million items at each step."""
+        """Nothing to check: no function or module can be a value, because names read only the scope's data.
+        simpleeval would walk a list of a million items at each step."""
 
     def _name(self, node: ast.Name) -> Any:
         return _LITERALS[node.id] if node.id in _LITERALS else _read((node.id,), self.names)

@@ -1,4 +1,4 @@
-"""The operators and functions of expressions, and values as text. Each ends soon and makes little."""
+"""The operators and functions of expressions, and values as text. Each is fast and its result small."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def written(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value of a scope as plain JSON: paths become texts, other mappings and lists dict and list."""
+    """A value of a scope as plain JSON: paths become text, other mappings and lists dict and list."""
     if isinstance(value, SCALARS):
         return value
     if isinstance(value, PurePath):
@@ -51,22 +51,22 @@ def plain(value: Any) -> Any:
 
 
 def is_list(value: Any) -> bool:
-    """Whether a value is a sequence of items: a list, or one that a scope reads as it is asked."""
+    """Whether a value is a sequence of items: a list, or one that a scope reads on demand."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 MAX_ITEMS = 10_000
-"""Longest text or list that a repetition or a range may make."""
+"""Longest text or list that a repetition or a range can make."""
 MAX_BITS = 4096
-"""Largest whole number that a power or a product may make, in bits."""
+"""Largest whole number that a power or a product can make, in bits."""
 
 
 class Undefined(HintedError):
-    """A computation that is not done, with the reason."""
+    """A computation that was refused, with the reason."""
 
 
 def noun(value: Any) -> str:
-    """What a value is, in words."""
+    """The kind of a value, in words."""
     if value is None:
         return "null"
     nouns = {bool: "a truth value", int: "a whole number", float: "a number", str: "a text"}
@@ -159,7 +159,7 @@ def _where(values: Any, conditions: Any) -> list[Any]:
         raise Undefined(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
     if len(values) != len(conditions):
         raise Undefined(
-            f"where: one list has {counted(len(values), 'item')}, the other one {len(conditions)}",
+            f"where: one list has {counted(len(values), 'item')}, the other {len(conditions)}",
             "gather both alike",
         )
     return [value for value, holds in zip(values, conditions, strict=True) if holds]
@@ -175,4 +175,4 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "str": written,
     "where": _where,
 }
-"""The functions of expressions. Each ends soon and makes little, whatever it is given."""
+"""The functions of expressions. Each is fast and its result small, whatever it is given."""

@@ -1,4 +1,4 @@
-"""Words of a command that a shell runs as a program: what a value holds would be executed there.
+"""Words of a command that a shell runs as a program: it would execute what a value there holds.
 
 Quoting protects a value on its way to a word; it cannot help where that word is itself a program, as
 after `sh -c`. Known are shells, and what hands its words to one.
@@ -24,13 +24,13 @@ _WRAPPERS = frozenset(
     | {"exec", "sudo", "doas", "find", "flock", "srun", "mpiexec", "mpirun", "aprun", "jsrun", "busybox"}
     | {"singularity", "apptainer", "docker", "podman"}
 )
-"""Programs that start another one, which stands somewhere among their words."""
+"""Programs that start another one, named somewhere among their words."""
 _WITH_C = frozenset({"su", "runuser", "script", "flock"})
 _WRAPPED = frozenset({"env", "su", "runuser", "ssh", "rsh", "remsh"})
-"""Of those that hand words to a shell: what another program would start."""
+"""For those that hand words to a shell: what another program would start."""
 _REMOTE = frozenset({"ssh", "rsh", "remsh"})
 _STARTING = (_WRAPPERS | _REMOTE) - {"xargs", "find"}
-"""Those that leave their own input to what they start."""
+"""Those that pass their own input to the program that they start."""
 _SSH_VALUED = "BbcDEeFIiJLlmOopQRSWw"
 _PRINTING = frozenset({"echo", "printf", "<<<"})
 _FILTERS = frozenset(
@@ -42,7 +42,7 @@ _COMPARED = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 
 
 def executed(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
-    """The words of a simple command that hold a value and are run as a program, and by what."""
+    """The words of a simple command that hold a value and run as a program, and what runs them."""
     if any(os.path.basename(word.text) == "env" for word in words):
         places, split = zip(*_split(words), strict=True)
         yield from ((places[found], runner) for found, runner in _executed(split))
@@ -64,7 +64,7 @@ def _executed(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
 
 
 def printed(command: Command) -> Iterator[tuple[Word, str]]:
-    """The words with a value that a shell is given as a program at its input, and which shell."""
+    """The words with a value that a shell reads as a program from its input, and which shell."""
     shell = _reading_shell(command.words)
     for one in _through(command.reads) if shell else ():
         if _name(one) in _PRINTING and not any("%q" in word.text for word in one.words):
@@ -72,7 +72,7 @@ def printed(command: Command) -> Iterator[tuple[Word, str]]:
 
 
 def _through(reads: Iterable[Command]) -> Iterable[Command]:
-    """What is read, and what programs that hand on what they read have read."""
+    """What a command reads, and what programs that pass on their input have read."""
     todo, seen = list(reads), dict[int, Command]()
     while todo:
         one = todo.pop()
@@ -87,7 +87,7 @@ def _name(command: Command) -> str:
 
 
 def _reading_shell(words: Sequence[Word]) -> str:
-    """The shell that runs what a command reads, and no file and no text after -c; empty where none does."""
+    """The shell that runs a command's input, rather than a file or a text after -c; empty if none does."""
     start = begin(words)
     name = os.path.basename(words[start].text)
     if name in ("source", ".") and any(word.text == PIPE for word in words[start + 1 : start + 2]):
@@ -104,7 +104,7 @@ def _reading_shell(words: Sequence[Word]) -> str:
 
 
 def evaluated(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
-    """The same of what a shell does itself: `eval`, and arithmetic, in which a value may be `x[$(...)]`."""
+    """The same for a shell's own commands: `eval`, and arithmetic, where a value can be `x[$(...)]`."""
     start = begin(words)
     for place in _built_in(words, start):
         if VALUE in words[place].text:
@@ -115,7 +115,7 @@ def evaluated(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
 
 
 def begin(words: Sequence[Word]) -> int:
-    """Where the program stands: behind assignments, and words such as `then`."""
+    """The place of the program: after assignments, and words such as `then`."""
     place = 0
     while place < len(words) - 1 and (words[place].text in _BEFORE or _ASSIGNMENT.match(words[place].text)):
         place += 1
@@ -133,7 +133,7 @@ def _of_shell(words: Sequence[Word], place: int, name: str) -> Iterator[tuple[in
 
 
 def _behind_options(words: Sequence[Word], place: int) -> tuple[str, int]:
-    """The letters of a shell's options, and the place of its first operand, there or not."""
+    """The letters of a shell's options, and the place where its first operand would be."""
     letters = ""
     while place < len(words) and re.match("[-+].", words[place].text):
         text = words[place].text
@@ -145,7 +145,7 @@ def _behind_options(words: Sequence[Word], place: int) -> tuple[str, int]:
 
 
 def _handed(words: Sequence[Word], place: int, name: str) -> Iterator[int]:
-    """The words that a program hands to a shell, or that are a program to it."""
+    """The words that a program hands to a shell or runs as a program."""
     rest = range(place + 1, len(words))
     if name in _WITH_C:
         yield from (one for one in rest if words[one - 1].text in ("-c", "--command", "--session-command"))
@@ -161,7 +161,7 @@ def _handed(words: Sequence[Word], place: int, name: str) -> Iterator[int]:
 
 
 def _split(words: Sequence[Word]) -> Iterator[tuple[int, Word]]:
-    """The words, each with its place; a text without a value behind env -S is split, as env does."""
+    """The words, each with its place; a text without a value after env -S is split, as env does."""
     for place, word in enumerate(words):
         option, text = words[place - 1].text if place else "", word.text
         attached = next((text.removeprefix(o) for o in ("-S", "--split-string=") if text.startswith(o)), "")
@@ -173,7 +173,7 @@ def _split(words: Sequence[Word]) -> Iterator[tuple[int, Word]]:
 
 
 def _built_in(words: Sequence[Word], place: int) -> Iterator[int]:
-    """The words that a command of the shell itself reads as a program, or computes with."""
+    """The words that a shell's built-in command reads as a program, or computes with."""
     name, rest = words[place].text, range(place + 1, len(words))
     if name in ("eval", "let"):
         yield from rest

@@ -1,4 +1,4 @@
-"""Where in a shell command a value may be put, how it is quoted there, and which words it is in."""
+"""Where in a shell command a value can be put, how it is quoted there, and which words it is in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Quotes(Enum):
     DOUBLE = '"'
 
     def quote(self, words: Sequence[str]) -> str:
-        """The words, written so that the shell reads them byte for byte here: inside quotes as one.
+        """The words, quoted so that the shell reads them byte for byte here; inside quotes, as one word.
 
         Quotes are closed before it and opened again after it.
         """
@@ -28,7 +28,7 @@ class Quotes(Enum):
 
 
 class Unquotable(Exception):
-    """No value can be put at a place. `index` counts the values before it."""
+    """No value can be put here. `index` counts the values before it."""
 
     def __init__(self, index: int, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class Unquotable(Exception):
         self.message = message
 
 
-# What is open while a command is read. The first two may hold values, as may the text outside all.
+# What is open while a command is read. The first two can hold values, as can the text outside all.
 _SINGLE, _DOUBLE, _PAREN = "'", '"', "("
 _UNSAFE = {
     "`": "inside backticks; write $(...) instead",
@@ -46,7 +46,7 @@ _UNSAFE = {
     "{": "inside a shell's ${...}; set a variable first: x=${{ ... }}",
 }
 _HEREDOC = "in a command with a here-document (<<); write the text to a file, or use printf"
-_ANSI = "after $'...', which not every shell knows; use plain quotes"
+_ANSI = "after $'...', which some shells do not know; use plain quotes"
 _CASE = "after a `case` inside $(...); put it into a script instead"
 _WORD = re.compile(r"\w+")
 
@@ -62,7 +62,7 @@ def places(literals: Sequence[str]) -> list[Quotes]:
         reader.read(text)
         reason = reader.obstacle()
         if reason:
-            raise Unquotable(index, f"a value cannot stand {reason}")
+            raise Unquotable(index, f"a value cannot be {reason}")
         found.append({_SINGLE: Quotes.SINGLE, _DOUBLE: Quotes.DOUBLE}.get(reader.top, Quotes.BARE))
         reader.fresh = False
     return found
@@ -82,7 +82,7 @@ class _Follower:
         return self.open[-1] if self.open else ""
 
     def obstacle(self) -> str:
-        """Why no value can stand here; empty where one can."""
+        """Why no value can be here; empty if one can."""
         if self.escaped:
             return "right after a backslash"
         return self.lost or next((_UNSAFE[mark] for mark in self.open if mark in _UNSAFE), "")
@@ -172,7 +172,7 @@ PIPE = "/dev/stdin"
 _BEGIN, _END = frozenset({"{", "for", "while", "until", "if"}), frozenset({"}", "done", "fi"})
 """What begins and ends a group of commands."""
 _LAST = 100
-"""How many commands of a group are looked at, the last ones: many groups may stand in one another."""
+"""How many of a group's last commands to look at: groups can be deeply nested."""
 
 
 @dataclass
@@ -185,12 +185,12 @@ class Word:
     values: list[int] = field(default_factory=list)
     """The values in it, counted from 0."""
     expands: bool = False
-    """Whether the shell itself puts something in: a variable, or what another command prints."""
+    """Whether the shell inserts something: a variable, or what another command prints."""
 
 
 class Command(NamedTuple):
-    """A simple command. `reads` is what it may find at its input: commands in front of a pipe, those of
-    a <(...), and the word of a here-string, as the command `<<<`.
+    """A simple command. `reads` is what its input can be: commands before a pipe, those of a <(...), and the
+    word of a here-string, as the command `<<<`.
     """
 
     words: list[Word]
@@ -211,7 +211,7 @@ def commands(literals: Sequence[str]) -> list[Command]:
 
 
 class _Frame(NamedTuple):
-    """What goes on behind a bracket."""
+    """What continues after a bracket."""
 
     words: list[Word]
     word: Word | None
@@ -219,7 +219,7 @@ class _Frame(NamedTuple):
     begun: int
     """Commands found before it."""
     opened: str
-    """What stood in front of it."""
+    """What was before it."""
 
 
 class _Commands(_Follower):
@@ -235,7 +235,7 @@ class _Commands(_Follower):
         self.ended: list[Command] = []
         """What ended last: a command, or all of a group."""
         self.groups: list[int] = []
-        """Where in `found` those begin that are open."""
+        """Where the open ones begin in `found`."""
         self.here = False
         """Whether the next word is a here-string's."""
         self.index = 0
@@ -275,7 +275,7 @@ class _Commands(_Follower):
             self.words.append(Word(PIPE, self.index, self.index + 1))
 
     def _take(self, piece: str, top: str, escaped: bool, opened: int) -> None:
-        """What was read just now: a part of a word, the end of one, or a bracket."""
+        """Handles what was just read: a part of a word, the end of one, or a bracket."""
         if top == "#" or (opened > 0 and self.top == "#"):
             self._end_command()
         elif opened > 0 and self.top == "(":

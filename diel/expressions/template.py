@@ -31,7 +31,7 @@ class Template:
     text: str
     parts: tuple[str | Expression, ...] = field(compare=False, repr=False)
     whole: Expression | None = field(compare=False, repr=False)
-    """The expression where the text is nothing else; its value keeps its type."""
+    """The expression, if the text is nothing else; its value keeps its type."""
 
     @property
     def constant(self) -> bool:
@@ -40,17 +40,17 @@ class Template:
 
     @property
     def expressions(self) -> list[Expression]:
-        """What stands in `${{ }}`, in order."""
+        """The contents of each `${{ }}`, in order."""
         return [part for part in self.parts if isinstance(part, Expression)]
 
     @cached_property
     def references(self) -> frozenset[Chain]:
-        """The dotted names that are read, as long as they go: ("train", "loss")."""
+        """The dotted names that are read, in full: ("train", "loss")."""
         return frozenset(chain for one in self.expressions for chain in one.references())
 
     @cached_property
     def literals(self) -> list[str]:
-        """The texts before, between and after the expressions: one more than there are of these."""
+        """The texts before, between and after the expressions: one more than the expressions."""
         found = [""]
         for part in self.parts:
             if isinstance(part, str):
@@ -60,7 +60,7 @@ class Template:
         return found
 
     def value(self, scope: Scope) -> Any:
-        """The value of a text that is wholly one expression, else the text with values put in.
+        """The value of a text that is one expression only, else the text with values put in.
 
         Raises ExpressionError where the scope lacks a name or the computation fails.
         """
@@ -88,7 +88,7 @@ class Template:
         )
 
     def check_shell(self) -> None:
-        """Raises ExpressionError where a value stands where no quoting is safe, as in a comment."""
+        """Raises ExpressionError if a value is where no quoting is safe, as in a comment."""
         _ = self._places
 
     @cached_property
@@ -100,9 +100,9 @@ class Template:
 
 
 def parse(text: str) -> Template:
-    """Parses a text. Raises ExpressionError, with the offset, for the first thing wrong in it."""
+    """Parses a text. Raises ExpressionError, with the offset, for the first mistake."""
     parts = tuple(_parts(text))
-    first, *rest = parts  # a block of YAML ends with a line break that nobody means
+    first, *rest = parts  # a block of YAML ends with an unintended line break
     whole = isinstance(first, Expression) and all(
         isinstance(one, str) and not one.strip("\n") for one in rest
     )
@@ -131,7 +131,7 @@ def parse_expression(text: str) -> Template:
 
 
 def names_in(condition: object) -> list[Chain] | None:
-    """The dotted names that a `when:` or `until:` reads, sorted; None where it cannot be parsed."""
+    """The dotted names that a `when:` or `until:` reads, sorted; None if it cannot be parsed."""
     try:
         return sorted(parse_expression(condition).references) if isinstance(condition, str) else []
     except ExpressionError:
@@ -160,7 +160,7 @@ def _parts(text: str) -> Iterator[str | Expression]:
 
 
 def _closing(text: str, position: int, opening: int) -> int:
-    """The index of the `}}` that ends an expression: not inside quotes, nor of a mapping."""
+    """The index of the `}}` that ends an expression: not one in quotes or of a mapping."""
     depth = 0
     quote = ""
     while position < len(text):
@@ -186,11 +186,11 @@ def _closing(text: str, position: int, opening: int) -> int:
 
 @dataclass(frozen=True)
 class Tree:
-    """A JSON value whose texts may hold expressions, parsed, as the `params` of a stage."""
+    """A JSON value whose texts can hold expressions, parsed, such as the `params` of a stage."""
 
     source: Json
     content: Template | dict[str, Tree] | list[Tree] | None = field(compare=False, repr=False)
-    """What depends on the scope; None for a constant, which `source` then holds."""
+    """The parts that depend on the scope; None for a constant, which `source` then holds."""
 
     @property
     def constant(self) -> bool:
@@ -218,7 +218,7 @@ class Tree:
 
 
 def parse_tree(value: Json) -> Tree:
-    """Parses all texts of a JSON value. Raises ExpressionError for the first that is wrong."""
+    """Parses all texts of a JSON value. Raises ExpressionError for the first wrong one."""
     if isinstance(value, str):
         template = parse(value)
         return Tree(template.text_value({}), None) if template.constant else Tree(value, template)
@@ -237,7 +237,7 @@ Path = tuple[str | int, ...]
 
 
 def walk(value: Json) -> Iterator[tuple[Path, Template | ExpressionError]]:
-    """Every text of a JSON value that holds an expression: its path, and what it parses to."""
+    """Every text of a JSON value that holds an expression: its path and its template."""
     for path, text in texts_in(value):
         try:
             template = parse(text)

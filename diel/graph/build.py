@@ -20,7 +20,7 @@ from diel.spec.model import Key
 
 
 def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
-    """The graph of a workflow, and all that is wrong with it, or more than is shown."""
+    """The graph of a workflow, and all that is wrong with it, up to what is shown."""
     flaws: list[Flaw] = []
     edges: list[Edge] = []
 
@@ -64,7 +64,7 @@ def _whole_flaws(graph: StageGraph) -> Iterator[Flaw]:
 
 
 def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
-    """The edge of a mention, with the axes along which data moves; None where there can be none."""
+    """The edge of a mention, with the axes along which data moves; None if there can be none."""
     name, other = use.downstream, use.upstream
     if other not in workflow.stages:
         hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
@@ -75,7 +75,7 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
     chosen = {a: choice for a in at if a in axes and (choice := axes[a].choice(at[a])) is not None}
     use = use._replace(chosen=chosen) if chosen else use
     if other == name and not use.follows:
-        hint = "in a loop, `at: {AXIS: previous}` reads the round before"
+        hint = "in a loop, `at: {AXIS: previous}` reads the previous round"
         hint = "a service is asked by other stages" if use.service else hint
         itself = Flaw(f"the stage depends on itself: {name} -> {name}", hint, use.key)
         flaws += [*_at_flaws(workflow, use)] or [itself]
@@ -97,7 +97,7 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
         renewed=reader.service is not None and is_renewed(reader, use),
     )
     if use.min_success < 1 and not edge.gathered:
-        message = f"nothing is gathered here: '{other}' gives one result a task"
+        message = f"nothing is gathered here: '{other}' gives one result for each task"
         flaws.append(Flaw(message, "", (*use.key, "min_success")))
     return edge
 
@@ -134,7 +134,7 @@ def strange_word(label: str, axis: Axis, point: Any) -> str:
     kind: type[Axis] | None = next((kind for kind in (Search, Loop) if word in kind.picks), None)
     if kind is None or word in axis.picks:
         return ""
-    return f"`{word}` picks a {kind.point} of a {kind.word}, and '{label}' is no {kind.word}"
+    return f"`{word}` picks a {kind.point} of a {kind.word}, and '{label}' is not a {kind.word}"
 
 
 def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
@@ -165,6 +165,6 @@ def _cycle_flaw(graph: StageGraph, names: list[str]) -> Flaw:
     guilty = next(e for e in graph.into(first) if e.upstream == last and not e.follows)
     return Flaw(
         f"the stages wait for each other: {' -> '.join([*names, first])}",
-        "take one of these edges out, or make it a loop axis with `at: {AXIS: previous}`",
+        "remove one of these edges, or make it a loop axis with `at: {AXIS: previous}`",
         guilty.key,
     )

@@ -15,14 +15,14 @@ from diel.spec.model import Key
 
 @dataclass(frozen=True)
 class Gang:
-    """Stages whose tasks are placed together: for each combination of the points of their common axes."""
+    """Stages whose tasks are placed together, for each combination of the points of their common axes."""
 
     stages: tuple[str, ...]
     """In the order of the graph."""
     axes: tuple[str, ...]
     """The axes that all of them run over."""
     in_waves: frozenset[str]
-    """Stages that only put into streams: with one of their tasks there, the others may come later."""
+    """Stages that only write streams: once one of their tasks runs, the others may come later."""
 
     @cached_property
     def name(self) -> str:
@@ -30,7 +30,7 @@ class Gang:
 
 
 def gangs(graph: StageGraph) -> tuple[Gang, ...]:
-    """The gangs of a workflow; a stage is in one at most."""
+    """The gangs of a workflow; a stage is in at most one."""
     workflow = graph.workflow
     partners: dict[str, set[str]] = {name: {name} for name in workflow.stages}
     beside, along = [*_beside(workflow)], stream_pairs(graph)
@@ -57,12 +57,12 @@ def _beside(workflow: Workflow) -> Iterator[tuple[str, str]]:
 
 
 def check_beside(workflow: Workflow) -> Iterator[Flaw]:
-    """`beside` names other stages."""
+    """Checks that Checks that Checks that Checks that `beside` names other stages."""
     for name, stage in workflow.stages.items():
         for number, other in enumerate(stage.beside):
             key: Key = ("stages", name, "beside", number)
             if other == name:
-                hint = "make a stage of each part, and name the other one"
+                hint = "make each part a stage, and name the other"
                 yield Flaw("a stage cannot be beside itself", hint, key)
             elif other not in workflow.stages:
                 hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
@@ -70,7 +70,7 @@ def check_beside(workflow: Workflow) -> Iterator[Flaw]:
 
 
 def check_gangs(graph: StageGraph) -> list[Flaw]:
-    """Stages that run at the same time must not wait for each other."""
+    """Checks that stages that run at the same time do not wait for each other."""
     flaws: list[Flaw] = []
     for gang in gangs(graph):
         flaws += _waits(graph, gang)
@@ -81,7 +81,7 @@ def check_gangs(graph: StageGraph) -> list[Flaw]:
 def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
     awaited = frozenset(name for name in gang.stages if graph.out_of(name))
     first = min((graph.depth[name] for name in awaited), default=0)
-    """None of them is above this, so that nothing further up has to be looked at."""
+    """None of them is above this, so nothing further up needs a look."""
     for name in gang.stages:
         for edge in _waited_for(graph, name):
             other = _one_above(graph, awaited, edge.upstream, first)
@@ -89,7 +89,7 @@ def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
                 way = "" if edge.upstream == other else f", by way of '{edge.upstream}'"
                 yield Flaw(
                     f"'{name}' runs at the same time as '{other}', and waits for its end{way}",
-                    "hand this on through the stream as well, or drop the stream or `beside`",
+                    "pass this through the stream too, or drop the stream or `beside`",
                     edge.key,
                 )
                 break
@@ -100,7 +100,7 @@ def _waited_for(graph: StageGraph, name: str) -> Iterator[Edge]:
 
 
 def _one_above(graph: StageGraph, awaited: frozenset[str], start: str, first: int) -> str | None:
-    """The one of some stages that a stage is, or waits for; none of them is less than `first` deep."""
+    """The one of some stages that a stage is or waits for; each is at least `first` deep."""
     seen, line = {start}, [start]
     for name in line:
         if name in awaited:
@@ -113,7 +113,7 @@ def _one_above(graph: StageGraph, awaited: frozenset[str], start: str, first: in
 
 
 def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
-    """Trials and rounds come as earlier ones end: they are never there all at the same time."""
+    """Refuses axes whose points come as earlier ones end: they never all run at the same time."""
     for name in gang.stages:
         stage = workflow.stages[name]
         if name in gang.in_waves:
@@ -125,7 +125,7 @@ def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
             other = next(other for other in gang.stages if label not in workflow.stages[other].over)
             yield Flaw(
                 f"'{name}' runs at the same time as '{other}', which has no axis '{label}': "
-                "its points come one after the other, and are never all there",
-                f"run '{other}' over '{label}' as well",
+                "its points come one after the other, and never all run at once",
+                f"run '{other}' over '{label}' too",
                 ("stages", name, "over", number),
             )

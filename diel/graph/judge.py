@@ -1,4 +1,4 @@
-"""Which stages judge a search or loop, and what may be wrong with that."""
+"""Which stages judge a search or loop, and what can be wrong with that."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from diel.spec import Axis, Flaw, Workflow
 from diel.spec.model import Key
 
 _OTHERS = ("hp", "run")
-"""Names in `until` that are no stages."""
+"""Names in `until` that are not stages."""
 
 
 class Judge(NamedTuple):
     """How a search or loop is judged."""
 
     stages: tuple[str, ...]
-    """The stages whose values tell how good a trial is, or whether `until` holds."""
+    """The stages whose values show how good a trial is, or whether `until` holds."""
     context: tuple[str, ...]
     """Their other axes."""
 
 
 def judge_of(workflow: Workflow, label: str) -> Judge:
-    """How an axis is judged: by those of the stages named that run over it.
+    """How an axis is judged: by the named stages that run over it.
 
     Nobody judges a loop without `until`: all its rounds are there at once.
     """
@@ -38,7 +38,7 @@ def judge_of(workflow: Workflow, label: str) -> Judge:
 
 
 def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]]]:
-    """Each STAGE.VALUE by which an axis is judged, with the key that holds it."""
+    """Each STAGE.VALUE that judges an axis, with the key that holds it."""
     here: Key = ("axes", label, axis.word)
     for key, reference in axis.judged_by():
         yield (*here, *key), tuple(reference.split("."))
@@ -48,7 +48,7 @@ def references_of(label: str, axis: Axis) -> Iterator[tuple[Key, tuple[str, ...]
 
 
 def place_of_name(text: str, name: str) -> int | None:
-    """Where a dotted name stands in the text of an expression; None where it is written in another way."""
+    """The place of a dotted name in the text of an expression; None if written in another way."""
     match = re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text)
     return None if match is None else match.start()
 
@@ -85,7 +85,7 @@ def _offset(axis: Axis, written: str) -> int | None:
 
 
 def _meant(workflow: Workflow, label: str, written: str) -> str:
-    """What to write in place of something that is no STAGE.VALUE."""
+    """What to write instead of something that is not a STAGE.VALUE."""
     bare = written.removeprefix("${{").removesuffix("}}").strip()
     stage, _, value = bare.partition(".")
     if bare != written and stage.isidentifier() and value.isidentifier():
@@ -97,7 +97,7 @@ def _meant(workflow: Workflow, label: str, written: str) -> str:
         return f"did you mean 'hp.{bare}'?"
     if bare in workflow.stages:
         example = next(iter(workflow.stages[bare].outputs), "VALUE")
-        return f"say which value: {bare}.{example}"
+        return f"name the value: {bare}.{example}"
     return "for instance `validate.loss`"
 
 
@@ -113,14 +113,14 @@ def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
             hint = "the pruner looks at one task of each trial: watch a stage over the same axes"
         else:
             message = f"'{first}' and '{other}' judge '{label}' together and run over different axes"
-            hint = "let a stage over the axes of one of them bring their values together"
+            hint = "let a stage over the axes of one of them combine their values"
         yield Flaw(message, hint, key, _offset(axis, ".".join(name)) if key[-1] == "until" else None)
     if not any(key[-1] == "until" for key, _ in named):
         yield from _check_empty_until(label, axis)
 
 
 def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
-    """An `until` that reads no value of a point says nothing about it."""
+    """Refuses an `until` that reads no value of a point: it says nothing about it."""
     read = names_in(axis.condition)
     if axis.condition is None or read is None:  # the checker of expressions says what is wrong with it
         return
@@ -147,7 +147,7 @@ def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
 
 
 def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
-    """No two axes each run once for each point of the other."""
+    """Checks that no two axes each run once for each point of the other."""
     contexts: Mapping[str, tuple[str, ...]] = {
         label: judge_of(workflow, label).context for label, axis in workflow.axes.items() if axis.adaptive
     }
@@ -156,13 +156,13 @@ def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
             if label in contexts.get(other, ()) and list(contexts).index(other) > list(contexts).index(label):
                 yield Flaw(
                     f"'{label}' would run once for each '{other}', and '{other}' once for each '{label}'",
-                    "let a stage over one of them alone judge that one, with `at:` on the other",
+                    "let a stage over only one of them judge that one, with `at:` on the other",
                     ("axes", other, workflow.axes[other].word),
                 )
 
 
 def check_waits(graph: StageGraph) -> Iterator[Flaw]:
-    """No stage waits for all points of a search or loop whose points wait for that stage."""
+    """Checks that no stage waits for all points of a search or loop that wait for that stage."""
     for edge in graph.edges:
         for label in _awaited(graph.workflow, edge):
             judges = judge_of(graph.workflow, label).stages

@@ -17,7 +17,7 @@ from diel.spec.model import Key
 
 
 def check_publishers(graph: StageGraph) -> Iterator[Flaw]:
-    """What is wrong with `publishes`, but for the outputs, which depend on modules."""
+    """What is wrong with `publishes`, except the outputs, which depend on modules."""
     workflow = graph.workflow
     for name, stage in workflow.stages.items():
         for published in stage.publishes:
@@ -46,14 +46,14 @@ def _searches(workflow: Workflow, name: str, hyperparameter: str) -> list[str]:
 
 
 def _check_order(graph: StageGraph) -> Iterator[Flaw]:
-    """Of two stages that publish one name, one depends on the other."""
+    """Checks that of two stages that publish the same name, one depends on the other."""
     for published, names in _publishers(graph).items():
         for place, name in enumerate(names):
             for other in names[:place]:
                 if name not in graph.after(other):
                     yield Flaw(
                         f"'{other}' publishes '{published}' too, and neither depends on the other",
-                        f"say which one is later, for instance by `after: [{other}]`, or drop one",
+                        f"make one later, for instance by `after: [{other}]`, or drop one",
                         ("stages", name, "publishes", published),
                     )
 
@@ -93,7 +93,7 @@ def published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
 
 
 def _rounds(workflow: Workflow, maker: str) -> dict[str, str]:
-    """Where a stage is left out of some rounds of a loop, the last one that it ran in is read."""
+    """If a stage is left out of some rounds of a loop, the last round that it ran in is read."""
     stage = workflow.stages[maker]
     if stage.when is None:
         return {}

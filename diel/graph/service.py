@@ -21,19 +21,19 @@ def service_uses(stage: Stage, name: str) -> Iterator[Edge]:
 
 
 def check_service(workflow: Workflow, use: Edge) -> list[Flaw]:
-    """A service is asked, not read; a stage that asks it runs over all of its axes."""
+    """Checks that a service is asked, not read, and that stages that ask it run over all of its axes."""
     upstream, reader = workflow.stages[use.upstream], workflow.stages[use.downstream]
     if use.service and upstream.service is None:
         other = use.upstream
         hint = f"add `service: true` to '{other}', or read what it makes by `inputs`, wait for it by `after`"
-        return [Flaw(f"'{other}' is no service", hint, use.key)]
+        return [Flaw(f"'{other}' is not a service", hint, use.key)]
     if not use.service:
         return _read_flaws(use, upstream, reader)
     lacking = [label for label in upstream.over if label not in reader.over]
     if lacking:
         hint = f"add {', '.join(lacking)} to the stage's `over`, or take it out of the service's"
         each = " × ".join(lacking)
-        unsaid = f"and '{use.downstream}' does not say which it asks"
+        unsaid = f"and '{use.downstream}' does not say which one it asks"
         return [Flaw(f"'{use.upstream}' has a service for each {each}, {unsaid}", hint, use.key)]
     return []
 
@@ -58,7 +58,7 @@ def is_renewed(reader: Stage, use: Edge) -> bool:
 
 
 def check_services(graph: StageGraph) -> Iterator[Flaw]:
-    """Services have consumers, and their names do not run into each other."""
+    """Checks that services have consumers, and that their names do not clash."""
     workflow = graph.workflow
     asked = {edge.upstream for edge in graph.edges if edge.service}
     for name, stage in workflow.stages.items():
@@ -72,7 +72,7 @@ def check_services(graph: StageGraph) -> Iterator[Flaw]:
         for number, other in enumerate(stage.services):
             before = known.setdefault(variable_of(other), other)
             if before != other:
-                message = f"'{before}' and '{other}' have one variable, {variable_of(other)}_URL"
+                message = f"'{before}' and '{other}' share the variable {variable_of(other)}_URL"
                 yield Flaw(message, "rename one of them", ("stages", name, "services", number))
     yield from _unknown_reloads(graph)
 
@@ -86,6 +86,6 @@ def _unknown_reloads(graph: StageGraph) -> Iterator[Flaw]:
 
 
 def nearest_service(workflow: Workflow, name: str) -> str:
-    """What to say where a stage asks for a service that there is not."""
+    """The hint for a stage that asks a missing service."""
     services = [other for other, stage in workflow.stages.items() if stage.service is not None]
     return did_you_mean(name, services) or f"services: {', '.join(services) or 'none'}"

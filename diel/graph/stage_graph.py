@@ -13,11 +13,11 @@ from diel.spec import Choice, Hyperparameter, Workflow
 from diel.spec.model import Key
 
 _SHORT = 1e-9
-"""Seconds of a stage about which nothing is known, so that a chain of such stages still counts."""
+"""Seconds for a stage of unknown length, so that a chain of such stages still counts."""
 
 
 class Published(NamedTuple):
-    """A hyperparameter that is read as another stage has published it."""
+    """A hyperparameter that is read as another stage published it."""
 
     name: str
     given: Hyperparameter
@@ -25,7 +25,7 @@ class Published(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A stage's use of another stage: along which axes data moves.
+    """A stage's use of another stage, with the axes along which data moves.
 
     With A the upstream axes and B the downstream ones: axes in both are matched, axes only in A
     and not picked by `at` are gathered, axes only in B are broadcast over.
@@ -35,7 +35,7 @@ class Edge(NamedTuple):
     upstream: str
     downstream: str
     output: str | None = None
-    """The output that is read; None for an order without data."""
+    """The output that is read; None if it only sets the order."""
     name: str | None = None
     """The input's name; None for `after`, expressions, derived axes and published values."""
     axis: str | None = None
@@ -46,17 +46,17 @@ class Edge(NamedTuple):
     gathered: tuple[str, ...] = ()
     min_success: float = 1.0
     chosen: Mapping[str, Choice] = {}
-    """What picks points of searches and loops while the run goes on, by axis."""
+    """What picks points of searches and loops during the run, by axis."""
     initially: Any = None
-    """The value where there is no round before; templates in it are not evaluated yet."""
+    """The value for the first round; templates in it are not evaluated yet."""
     hyperparameter: str | None = None
-    """The hyperparameter that is read instead of an output, as a search has set it."""
+    """The hyperparameter that is read instead of an output, as a search set it."""
     published: Published | None = None
     """The hyperparameter whose value the output is."""
     stream: bool = False
     """Whether the output is read while its task runs."""
     share: bool = False
-    """Whether the items of a stream are shared out among the downstream tasks."""
+    """Whether the downstream tasks share the items of a stream."""
     service: bool = False
     """Whether the downstream tasks ask the upstream ones while these stay up."""
     optional: bool = False
@@ -68,7 +68,7 @@ class Edge(NamedTuple):
 
     @property
     def follows(self) -> bool:
-        """Whether the edge reads the round before, or the latest, and so closes no cycle."""
+        """Whether the edge reads the previous round, or the latest, and so closes no cycle."""
         return (self.renewed and self.begun) or any(
             choice.word == "previous" for choice in self.chosen.values()
         )
@@ -101,7 +101,7 @@ class StageGraph:
         return tuple(order)
 
     def cycles(self) -> Iterator[list[str]]:
-        """Stages that wait for each other, from the file's first of them on; no stage comes twice."""
+        """Stages that wait for each other, starting with the file's first; no stage comes twice."""
         seen: set[str] = set()
         place = {name: place for place, name in enumerate(self.workflow.stages)}.__getitem__
         while True:

@@ -9,18 +9,18 @@ from diel.spec import Flaw, Workflow
 
 
 def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
-    """Streams are read by inputs, from their beginning; what is no stream is not shared out."""
+    """Checks that streams are read by inputs, from their beginning, and that only streams are shared."""
     source = f"{use.upstream}.{use.output}"
     if not stream:
         hint = f"drop it, or make {source} a stream: outputs: {{{use.output}: {{stream: true}}}}"
         return [Flaw(f"`share` is for streams, and {source} is none", hint, (*use.key, "share"))]
     if use.name is None:
-        what = "axis" if use.axis is not None else "value"
+        what = "an axis" if use.axis is not None else "a value"
         hint = f"read it as an input, inputs: {{{use.output}: {source}}}, and its items with context.stream"
-        return [Flaw(f"{source} is a stream, and no {what}", hint, use.key)]
+        return [Flaw(f"{source} is a stream, not {what}", hint, use.key)]
     if use.picked:
         hint = "drop `at`: a stream comes from all tasks while they run; axes in both stages are matched"
-        return [Flaw(f"{source} is a stream, and no part of a stream can be picked", hint, (*use.key, "at"))]
+        return [Flaw(f"{source} is a stream, of which no part can be picked", hint, (*use.key, "at"))]
     return []
 
 
@@ -42,7 +42,7 @@ def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
 
 
 def check_streams(graph: StageGraph) -> Iterator[Flaw]:
-    """Each stream is read, by all readers along the same axes: its tasks put into one channel each."""
+    """Checks that each stream is read, and by all readers along the same axes: each task has one channel."""
     yield from _unread(graph)
     first: dict[tuple[str, str | None], Edge] = {}
     for edge in graph.edges:

@@ -21,7 +21,7 @@ def answered(stage: Stage, signature: Signature | None) -> tuple[str, ...]:
 
 
 def values_of(stage: Stage, signature: Signature | None) -> dict[str, str] | None:
-    """The values that a stage makes, each with its type as written; None where that is written nowhere."""
+    """The values that a stage makes, each with its type as written; None if not written."""
     if stage.module is None:
         return {name: output.value for name, output in stage.outputs.items() if output.value is not None}
     if signature is None or signature.returns is None:
@@ -35,7 +35,7 @@ class Teachers(NamedTuple):
     names: tuple[str, ...]
     """In the order in which they run."""
     simulations: tuple[str, ...]
-    """Those of them that simulate as the stage itself does: a first training set."""
+    """Those that simulate as the stage itself does: a first training set."""
 
 
 def teachers(graph: StageGraph, name: str) -> Teachers:

@@ -58,7 +58,7 @@ def _inputs(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
 
 
 def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[Flaw]) -> Iterator[Edge]:
-    """A hyperparameter as an input: of a trial, where `at` picks one, which its judge decides."""
+    """A hyperparameter as an input: if `at` picks a trial, its judge decides."""
     key: Key = ("stages", name, "inputs", label)
     given = workflow.stages[name].inputs[label]
     read = given.source.removeprefix("hp.")
@@ -78,7 +78,7 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[F
 
 
 def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | None:
-    """The stage and the output of a reference; None, with a flaw, where it is none."""
+    """The stage and the output of a reference; None, with a flaw, if it is not one."""
     stage, dot, output = reference.partition(".")
     if dot and stage.isidentifier() and output.isidentifier():
         return stage, output
@@ -127,7 +127,7 @@ def templates(here: Key, stage: Stage) -> Iterator[tuple[Key, Template | Express
 
 
 def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
-    """The parts of a stage that may hold expressions, with their keys; `when` is one as a whole."""
+    """The parts of a stage that can hold expressions, with their keys; all of `when` is one."""
     for place in ("command", "params", "env"):
         yield (place,), getattr(stage, place)
     for label, given in stage.inputs.items():

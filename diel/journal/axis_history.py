@@ -166,7 +166,7 @@ class AxisFacts:
     kind: str
     """`search` or `loop`."""
     size: int
-    """The most points that there may be."""
+    """The most points that there can be."""
     context: list[str]
     """It runs once for each combination of these axes."""
     judges: list[str]

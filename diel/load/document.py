@@ -1,4 +1,4 @@
-"""A workflow file that has been read: its text, its spec, and the place of each key.
+"""A workflow file as read: its text, its spec, and the place of each key.
 
 The sizes and values of axes may depend on hyperparameters, whose values are known before a run: these
 expressions are evaluated first, so that the models of axes see numbers and lists alone.
@@ -45,11 +45,11 @@ EXAMPLE = "`diel init` writes an example"
 _VERBATIM: Verbatim = {"stages": {"*": {"command": True, "env": True}}}
 """Words of a command and variables stay as they are written: `1e-3`, `007`, `true`."""
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f]|\ufffe|\uffff")
-"""Not one class of letters: that would take long to compile."""
+"""Not one character class: that would be slow to compile."""
 
 _OPENING = r"(?<!\$)\$\{\{"
 _KEPT = r"description|(search|loop)\.until|search\.(minimize|maximize|watch)(\.\d+)?"
-"""Keys of an axis whose texts are read elsewhere, and refused there where they are wrong."""
+"""Keys of an axis whose texts are parsed elsewhere, and refused there if wrong."""
 _PLAIN = (
     r"from|(file\.)?columns(\.\d+)?|search\.(sampler|pruner|parameters)(\.\d+)?"
     r"|sample\.(method|parameters\.\d+|parameters\.\w+\.type)"
@@ -59,16 +59,16 @@ _ELSEWHERE = (
     r"(.*\.)?description|hyperparameters\.[^.]*\.when|stages\.[^.]*\.(command|params|env|files|when)(\..*)?"
     r"|stages\.[^.]*\.(inputs\.[^.]*\.initially(\..*)?|outputs\.[^.]*(\.path|\.glob)?)"
 )
-"""Keys outside of the axes whose texts are read for expressions, task by task."""
+"""Keys outside the axes whose texts can hold expressions, evaluated task by task."""
 _STRAY = (
-    "an expression where none is read",
-    "expressions are read in command, params, env, files, outputs, when and initially, and hp.NAME in axes",
+    "an expression where none is evaluated",
+    "expressions belong in command, params, env, files, outputs, when and initially, and hp.NAME in axes",
 )
 
 
 @dataclass(frozen=True)
 class Document(Source):
-    """A workflow file whose spec is good."""
+    """A workflow file with a valid spec."""
 
     spec: Workflow = field(kw_only=True)
 
@@ -82,7 +82,7 @@ def load(path: Path, settle: Settle | None = None) -> Document:
 
 
 def load_text(text: str, path: Path, settle: Settle | None = None) -> Document:
-    """Reads a workflow from its text; `path` is where it came from. Raises SpecError as `load` does."""
+    """Reads a workflow from its text; `path` is where it comes from. Raises SpecError as `load` does."""
     document, problems = examine(text, path, settle)
     if document is None or problems:
         raise SpecError(problems)
@@ -105,7 +105,7 @@ def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Docume
     if isinstance(data, dict) and ("${{" in text or "\\" in text):
         data, notes = _settled(source, data, settle, problems)
     spec, wrong = fit(source, data, Workflow)
-    # Where the text itself was refused in part, what its values then lack says nothing new.
+    # If part of the text was refused, what its values then lack says nothing new.
     places = {(p.line, p.column) for p in problems}
     keys = {p.key for p in problems if p.message != TWICE}
     for p in wrong:
@@ -122,7 +122,7 @@ def examine(text: str, path: Path, settle: Settle | None = None) -> tuple[Docume
 def _settled(
     source: Source, data: dict[str, Any], settle: Settle | None, problems: list[Problem]
 ) -> tuple[dict[str, Any], dict[tuple[int, int], str]]:
-    """The data with the axes' expressions evaluated, and by place what each gave."""
+    """The data with the axes' expressions evaluated, and the value of each by its place."""
     texts, stray = _expressions(data)
     problems += [source.problem(key, *_STRAY) for key in stray]
     notes: dict[tuple[int, int], str] = {}
@@ -153,7 +153,7 @@ def _settled(
 
 
 def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
-    """The expressions that axes read, by key, and the keys of those that stand where none is read."""
+    """The expressions of axes, by key, and the keys of those where none is evaluated."""
     texts: dict[Key, str] = {}
     stray: list[Key] = []
     has_axes = isinstance(data.get("axes"), dict)
@@ -175,17 +175,17 @@ def _expressions(data: dict[str, Any]) -> tuple[dict[Key, str], list[Key]]:
 
 
 def _set_later(data: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """The hyperparameters that a run sets: what does it, and what to do instead."""
+    """The hyperparameters that a run sets: what sets them, and what to do instead."""
     later: dict[str, tuple[str, str]] = {}
     for label, axis in data["axes"].items():
         search = axis.get("search") if isinstance(axis, dict) else None
         for name in _listed(search.get("parameters")) if isinstance(search, dict) else ():
-            hint = "take another hyperparameter for the axis"
+            hint = "use another hyperparameter for the axis"
             later.setdefault(str(name), (f"the search '{label}' sets", hint))
     stages = data.get("stages")
     for label, stage in stages.items() if isinstance(stages, dict) else ():
         for name in _listed(stage.get("publishes")) if isinstance(stage, dict) else ():
-            hint = f"take another, or an axis `from: {label}.OUTPUT`"
+            hint = f"use another, or an axis `from: {label}.OUTPUT`"
             later.setdefault(str(name), (f"stage '{label}' publishes", hint))
     return later
 
@@ -219,7 +219,7 @@ def _check_name(
 
 
 def _standing(known: Mapping[str, Hyperparameter]) -> dict[str, Any]:
-    """Values for whoever reads a file and asks for no sizes: one that fits, for each hyperparameter."""
+    """Values for reading a file without sizes: one that fits, for each hyperparameter."""
     return {
         name: next(v for v in (one.default, one.high, one.low, *(one.choices or ()), 1) if v is not None)
         for name, one in known.items()
@@ -240,7 +240,7 @@ def _replaced(value: Any, made: Mapping[Key, Any], key: Key) -> Any:
 
 
 def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Problem]]:
-    """A model from the plain values of a text, and what of them does not fit it."""
+    """A model from the plain values of a text, and what does not fit it."""
     if not isinstance(data, dict):
         known = ", ".join(info.alias or name for name, info in model.model_fields.items())
         return None, [source.problem((), f"expected a mapping, found {found(data)}", f"its keys: {known}")]
@@ -254,7 +254,7 @@ def fit(source: Source, data: Any, model: type[M]) -> tuple[M | None, list[Probl
 def parse(
     text: str, path: Path, verbatim: Verbatim = False, example: str = EXAMPLE
 ) -> tuple[Source, Any, list[Problem]]:
-    """The tree and the plain values of a YAML text, and what is wrong in it as YAML.
+    """The tree and the plain values of a YAML text, and its mistakes as YAML.
 
     `example` says what to do where the file is empty.
     """
@@ -277,7 +277,7 @@ def parse(
 
 
 def read_text(path: Path, what: str = "workflow") -> str:
-    """The text of a file, which is to hold a workflow, or what else `what` says.
+    """The text of a file that should hold a workflow, or what `what` says.
 
     Raises SpecError where it is no readable UTF-8 file of at most 16 MiB.
     """
@@ -290,7 +290,7 @@ def read_text(path: Path, what: str = "workflow") -> str:
         if stat.S_ISDIR(mode):
             raise refused("this is a directory", f"name the {what} file in it")
         if not stat.S_ISREG(mode):
-            raise refused("this is no ordinary file", f"write the {what} into a file first")
+            raise refused("this is not an ordinary file", f"write the {what} into a file first")
         data = read_file(path, MAX_BYTES)
     except FileNotFoundError:
         raise refused("no such file", _nearby(path)) from None
@@ -303,7 +303,7 @@ def read_text(path: Path, what: str = "workflow") -> str:
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8").removeprefix("\ufeff")
         line, column = Source(path, before).place(len(before))
-        message = f"byte {data[error.start]:#04x} is no UTF-8"
+        message = f"byte {data[error.start]:#04x} is not UTF-8"
         raise refused(message, "save the file in UTF-8", line, column) from None
 
 

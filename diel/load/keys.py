@@ -1,4 +1,4 @@
-"""The key or value that was meant, where a file has a word that no model knows.
+"""The key or value that was meant, for a word in a file that no model knows.
 
 Schedulers, launchers and other workflow tools name the same things differently; whoever comes from
 one of them learns diel's word. The first word that is a key at the place in question is suggested.
@@ -178,7 +178,7 @@ VALUES = {other: word for word, others in _VALUES.items() for other in others.sp
 
 
 def unknown_hint(key: Key, root: type[SpecModel]) -> str:
-    """What to do about an unknown key: the one that was meant, where it belongs, or those that there are."""
+    """What to do about an unknown key: the one that was meant, where it belongs, or the known keys."""
     word, models = str(key[-1]), models_at(key[:-1], root)
     meant = meant_key(word, models, near=False)
     if meant:
@@ -191,7 +191,7 @@ def unknown_hint(key: Key, root: type[SpecModel]) -> str:
 
 
 def meant_key(word: str, models: Sequence[type[SpecModel]], near: bool = True) -> str:
-    """The key that a word stands for in these models; empty where none comes close."""
+    """The key that a word means in these models; empty if none is close."""
     known = _keys(models)
     lower = word.lower().replace("-", "_")
     for other in (lower, *KEYS.get(lower, ())):
@@ -204,14 +204,14 @@ def meant_key(word: str, models: Sequence[type[SpecModel]], near: bool = True) -
 
 
 def _home_below(word: str, models: Sequence[type[SpecModel]]) -> str:
-    """Where a key belongs one level further down; empty where nowhere."""
+    """Where a key belongs one level down; empty if nowhere."""
     lower = word.lower().replace("-", "_")
     for model in models:
         for name, info in model.model_fields.items():
             label = info.alias or name
             for inner, named in _inner(info.annotation):
                 keys = _keys([inner])
-                # Below a name of the user's only the very word counts: others stand for too many things.
+                # Below a user's own name only the exact word counts: others mean too many things.
                 for other in (lower, *(() if named else KEYS.get(lower, ()))):
                     if other in keys:
                         holder = f"{label}.NAME" if named else label
@@ -225,7 +225,7 @@ def _keys(models: Iterable[type[SpecModel]]) -> list[str]:
 
 
 def description(key: Key, root: type[SpecModel]) -> str:
-    """What the models say about a key."""
+    """The models' description of a key."""
     for model in models_at(key[:-1], root):
         for name, info in model.model_fields.items():
             if key[-1] in (name, info.alias) and info.description:
@@ -234,7 +234,7 @@ def description(key: Key, root: type[SpecModel]) -> str:
 
 
 def models_at(key: Key, root: type[SpecModel]) -> list[type[SpecModel]]:
-    """The models that may stand at a key's path."""
+    """The models that can be at a key's path."""
     here: list[Any] = [root]
     for part in key:
         here = [child for one in here for child in _children(one, part)]
@@ -263,7 +263,7 @@ def _branches(kind: Any) -> Iterator[Any]:
 
 
 def _inner(kind: Any) -> Iterator[tuple[type[SpecModel], bool]]:
-    """The models below a field, and whether each stands under a name of its own."""
+    """The models below a field, and whether each has a name of its own above it."""
     for branch in _branches(kind):
         if isinstance(branch, type) and issubclass(branch, SpecModel):
             yield branch, False

@@ -1,4 +1,4 @@
-"""What in a file's content does not fit the models, in diel's words and with what to do.
+"""What does not fit the models in a file's content, in diel's words and with what to do.
 
 The models say what is right; here their refusals become messages: one for each place, however many
 branches of a union refused it, with unknown keys traced to the word that was meant.
@@ -21,7 +21,7 @@ M = TypeVar("M", bound=SpecModel)
 
 _ROUNDS = 4
 _MOST = 500
-"""More refusals than anyone reads at once, and few enough to be traced in a blink."""
+"""The most refusals to trace: more than anyone reads, and still fast."""
 _KINDS = {
     "int_type": "a whole number",
     "int_from_float": "a whole number",
@@ -51,7 +51,7 @@ QUOTED = "put it in quotes: '{text}'"
 
 
 def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
-    """The model that plain data holds, and all that does not fit.
+    """The model of plain data, and all that does not fit.
 
     Unknown keys hide nothing: each is taken for the one that was meant, or left out, and the rest
     is checked again. The model is there where nothing else was wrong.
@@ -65,7 +65,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
             many = error.error_count() > _MOST
             errors = error.errors(include_url=False)[:_MOST]
         unknown = [_resolved(each["loc"], data, 1) for each in errors if each["type"] == "extra_forbidden"]
-        # A key that is missing beside an unknown one is most likely that one: the next round tells.
+        # A key that is missing beside an unknown one is most likely that one: the next round shows it.
         guilty = {key[:-1] for key in unknown}
         errors = [
             e for e in errors if e["type"] != "missing" or _resolved(e["loc"], data, 1)[:-1] not in guilty
@@ -80,7 +80,7 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
 
 
 def _as_written(key: Key, renamed: dict[Key, Key]) -> Key:
-    """A key's path in the file's own words, where unknown keys were taken for known ones."""
+    """A key's path in the file's own words, if unknown keys were taken for known ones."""
     for length in range(len(key), 0, -1):
         if key[:length] in renamed:
             return (*renamed[key[:length]], *key[length:])
@@ -119,14 +119,14 @@ def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterato
     for key, refusals in places.items():
         sayings = [error for error in refusals if error["type"] not in _KINDS]
         if sayings:
-            # A branch of a union that had more to say than that the type is another one.
+            # A branch of a union that says more than that the type is wrong.
             yield from _said(key, sayings[0], root)
         elif not any(len(other) > len(key) and other[: len(key)] == key for other in places):
             yield _wrong_kind(key, refusals)
 
 
 def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
-    """The key's path of a refusal: what of `loc` names parts of the data, and the last `keep` anyway.
+    """The key's path of a refusal: the parts of `loc` that name data, and always the last `keep`.
 
     The rest of `loc` names branches of unions, or fields behind a short form.
     """
@@ -178,7 +178,7 @@ def _kind_hint(expected: str, value: Any, key: Key) -> str:
     if "text" in expected and isinstance(value, bool | int | float):
         return QUOTED
     if value is None and expected in ("a mapping", "a list"):
-        return "leave the key out, or give it something"
+        return "omit the key, or give it a value"
     if expected == "a list":
         return f"write [{value}]" if isinstance(value, str | int | float) else "write [a, b]"
     if expected == "a mapping" and isinstance(value, list) and len(key) == 1:
@@ -194,7 +194,7 @@ def _scalar_hint(expected: str, value: Any) -> str:
         return f"write {int(value)}" if abs(value) < 1e15 else ""
     if "number" in expected and isinstance(value, str):
         if re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?", value, re.IGNORECASE):
-            return "take it out of the quotes"
+            return "remove the quotes"
         if re.fullmatch(r"[-+]?[0-9][0-9_,]*", value):
             return f"write {re.sub('[_,]', '', value)}"
     return ""
@@ -214,10 +214,10 @@ _BOUNDS = {
     "less_than": "expected less than {lt}, found {found}",
     "string_too_short": "expected some text, found an empty one",
     "string_too_long": "expected at most {max_length} characters, found {size}",
-    "string_pattern_mismatch": "{found} is no name",
+    "string_pattern_mismatch": "{found} is not a name",
     "finite_number": "expected a finite number, found {found}",
 }
-"""The message of a bound that was broken."""
+"""The messages for broken bounds."""
 
 
 def _bound(kind: str, context: dict[str, Any], value: Any) -> str:

@@ -24,11 +24,11 @@ from diel.values import resolve
 LONG_LISTS = "keep long lists in a CSV or JSONL file, and read it with `file:`"
 MAX_DEPTH = 64
 MAX_COPIES = 10_000
-"""How many scalars, lists and mappings the aliases of a file may add."""
+"""The most scalars, lists and mappings that a file's aliases may add."""
 MAX_NODES = 1_500_000
-"""How many scalars, lists and mappings a file may hold: what can be read in a few seconds."""
+"""The most scalars, lists and mappings in a file: what can be read in a few seconds."""
 _MOST = 1000
-"""Complaints after which no more are kept: more than anyone reads."""
+"""The most complaints to keep: more than anyone reads."""
 
 TWICE = "the key is there twice"
 
@@ -36,7 +36,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 Key = tuple[str | int, ...]
 Verbatim = Mapping[str, Any] | bool
-"""Below which keys a plain scalar stays text as it is written: nested keys, `*` for any."""
+"""Keys below which a plain scalar stays text as written: nested keys, `*` for any."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Complaint:
     message: str
     hint: str = ""
     first: int | None = None
-    """Where the same key stands before, for one that is there twice."""
+    """For a key that is there twice: where it comes first."""
 
 
 class Unreadable(Exception):
-    """The text cannot be read on. `complaint` says why."""
+    """The rest of the text cannot be read. `complaint` says why."""
 
     def __init__(self, complaint: Complaint) -> None:
         self.complaint = complaint
@@ -93,7 +93,7 @@ Node = Scalar | Sequence | Dictionary
 
 
 def compose(text: str) -> tuple[Node | None, list[Complaint]]:
-    """The tree of a text (None where it is empty), and all that is wrong in it.
+    """The tree of a text (None if it is empty), and all that is wrong in it.
 
     Raises Unreadable where it is no YAML, and yaml.YAMLError where the parser says so.
     """
@@ -112,9 +112,9 @@ class _Open:
     anchor: str | None
     size: int = 1
     key: Scalar | None = None
-    """The key that waits for its value."""
+    """The key that is waiting for its value."""
     skip: bool = False
-    """Whether that value is left out: its key was refused."""
+    """Whether that value is ignored because its key was refused."""
 
 
 class _Composer:
@@ -142,7 +142,7 @@ class _Composer:
             case yaml.AliasEvent():
                 self._alias(event)
             case yaml.DocumentStartEvent() if self.root is not None:
-                self._stop(event, "a second document starts here", "one file holds one: take out this `---`")
+                self._stop(event, "a second document starts here", "one file holds one: remove this `---`")
 
     def _take_scalar(self, event: Any) -> None:
         self._refuse_tag(event)
@@ -171,7 +171,7 @@ class _Composer:
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
             if any(frame.anchor == event.anchor for frame in self._stack):
-                self._stop(event, f"`*{event.anchor}` stands inside what it repeats", "it would never end")
+                self._stop(event, f"`*{event.anchor}` is inside what it repeats", "it would never end")
             hint = f"no `&{event.anchor}` comes before it; put a text that starts with * in quotes"
             self._complain(event.start_mark.index, f"`*{event.anchor}` repeats nothing", hint)
             self._place(Scalar(event.start_mark.index, event.end_mark.index, "", False), 1)
@@ -201,7 +201,7 @@ class _Composer:
     def _as_key(self, mapping: Dictionary, node: Node) -> tuple[Scalar, bool]:
         """A node as the key of a mapping, and whether it was refused."""
         if not isinstance(node, Scalar):
-            message = "a list or a mapping stands where a key belongs"
+            message = "a list or a mapping where a key belongs"
             self._complain(node.start, message, "an expression is written ${{ … }}")
             return Scalar(node.start, node.end, "?", False), True
         if node.plain and node.text == "<<":
@@ -229,7 +229,7 @@ class _Composer:
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None:
-            hint = "leave the tag out; a text that starts with ! goes in quotes"
+            hint = "omit the tag; put a text that starts with ! in quotes"
             shown = str(event.tag).replace("tag:yaml.org,2002:", "!!")[:60]
             message = f"the tag `{shown}` is refused: a file holds data only"
             self._complain(event.start_mark.index, message, hint)
@@ -292,7 +292,7 @@ def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[Complaint], key: 
 
 
 def descend(root: Node, key: Key) -> tuple[list[tuple[Scalar | None, Node]], Key]:
-    """The parts along a key's path, each with the key it stands under, and what of the path is not there."""
+    """The parts along a key's path, each with its key, and the rest of the path that does not exist."""
     trail: list[tuple[Scalar | None, Node]] = [(None, root)]
     for place, part in enumerate(key):
         node = trail[-1][1]
@@ -336,7 +336,7 @@ class Source:
         offset: int | None = None,
         at_key: bool = False,
     ) -> Problem:
-        """A problem at the value of a key, or at the nearest part above it that is there.
+        """A problem at the value of a key, or at the nearest part above it that exists.
 
         `offset` counts characters into a scalar's text; `at_key` points at the key itself.
         """
@@ -355,7 +355,7 @@ class Source:
         return self.at(index, whole, message, hint)
 
     def _hangs_below(self, label: Scalar, node: Node) -> bool:
-        """Whether a value is a block below its key, or nothing: the key is then the better place."""
+        """Whether a value is a block below its key, or empty: then the key is the better place."""
         if isinstance(node, Scalar):
             return node.plain and not node.text
         return not node.flow or self.place(node.start)[0] != self.place(label.start)[0]

@@ -1,4 +1,4 @@
-"""What the YAML parser complains about, in plain words."""
+"""The YAML parser's complaints in plain words."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _AT_BEGIN = (
 _PLAIN = (
     ("expected ',' or ']'", "a list [...] is not closed, or lacks a comma", _OPENED),
     ("expected ',' or '}'", "a mapping {...} is not closed, or lacks a comma", _OPENED),
-    ("mapping values are not allowed", "a ':' where no key can stand", f"{_ALIKE}; {_COLON}"),
+    ("mapping values are not allowed", "a ':' where no key can be", f"{_ALIKE}; {_COLON}"),
     ("did not find expected key", "expected a key at this place", _ALIKE),
     ("expected <block end>", "expected a key at this place", _ALIKE),
     ("expected '-' indicator", "expected a `-` as for the other entries", "indent entries alike"),
-    ("sequence entries are not allowed", "a list entry `-` where none can stand", _LIST),
+    ("sequence entries are not allowed", "a list entry `-` where none can be", _LIST),
     ("unknown escape character", "an unknown escape in a double-quoted text", "use single quotes, or \\\\"),
-    ("undefined tag handle", "a tag is refused: a file holds data only", "leave the tag out"),
+    ("undefined tag handle", "a tag is refused: a file holds data only", "omit the tag"),
     ("alphabetic or numeric character", "a name belongs after this `&` or `*`", _QUOTES),
-    ("found incompatible YAML document", "a version of YAML that diel cannot read", "leave %YAML out"),
+    ("found incompatible YAML document", "a version of YAML that diel cannot read", "omit %YAML"),
     ("expected <document start>", "the document has ended above", "take out `...`"),
     ("expected node content", "a value belongs here", _QUOTES),
     ("expected the node content", "a value belongs here", _QUOTES),
-    ("comment or line break", "nothing may follow `|` or `>` on its line", "start the text below it"),
+    ("comment or line break", "nothing can follow `|` or `>` on its line", "start the text below it"),
 )
 
 
@@ -57,7 +57,7 @@ def complaint(error: YAMLError, text: str) -> Complaint:
         if words in problem:
             line = text.count("\n", 0, began) + 1
             hint = _expression_hint(text, at, began) or hint.format(line=line)
-            # the end of the file tells nothing
+            # the end of the file says nothing
             at_begin = any(words == one[0] for one in _AT_BEGIN) or at >= len(text.rstrip())
             return Complaint(began if at_begin else at, (), message, hint)
     return Complaint(at, (), f"not YAML: {problem}", _expression_hint(text, at, began))
@@ -68,7 +68,7 @@ def _index(mark: object, text: str) -> int:
 
 
 def _expression_hint(text: str, at: int, began: int) -> str:
-    """Unquoted expressions are the usual cause: their braces mean something to YAML."""
+    """A hint for unquoted expressions, the usual cause: their braces mean something to YAML."""
     line = text[text.rfind("\n", 0, at) + 1 : (text + "\n").index("\n", at)]
     whole = line if began > at else text[began:at] + line
     if re.search(r"(?<!['\"$\w])\$\{\{", whole):

@@ -1,4 +1,4 @@
-"""Type annotations as text: the types that can check a value, and what they say of data.
+"""Type annotations as text: the types that can check a value, and what they say about data.
 
 The names of a file are followed through its imports and its top-level aliases without importing
 anything; what cannot be followed means Any, which checks nothing.
@@ -52,7 +52,7 @@ _BOUNDS: dict[str, tuple[str, ...]] = {
     "annotated_types.Len": ("min_length", "max_length"),
     "annotated_types.Interval": (),
 }
-"""What is called inside `Annotated`, and the bounds that it takes by position."""
+"""The calls inside `Annotated`, and the bounds that they take by position."""
 _CONTEXT = frozenset({"Context", "diel.Context", "diel.context.Context"})
 _COMMUNICATORS = tuple(f"MPI.{name}" for name in ("Comm", "Intracomm", "Cartcomm", "Graphcomm"))
 _WORDS = {
@@ -61,7 +61,7 @@ _WORDS = {
     "array": {"numpy.ndarray", "numpy.memmap", "numpy.typing.NDArray", "numpy.typing.ArrayLike"},
     "dict": {"dict", "typing.Dict", "typing.Mapping", "collections.abc.Mapping"},
 }
-"""The words of `Parameter.takes`, and the types that they are for."""
+"""The words of `Parameter.takes`, and their types."""
 _LISTS = frozenset({"list", "typing.List", "tuple", "typing.Tuple"}) | frozenset(
     f"{module}.{name}"
     for module in ("typing", "collections.abc")
@@ -79,7 +79,7 @@ class Annotations:
 
     def full_name(self, node: ast.expr) -> str:
         """The dotted name that an expression means: `t.Literal` is typing.Literal after
-        `import typing as t`. Empty where it is no name."""
+        `import typing as t`. Empty if it is not a name."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -90,7 +90,7 @@ class Annotations:
         return name.replace("typing_extensions.", "typing.")
 
     def unquoted(self, node: ast.expr) -> ast.expr:
-        """The annotation inside quotes, where it is written so."""
+        """The annotation inside the quotes, if quoted."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 return ast.parse(node.value.strip(), mode="eval").body
@@ -99,7 +99,7 @@ class Annotations:
         return node
 
     def members(self, node: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
-        """The members of a union, or the one type; aliases and Annotated are looked through."""
+        """The members of a union, or the one type; sees through aliases and Annotated."""
         node = self._resolved(node)
         if depth > _MAX_DEPTH:
             return
@@ -118,7 +118,7 @@ class Annotations:
             yield from self.members(member, depth + 1)
 
     def literal(self, node: ast.expr) -> Any:
-        """A literal, or the top-level name of one; None where it is neither."""
+        """A literal, or the top-level name of one; None if it is neither."""
         if isinstance(node, ast.Name) and node.id in self._aliases:
             node = self._aliases[node.id]
         try:
@@ -127,7 +127,7 @@ class Annotations:
             return None
 
     def type_of(self, node: ast.expr, depth: int = 0) -> Any:
-        """The type that an annotation means, as far as it can be followed; Any beyond that."""
+        """The type that an annotation means; Any for what cannot be followed."""
         if depth > _MAX_DEPTH:
             return Any
         node = self._resolved(node)
@@ -210,7 +210,7 @@ class Annotations:
         return f"{items.pop()}s" if items in ({"path"}, {"array"}) else "list"
 
     def injected(self, node: ast.expr) -> Injected | None:
-        """What diel fills in for a parameter; None where the workflow does."""
+        """What diel fills in for a parameter; None if the workflow does."""
         for member in self.members(node):
             name = self.full_name(member)
             if name in _CONTEXT:
@@ -220,12 +220,12 @@ class Annotations:
         return None
 
     def is_artifact(self, node: ast.expr) -> bool:
-        """Whether what is returned is a file or an array."""
+        """Whether a returned value is a file or an array."""
         members = (self.full_name(outer(member)) for member in self.members(node))
         return any(name in _WORDS["path"] | _WORDS["array"] for name in members)
 
     def _resolved(self, node: ast.expr) -> ast.expr:
-        """An annotation without quotes, and what an alias stands for."""
+        """An annotation without quotes, with aliases resolved."""
         for _ in range(_MAX_DEPTH):
             node = self.unquoted(node)
             if not isinstance(node, ast.Name) or node.id not in self._aliases:
@@ -235,7 +235,7 @@ class Annotations:
 
     @cached_property
     def _imports(self) -> dict[str, str]:
-        """Full names by local name, for all imports of the file, wherever they stand."""
+        """Full names by local name, for all imports anywhere in the file."""
         found: dict[str, str] = {}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Import):
@@ -249,7 +249,7 @@ class Annotations:
 
     @cached_property
     def _aliases(self) -> dict[str, ast.expr]:
-        """What top-level names are assigned: `Positive = Annotated[int, Ge(1)]`."""
+        """The values of top-level names: `Positive = Annotated[int, Ge(1)]`."""
         found: dict[str, ast.expr] = {}
         for node in self._tree.body:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -270,5 +270,5 @@ def _items(node: ast.Subscript) -> list[ast.expr]:
 
 
 def outer(node: ast.expr) -> ast.expr:
-    """A generic without what stands in its brackets."""
+    """A generic without its brackets."""
     return node.value if isinstance(node, ast.Subscript) else node

@@ -1,4 +1,4 @@
-"""Finds modules by name, and loads them where they run.
+"""Finds modules by name, and loads them in workers.
 
 `simulation.ising` is a file in one of several folders; the first that has it wins. Finding reads
 text only: nothing is imported before a worker runs the module.
@@ -28,26 +28,26 @@ _MAX_REFERENCE = 200
 
 
 class ModuleNotFound(HintedError, UsageError):
-    """No module has this name, or the one that has cannot be used."""
+    """No module has this name, or the one that has it cannot be used."""
 
 
 class Module(NamedTuple):
     """A Python function that a stage may run."""
 
     reference: str
-    """What a workflow writes for it."""
+    """Its name in a workflow."""
     path: Path
     function: str
     signature: Signature
     import_name: str | None
-    """What to import it by; None for a file in a `modules/` folder."""
+    """Its import name; None for a file in a `modules/` folder."""
     origin: Origin
     digest: str
     """BLAKE2b of the file's bytes: a cached result holds for this version only."""
 
 
 def search_path(workflow_dir: Path, cwd: Path) -> tuple[Path, ...]:
-    """The `modules/` folders in the order in which they are searched, each once."""
+    """The `modules/` folders in the order of the search, each once."""
     folders = (workflow_dir / "modules", cwd / "modules", shipped("modules"))
     unique: dict[Path, Path] = {}
     for folder in folders:
@@ -60,7 +60,7 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
     name, function = _split(reference)
     for folder in folders:
         path = folder.joinpath(*name.split(".")).with_suffix(".py")
-        if os.path.exists(path) and not os.path.isdir(path):  # reading it tells what is no ordinary file
+        if os.path.exists(path) and not os.path.isdir(path):  # reading it shows what is not an ordinary file
             return _usable(reference, path, function, None, _origin(folder, folders))
     point = None if function else entry_points_of(MODULES).get(reference)
     if point is not None:
@@ -101,7 +101,7 @@ def _digest(path: Path, modified: int, size: int) -> str:
 
 
 def _split(reference: str) -> tuple[str, str | None]:
-    """The dotted name and the function of a reference. Raises ModuleNotFound where it is neither."""
+    """The dotted name and the function of a reference. Raises ModuleNotFound if it has neither."""
     name, colon, function = reference.partition(":")
     parts = [*name.split("."), *([function] if colon else [])]
     if len(reference) > _MAX_REFERENCE or not all(part.isidentifier() for part in parts):
@@ -151,7 +151,7 @@ def _usable(
 
 
 def _only_function(reference: str, path: Path) -> str:
-    """The function that a file's name means: the decorated one of that name, or the only one."""
+    """The function that a file's name means: the decorated one with that name, or the only one."""
     names = read_source(path).decorated()
     if path.stem in names:
         return path.stem
@@ -197,13 +197,13 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
 
 
 def _spec(name: str) -> ModuleSpec | None:
-    """Where an importable module lies, found without importing the packages that hold it."""
+    """Where an importable module is, found without importing the packages that hold it."""
     package = name.rpartition(".")[0]
     above = _spec(package) if package else None
     if package and above is None:
         return None
     places = None if above is None else above.submodule_search_locations or []
-    for finder in sys.meta_path:  # all finders: an editable install may bring its own
+    for finder in sys.meta_path:  # all finders: an editable install can bring its own
         look = getattr(finder, "find_spec", None)
         spec = look(name, places) if look else None
         if isinstance(spec, ModuleSpec):
@@ -257,7 +257,7 @@ _EXTRAS = {
     "mpi4py": "mpi",
     "torch": "torch",
 }
-"""The extra of diel that brings a package which the shipped modules import."""
+"""The extra of diel that installs a package for the shipped modules."""
 
 
 def _install_hint(error: BaseException) -> str:

@@ -21,16 +21,16 @@ class Parameter:
 
     name: str
     annotation: str
-    """Its type as written; empty where it has none."""
+    """Its type as written; empty if it has none."""
     required: bool
     default: Any
-    """The default; as text in angle brackets where it is not a literal; None where required."""
+    """The default; as text in angle brackets if it is not a literal; None if required."""
     injected: Injected | None
-    """What diel fills in for it; None where the workflow gives its value."""
+    """What diel fills in for it; None if the workflow gives its value."""
     node: ast.expr | None = field(compare=False, repr=False)
     names: Annotations = field(compare=False, repr=False)
     takes: frozenset[str] = frozenset()
-    """What it accepts, as far as the annotation tells: `path`, `array`, `paths` and `arrays` for lists of
+    """What it accepts, according to the annotation: `path`, `array`, `paths` and `arrays` for lists of
     them, `int`, `float`, `str`, `bool`, `list`, `dict`, and `any` for what cannot be followed."""
 
     @property
@@ -39,7 +39,7 @@ class Parameter:
         return "path" in self.takes or "paths" in self.takes or "Path" in self.annotation
 
     def check(self, value: Any) -> str | None:
-        """What is wrong with a JSON value for this parameter; None where it fits.
+        """What is wrong with a JSON value for this parameter; None if it fits.
 
         Types are strict (a truth value is no number, "1" is no number), except for what JSON cannot
         say: a list serves as a tuple or a set, a text as a path, a whole number as a float.
@@ -57,13 +57,13 @@ class Parameter:
             adapter.validate_json(document, strict=True)
         except ValidationError as error:
             return _explain(value, error.errors(include_url=False))
-        except Exception:  # a bound that does not fit its type says nothing of the value
+        except Exception:  # a bound that does not fit its type says nothing about the value
             return None
         return None
 
     @cached_property
     def _adapter(self) -> Any:
-        """pydantic's validator for the annotation; None where anything goes."""
+        """pydantic's validator for the annotation; None if anything is allowed."""
         if self.node is None or self.injected:
             return None
         from pydantic import TypeAdapter  # here: see check

@@ -29,14 +29,14 @@ class Signature(NamedTuple):
 
     name: str
     kind: Kind | None
-    """None for a function that is no `@diel.module`."""
+    """None for a function that is not a `@diel.module`."""
     doc: str
     """The first paragraph of its docstring."""
     parameters: tuple[Parameter, ...]
     variadic: bool
     """Whether it takes further parameters by `**name`."""
     returns: Mapping[str, str] | None
-    """The outputs and their types as written; None where the annotation does not tell."""
+    """The outputs and their types as written; None if the annotation does not say."""
     artifacts: frozenset[str]
     """Outputs that are files or arrays."""
     arrays: frozenset[str] = frozenset()
@@ -190,7 +190,7 @@ def _returns(source: PythonFile, node: ast.expr | None) -> dict[str, ast.expr] |
 def _fields(
     names: Annotations, node: ast.ClassDef, classes: Mapping[str, ast.ClassDef], seen: tuple[str, ...]
 ) -> dict[str, ast.expr] | None:
-    """The fields of a record class and its bases; None where one of them is not a record."""
+    """The fields of a record class and its bases; None if one of them is not a record."""
     fields: dict[str, ast.expr] = {}
     marks = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
     record = any(names.full_name(mark).endswith("dataclass") for mark in marks)
@@ -233,7 +233,7 @@ class PythonFile:
 
     @cached_property
     def functions(self) -> dict[str, ast.FunctionDef]:
-        """The functions at the top level, by name; of two with one name the last counts."""
+        """The functions at the top level, by name; of two with the same name, the last counts."""
         return {node.name: node for node in top_level(self.tree.body) if isinstance(node, ast.FunctionDef)}
 
     def decorated(self) -> list[str]:

@@ -201,7 +201,7 @@ def parse_server(text: str, queues: list[Queue]) -> list[Queue]:
 
 
 def bytes_of(text: str) -> int:
-    """Bytes of PBS's `527672492kb`, where k means 1024; 0 of what is no size."""
+    """Bytes of PBS's `527672492kb`, where k means 1024; 0 of what is not a size."""
     match = re.fullmatch(r"(\d+)([kmgtp]?)b?", text.lower())
     return parse_size(f"{match[1]}{match[2].upper()}{'i' if match[2] else ''}B") if match else 0
 

@@ -1,4 +1,4 @@
-"""A site: where tasks run. Its pools are what a stage's resources must fit into."""
+"""A site: where tasks run. A stage's resources must fit one of its pools."""
 
 from diel.site.find import detect as detect
 from diel.site.find import find_program as find_program

@@ -49,7 +49,7 @@ def _find(
     but: tuple[Path, ...] = (),
     seen: tuple[Path, ...] = (),
 ) -> Path:
-    """The file of a site: beside a file that extends it, and where sites are; not one of `but`.
+    """The file of a site: beside a file that extends it, or in the folders of sites; not one of `but`.
 
     Those in `seen` are found, but not suggested. Raises UsageError if there is none.
     """
@@ -73,7 +73,7 @@ def read_site(path: Path, folder: Path = Path()) -> Site:
 
 
 def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[str, Any]]:
-    """A site, and its keys as they are written, those of the site that it extends among them."""
+    """A site, and its keys as written, including those of the site that it extends."""
     source, data, problems = parse(read_text(path, "site"), path, example=EXAMPLE)
     if source.root is None:
         raise SpecError(problems)
@@ -89,7 +89,7 @@ def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[
 def _extended(
     source: Source, data: dict[str, Any], base: str, folder: Path, seen: tuple[Path, ...]
 ) -> dict[str, Any]:
-    """The keys of a file and of the site that it extends, which is looked for beside it first.
+    """The keys of a file and of the site that it extends, searched beside it first.
 
     A file may extend another of its own name: it is then the next one of that name, so that a project's
     `slurm.yaml` can extend the user's, and that one what diel ships.
@@ -109,7 +109,7 @@ def _extended(
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """The keys of two site files: mappings are joined, all else is the upper one's."""
+    """The keys of two site files: mappings are joined, all else is from the upper one."""
     found = dict(below)
     for key, value in above.items():
         known = found.get(key)
@@ -125,7 +125,7 @@ def detect() -> str:
     from diel.scheduler.scheduler import find_dialects  # here: few commands ask for it
 
     found = find_dialects()
-    # Commands in another's style are not another scheduler.
+    # Commands in another scheduler's style do not make another scheduler.
     names = [name for name, dialect in found.items() if not dialect.wrapper] or list(found)
     if len(names) > 1:
         told = " and ".join([", ".join(names[:-1]), names[-1]])

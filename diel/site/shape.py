@@ -1,4 +1,4 @@
-"""What tasks need of a pool: their shape, which those that share workers have in common."""
+"""What tasks need of a pool: their shape. Tasks that share workers have the same shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Shape(NamedTuple):
     nodes: int
     """Whole nodes that a task spans under MPI; 0 if tasks share a node."""
     cores: int
-    """Cores of one task, on its node; 1 where it has whole nodes."""
+    """Cores of one task, on its node; 1 if it has whole nodes."""
     gpus: int = 0
     """GPUs of one task, on each of its nodes."""
     memory: int = 0
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
         return "-".join(filter(None, (self.pool, places, gpus, memory, walltime)))
 
     def workers(self, pool: Pool) -> int:
-        """Tasks that run side by side on one node, or in one block where each spans whole nodes."""
+        """Tasks that run side by side on one node, or in one block if each spans whole nodes."""
         if self.nodes:
             return max(1, self.block_nodes(pool) // self.nodes)
         fits = [cores_of(pool) // self.cores]
@@ -59,7 +59,7 @@ class Shape(NamedTuple):
         return self.workers(pool) if self.nodes else self.workers(pool) * self.block_nodes(pool)
 
     def block_walltime(self, pool: Pool, grace: float) -> float:
-        """Seconds of a block: the pool's, or more where a task needs it and the queue allows it."""
+        """Seconds of a block: the pool's, or more if a task needs it and the queue allows it."""
         return min(max(pool.walltime, self.walltime + grace), pool.longest)
 
 
@@ -81,14 +81,14 @@ def shape_of(pool: str, wanted: Resources) -> Shape:
 
 
 def _size(size: int) -> str:
-    """Bytes to the last one. Not rounded, since a fourth of a node's 240GB is to fit four times."""
+    """A size to the last byte, not rounded: a quarter of a node's 240GB must fit four times."""
     if size % 2**20 == 0:
         return f"{size // 2**20}MiB"
     return f"{size // 10**6}MB" if size % 10**6 == 0 else f"{size}B"
 
 
 def _clock(seconds: int) -> str:
-    """Seconds to the last one: `36s`, `10m00s`, `1h30m`, `1h30m05s`."""
+    """A time to the last second: `36s`, `10m00s`, `1h30m`, `1h30m05s`."""
     hours, rest = divmod(seconds, 3600)
     minutes, rest = divmod(rest, 60)
     if hours:
@@ -109,7 +109,7 @@ def memory_of(pool: Pool) -> int:
 
 
 def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str]:
-    """What a task asks for and a pool does not have, each as `asks for 5 nodes, and it has 4`.
+    """What a task asks for but a pool lacks, each as `asks for 5 nodes, and it has 4`.
 
     `scheduled` says whether a scheduler bounds how long a block may last.
     """
@@ -131,7 +131,7 @@ def lacks(pool: Pool, wanted: Resources, *, scheduled: bool = False) -> list[str
 
 
 def nodes_of(wanted: Resources) -> int:
-    """Nodes that a task spans: as it says, or as few as its ranks_per_node allow."""
+    """Nodes that a task spans: as given, or as few as its ranks_per_node allow."""
     return wanted.nodes or -(-wanted.processes // (wanted.ranks_per_node or wanted.processes))
 
 
@@ -168,7 +168,7 @@ def launcher_words(site: Site, wanted: Resources) -> tuple[str, ...]:
 
 
 def within(site: Site, nodes: int) -> Site:
-    """The site as it is inside one allocation of so many nodes: each of them may be a block of its own."""
+    """The site inside one allocation of so many nodes: each can be a block of its own."""
     pools = {
         name: pool.model_copy(update={"nodes": nodes, "block_nodes": 1, "blocks": nodes})
         for name, pool in site.pools.items()
@@ -177,7 +177,7 @@ def within(site: Site, nodes: int) -> Site:
 
 
 def rooms(site: Site) -> dict[str, int]:
-    """Cores that can be had at the same time, by pool; this machine's are one pool, of no name."""
+    """Cores available at the same time, by pool; this machine is one pool, without a name."""
     if site.scheduled:
         return {name: pool.blocks * pool.block_nodes * cores_of(pool) for name, pool in site.pools.items()}
     return {"": sum(pool.nodes * cores_of(pool) for pool in site.pools.values())}

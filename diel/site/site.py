@@ -15,24 +15,24 @@ from diel.spec.model import Duration, Flaw, Items, Limit, Name, Size, SpecModel,
 from diel.values import format_duration
 
 LOCAL = "local"
-"""What a site without a scheduler has in its place."""
+"""What a site without a scheduler has instead."""
 _LOCAL_TOO = ("none", "laptop", "localhost", "workstation")
 _NAME = re.compile(r"[\w.@:+/=,%][\w.@:+/=,%-]*")
 _BREAK = re.compile("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
-"""What ends a line for some reader of it, or is no text at all."""
+"""Characters that end a line for some readers, or are not text."""
 _SHELL_VARIABLE = re.compile(r"\$\{[^{}]*\}")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PLACE = re.compile(r"[\w\s.-]*")
-"""What is between the braces of a place; others (`{print $1}`, `{a,b}`) are a shell's or a program's."""
+"""The word in the braces of a place; other braces (`{print $1}`, `{a,b}`) are a shell's or a program's."""
 
 
 def job_word(text: str) -> str:
-    """An account or a queue: one word, which neither a shell nor a reader of directives takes apart.
+    """An account or a queue: one word that neither a shell nor a reader of directives splits.
 
     Raises Flaws.
     """
     if not _NAME.fullmatch(text):
-        hint = "letters, digits and _ . @ : + / = , % - may be in it, the last not at its start"
+        hint = "it can have letters, digits and _ . @ : + / = , % - (the last not at its start)"
         raise refuse(f"expected one word as the scheduler has it, found {found(text)}", hint)
     return text
 
@@ -57,17 +57,17 @@ def _line(text: str) -> str:
 
 
 def _filled_in(text: str, places: tuple[str, ...]) -> str:
-    """Refuses places that are not filled in, and lone braces: they would reach the scheduler raw."""
+    """Refuses unknown places and lone braces: they would reach the scheduler as they are."""
     listed = " ".join(f"{{{place}}}" for place in places)
     plain = _SHELL_VARIABLE.sub("", text)
     for inner in _BRACES.findall(plain):
         if inner not in places and _PLACE.fullmatch(inner):
             near = did_you_mean(f"{{{inner.strip()}}}", [f"{{{place}}}" for place in places])
-            raise refuse(f"nothing is put in for {{{inner}}}", near or f"put in are: {listed}")
+            raise refuse(f"nothing is filled in for {{{inner}}}", near or f"filled in are: {listed}")
     while (less := _BRACES.sub("", plain)) != plain:
         plain = less
     if "{" in plain or "}" in plain:
-        raise refuse(f"a lone brace in {found(text)}", f"put in are: {listed}")
+        raise refuse(f"a lone brace in {found(text)}", f"filled in are: {listed}")
     return text
 
 
@@ -76,7 +76,7 @@ SchedulerName = Annotated[str, AfterValidator(_scheduler)]
 JobWord = Annotated[str, AfterValidator(job_word)]
 SetupLine = Annotated[str, AfterValidator(_line)]
 JobOption = Annotated[SetupLine, AfterValidator(partial(_filled_in, places=("nodes",)))]
-"""One option of a scheduler, as its directive lines have it."""
+"""One option of a scheduler, as in its directive lines."""
 LauncherWord = Annotated[Text, AfterValidator(partial(_filled_in, places=_LAUNCHED))]
 SpreadWord = Annotated[Text, AfterValidator(partial(_filled_in, places=("nodes",)))]
 
@@ -85,21 +85,21 @@ class Pool(SpecModel):
     """A kind of node, and the blocks (allocations) of it that diel may hold."""
 
     description: str = ""
-    queue: JobWord | None = optional("Queue, or partition; the scheduler's default where absent.")
-    account: JobWord | None = optional("Account to charge; the site's where absent.")
+    queue: JobWord | None = optional("Queue, or partition; the scheduler's default if absent.")
+    account: JobWord | None = optional("Account to charge; the site's if absent.")
     nodes: int = optional("How many nodes a block, and so a task, may span.", 1, ge=1)
-    block_nodes: int = optional("Nodes of a block that no task makes larger.", 1, ge=1)
+    block_nodes: int = optional("Nodes of a block, unless a task needs more.", 1, ge=1)
     blocks: int = optional("How many blocks diel may hold at the same time.", 1, ge=1)
-    cores: int | None = optional("Cores of a node; this machine's where absent, without a scheduler.", ge=1)
-    memory: Size | None = optional("Memory of a node; this machine's where absent, without a scheduler.")
+    cores: int | None = optional("Cores of a node; without a scheduler, this machine's if absent.", ge=1)
+    memory: Size | None = optional("Memory of a node; without a scheduler, this machine's if absent.")
     gpus: int = optional("GPUs of a node.", 0, ge=0)
     gpu_variables: Items[str] = optional(
         "Variables that pin a task to its GPUs: CUDA_VISIBLE_DEVICES, "
         "ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK.",
         ("CUDA_VISIBLE_DEVICES",),
     )
-    walltime: Limit = optional("Walltime of a block that no task makes longer.", 3600.0)
-    max_walltime: Limit | None = optional("Longest walltime that the queue allows; `walltime` where absent.")
+    walltime: Limit = optional("Walltime of a block, unless a task needs more.", 3600.0)
+    max_walltime: Limit | None = optional("Longest walltime that the queue allows; `walltime` if absent.")
     idle: Duration = optional("How long a block may idle before it is given back.", 30.0, ge=0)
     options: Items[JobOption] = optional(
         "Further options of the scheduler, one each: `--constraint=gpu`, `-l place=scatter`.", ()
@@ -108,7 +108,7 @@ class Pool(SpecModel):
 
     @property
     def longest(self) -> float:
-        """Seconds that a block may last at most."""
+        """The longest walltime of a block, in seconds."""
         return max(self.walltime, self.max_walltime or 0.0)
 
     def flaws(self) -> Iterator[Flaw]:
@@ -125,11 +125,11 @@ class ControllerHome(SpecModel):
     """Where the controller of a submitted run lives, and what it asks for there."""
 
     home: Literal["login", "job", "inside"] = optional(
-        "`login`: a process of its own, where `diel submit` is typed; `job`: a small job; "
+        "`login`: a process of its own, where you type `diel submit`; `job`: a small job; "
         "`inside`: one allocation holds the controller and all its workers.",
         "login",
     )
-    queue: JobWord | None = optional("Queue of the controller's job; the pool's where absent.")
+    queue: JobWord | None = optional("Queue of the controller's job; the pool's if absent.")
     walltime: Limit | None = optional(
         "Walltime of its job, a day where absent; it queues its successor before that ends. "
         "Of the allocation for `inside`, as long as its longest task needs where absent."
@@ -140,25 +140,25 @@ class ControllerHome(SpecModel):
 
 
 class FileSystem(SpecModel):
-    """A file system of the site: what a run's directory may expect of it."""
+    """A file system of the site: what a run's directory can expect of it."""
 
     path: Text = Field(min_length=1, description="Where it is; may name variables, as $SCRATCH.")
     description: str = ""
     quota: Size | None = optional("Bytes that a user may keep.")
     files: int | None = optional("Files that a user may keep.", ge=1)
-    purge: Duration | None = optional("Files that nobody reads for so long are deleted.")
+    purge: Duration | None = optional("Files that nobody has read for this long are deleted.")
     compute: Literal["write", "read", "none"] = optional(
         "What compute nodes may do there; runs need `write`.", "write"
     )
 
 
 class LocalDisk(SpecModel):
-    """The nodes' own disks: where diel may keep what several tasks of a node read."""
+    """The nodes' own disks, where diel can keep what several tasks of a node read."""
 
     dir: Text | None = optional(
         "Directory on each node; may name variables, as $TMPDIR, which each node fills in.", min_length=1
     )
-    size: Size | None = optional("Bytes that diel may keep there; all that is free where absent.")
+    size: Size | None = optional("Bytes that diel may keep there; all free space if absent.")
 
 
 class Site(SpecModel):
@@ -166,7 +166,7 @@ class Site(SpecModel):
 
     name: Name
     description: str = ""
-    extends: Name | None = optional("A site whose keys hold where this file has none.")
+    extends: Name | None = optional("A site whose keys apply where this file has none.")
     scheduler: SchedulerName = Field(description="What starts allocations.")
     account: JobWord | None = optional("Account to charge; DIEL_ACCOUNT beats it.")
     account_required: bool = optional("Whether the scheduler refuses jobs without one.", False)
@@ -184,10 +184,10 @@ class Site(SpecModel):
     setup: Items[SetupLine] = optional("Shell lines at the start of every job.", ())
     options: Items[JobOption] = optional("Further options of the scheduler for every job.", ())
     address: Text | None = optional(
-        "Address or network interface by which nodes reach the controller; all where absent."
+        "Address or network interface at which nodes reach the controller; all if absent."
     )
     poll: Limit = optional("Time between two questions to the scheduler.", 5.0)
-    silence: Limit = optional("After so long without a word from it, a node counts as lost.", 15.0)
+    silence: Limit = optional("A node counts as lost after this long without a heartbeat.", 15.0)
     startup: Limit = optional(
         "How long the first worker of this machine may take to start; `status` says so meanwhile.", 300.0
     )
@@ -211,7 +211,7 @@ class Site(SpecModel):
 
 
 def missing(site: Site) -> list[str]:
-    """What a user must still give before anything can be submitted to a site, and how."""
+    """What a user must still provide before anything can be submitted to a site, and how."""
     if not site.account_required or site.account is not None:
         return []
     without = [name for name, pool in site.pools.items() if pool.account is None]

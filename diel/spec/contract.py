@@ -18,7 +18,7 @@ DTYPES = (
     *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
     *("float16", "float32", "float64", "complex64", "complex128", "str"),
 )
-"""NumPy's names of the types that arrays on the disk have; `str` is text of any length."""
+"""NumPy's names for the types of arrays on disk; `str` is text of any length."""
 _LOOSE = {"float": "float64", "double": "float64", "int": "int64", "single": "float32", "half": "float16"}
 _SIZE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
@@ -27,7 +27,7 @@ KeyType = Literal["int", "float", "str", "bool", "list", "dict"]
 
 
 def _count(value: Any) -> str:
-    """A number of things as it is kept: `>=100`, or `==3` for a plain number."""
+    """A number of things in its stored form: `>=100`, or `==3` for a plain number."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return f"=={value}"
     match = COUNT.fullmatch(value) if isinstance(value, str) else None
@@ -41,7 +41,7 @@ def _dtype(value: Any) -> str:
         return str(value)
     near = _LOOSE.get(str(value)) or next((n for n in DTYPES if n == str(value).lower()), None)
     hint = f"write {near}" if near else did_you_mean(str(value), DTYPES)
-    raise refuse(f"no dtype {found(value)}", hint or f"dtypes: {', '.join(DTYPES)}")
+    raise refuse(f"unknown dtype {found(value)}", hint or f"dtypes: {', '.join(DTYPES)}")
 
 
 def _size(value: Any) -> int | str:
@@ -54,8 +54,8 @@ def _size(value: Any) -> int | str:
             raise refuse(f"a negative size {value}", 'write "*" for any size')
         return value
     if value != "*" and re.fullmatch(_SIZE_NAME, value) is None:
-        hint = "a name has letters, digits and _, and stands for the same size wherever it is"
-        raise refuse(f"{found(value)} is no size", f'write 3, "*" for any size, or a name such as n; {hint}')
+        hint = "a name has letters, digits and _, and means one size everywhere"
+        raise refuse(f"{found(value)} is not a size", f'write 3, "*" for any, or a name such as n; {hint}')
     return value
 
 
@@ -84,7 +84,7 @@ Dtype = Annotated[str, BeforeValidator(_dtype), WithJsonSchema({"type": "string"
 
 
 class Expected(SpecModel):
-    """What may be said of data at both ends of an edge."""
+    """What both ends of an edge can expect of data."""
 
     columns: Annotated[dict[str, ColumnType], _some("columns", "{temperature: float}")] | None = optional(
         "Columns of a CSV or JSON lines file, with the type of their values."
@@ -109,15 +109,15 @@ class Contract(Expected):
     """What an output promises."""
 
     rows: Count | None = optional('Rows of a table, first size of an array: `100`, `">=100"`.')
-    finite: bool = optional("Whether no number may be NaN or infinite.", False)
+    finite: bool = optional("Whether NaN and infinite numbers are forbidden.", False)
     keys: Annotated[dict[str, KeyType], _some("keys", "{energy: float}")] | None = optional(
         "Keys of a JSON object, with the type of their values.", alias="json"
     )
-    files: Count | None = optional('How many files a directory or glob has: `10`, `">=10"`.')
+    files: Count | None = optional('The number of files in a directory or glob: `10`, `">=10"`.')
 
     @property
     def promises(self) -> tuple[str, ...]:
-        """What is promised, by the keys' names in the file."""
+        """The promises, by the keys' names in the file."""
         found = [*self.expectations]
         found += [name for name in ("rows", "files") if getattr(self, name) is not None]
         return (*found, *(("finite",) if self.finite else ()), *(("json",) if self.keys is not None else ()))
@@ -134,7 +134,7 @@ _WRITTEN = {
 def contract_flaws(
     contract: Contract, path: str | None, glob: str | None, value: str | None
 ) -> Iterator[Flaw]:
-    """Keys of a contract that do not go together, or not with what the output is."""
+    """Keys of a contract that do not fit together, or do not fit the output."""
     about = {name: ABOUT[name] for name in contract.promises if name in ABOUT}
     first = next(iter(about), None)
     for name, kind in about.items():
@@ -165,7 +165,7 @@ def _value_flaws(contract: Contract, value: str) -> Iterator[Flaw]:
             yield Flaw(f"`{name}` is about files, found a value", hint, (name,))
         elif value not in fitting[name]:
             hint = f"drop it, or write value: {fitting[name][0]}"
-            yield Flaw(f"`{name}` says nothing of a value of type {value}", hint, (name,))
+            yield Flaw(f"`{name}` does not apply to a value of type {value}", hint, (name,))
 
 
 def _path_flaws(contract: Contract, path: str) -> Iterator[Flaw]:
@@ -186,4 +186,4 @@ def _path_flaws(contract: Contract, path: str) -> Iterator[Flaw]:
 
 
 _DUMB = {"rows": ("json",)}
-"""Formats that have no such thing."""
+"""Formats that have no dtype."""

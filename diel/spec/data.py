@@ -12,12 +12,12 @@ from diel.spec.stream import Stream
 
 
 class Sharding(SpecModel):
-    """Each rank or task gets a part of the items, in an order that is drawn anew for each epoch."""
+    """Each rank or task gets a part of the items, in a new random order for each epoch."""
 
     by: Literal["rank", "task"] = Field(
         description="`rank`: to the MPI ranks of a task; `task`: to the tasks that read the same."
     )
-    seed: int = optional("Of the orders: the same seed, the same orders.", 0, ge=0)
+    seed: int = optional("Seed of the random orders.", 0, ge=0)
 
     _short = written_as("rank or task", "write shard: rank, or shard: task", text="by")
 
@@ -37,18 +37,19 @@ class Input(Expected):
     min_success: float = optional("Share of the gathered tasks that must succeed to go on.", 1.0, gt=0, le=1)
     initially: Json = optional("Value in the first round, with `at: {AXIS: previous}`.")
     share: bool = optional(
-        "Of a stream: whether the stage's tasks share the items, each going to one of them.", False
+        "For a stream: whether the stage's tasks share the items, so that each item goes to one of them.",
+        False,
     )
     stage: Literal["node"] | None = optional(
-        "`node`: it is brought to the node's own disk, once for all tasks there."
+        "`node`: it is copied to the node's own disk, once for all tasks there."
     )
     shard: Later[Sharding] | None = optional(
-        "Shares its items out: to MPI ranks (`rank`), or to the stage's tasks (`task`)."
+        "Splits its items among MPI ranks (`rank`) or the stage's tasks (`task`)."
     )
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is said of it but where it comes from."""
+        """Whether only its source is given."""
         return self.model_fields_set <= {"source", "at", "initially", "min_success"}
 
     _short = written_as("STAGE.OUTPUT", "for instance `simulate.energy`", text="from")
@@ -76,12 +77,12 @@ NO_FORM = Flaw(
 
 
 def path_flaw(path: str) -> str:
-    """Why a path leaves the task's directory or names no file in it; empty where it is good.
+    """Why a path leaves the task's directory or names no file in it; empty if it is good.
 
     To be asked twice: of the text in the workflow, and of the path once its expressions are filled in.
     """
     if "\0" in path:
-        return "a NUL character can be no part of a path"
+        return "a path cannot hold a NUL character"
     if path.startswith("/"):
         return "an absolute path leaves the task's directory"
     if path.startswith("~"):
@@ -110,14 +111,14 @@ class Output(Contract):
         "Items that can be read while the task still runs: true, or its settings."
     )
     digest: Literal["content", "stat"] = optional(
-        "What tells versions of a file apart: its content, or its size, time and inode.", "content"
+        "What distinguishes versions of a file: its content, or its size, time and inode.", "content"
     )
     drain: bool = optional(
         "Whether the command writes it on the node's own disk, and it is copied from there while "
         "the next task runs.",
         False,
     )
-    keep: bool = optional("Whether it stays once all tasks that read it have ended well.", True)
+    keep: bool = optional("Whether it is kept after all tasks that read it have succeeded.", True)
 
     @property
     def form(self) -> str | None:
@@ -126,7 +127,7 @@ class Output(Contract):
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing to it but a path or value."""
+        """Whether it is only a path or value."""
         return self.model_fields_set <= {"path", "value", "drain"}
 
     _short = written_as("a file name", "for instance `energy.csv`", text="path")
@@ -159,4 +160,4 @@ class Output(Contract):
             yield from contract_flaws(self, self.path, self.glob, self.value)
         else:
             for name in self.promises:
-                yield Flaw(f"`{name}` is no promise that a stream can make", "drop it", (name,))
+                yield Flaw(f"`{name}` is not a promise that a stream can make", "drop it", (name,))

@@ -15,10 +15,10 @@ from diel.values import as_float
 
 def _expression(value: Any) -> Any:
     if isinstance(value, bool | int | float):
-        hint = "write a comparison, such as `validate.error < 0.01`; what never changes decides nothing"
+        hint = "write a comparison, such as `validate.error < 0.01`; a constant decides nothing"
         raise refuse(f"expected an expression, found {found(value)}", hint)
     if isinstance(value, str) and not value.strip():
-        raise refuse("expected an expression, found an empty text", "leave the key out, or write one")
+        raise refuse("expected an expression, found an empty text", "omit the key, or write one")
     return value
 
 
@@ -30,11 +30,11 @@ _WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool":
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
 
 MAX_LISTED = 1_000_000
-"""The most values of one hyperparameter that a grid may list."""
+"""The most values of one hyperparameter that a grid can list."""
 
 
 MAX_STEPS = 2**52
-"""Steps of a float's range: of more, neighbours are the same number."""
+"""The most steps in a float's range: with more, neighbours are the same number."""
 
 
 class Hyperparameter(SpecModel):
@@ -43,14 +43,14 @@ class Hyperparameter(SpecModel):
     type: Literal["int", "float", "str", "bool", "choice"] = Field(
         description="Type of the value; `choice` takes one of `choices`."
     )
-    default: Json = optional("Value where no search, file or --set gives one.")
+    default: Json = optional("Value if no search, file or --set gives one.")
     low: Number | None = optional("Smallest value allowed.")
     high: Number | None = optional("Largest value allowed.")
     log: bool = optional("Whether a search draws it on a logarithmic scale.", False)
     step: Number | None = optional("Distance between the values that a search draws.")
     choices: Items[Json] | None = optional("The values allowed.")
     when: Condition | None = optional(
-        "Expression over other hyperparameters: a search draws it only where it holds."
+        "Expression over other hyperparameters: a search draws it only if it holds."
     )
     description: str = optional("What it means, for readers.", "")
 
@@ -71,7 +71,7 @@ class Hyperparameter(SpecModel):
 
     @property
     def listed(self) -> tuple[Any, ...] | None:
-        """All the values that a search can draw; None where there is no end of them."""
+        """All the values that a search can draw; None if they are endless."""
         if self.type == "choice":
             return tuple(self.choices or ())
         if self.type == "bool":
@@ -88,7 +88,7 @@ class Hyperparameter(SpecModel):
         return tuple(kind(min(self.low + place * step, self.high)) for place in range(count))
 
     def accept(self, value: Any) -> Any:
-        """The value as this type keeps it: a whole number becomes a float where one is wanted.
+        """The value in this type: a whole number becomes a float if the type is float.
 
         Raises Flaws where type or bounds do not fit.
         """
@@ -139,7 +139,7 @@ class Hyperparameter(SpecModel):
 def undrawable(
     known: Mapping[str, Hyperparameter], names: Iterable[str], *, numbers: bool = False
 ) -> Iterator[Flaw]:
-    """Those of some names of `parameters` that nothing can be drawn for, where `numbers`, no number."""
+    """Flaws of names in `parameters` for which nothing, or with `numbers` no number, can be drawn."""
     for place, name in enumerate(names):
         if (wrong := _undrawable(known, name, numbers=numbers)) is not None:
             yield Flaw(*wrong, ("parameters", place))
@@ -166,7 +166,7 @@ def _is_of(value: Any, kind: str) -> bool:
 
 
 def _mark(value: Any) -> tuple[bool, Any]:
-    """Something hashable that is the same for the same values; 1 and true are two."""
+    """A hashable stand-in that is equal for equal values; 1 and true differ."""
     plain = isinstance(value, str | int | float | type(None))
     return isinstance(value, bool), value if plain else json.dumps(value, sort_keys=True)
 
@@ -199,14 +199,14 @@ def _range_flaws(given: Hyperparameter) -> list[Flaw]:
 
 
 def _scale_flaws(given: Hyperparameter) -> list[Flaw]:
-    """Ranges that no float can be drawn from: their width, or their number of steps, is beyond one."""
+    """Ranges that no float can be drawn from: their width or number of steps overflows."""
     if given.low is None or given.high is None or given.log:
         return []
     width = as_float(given.high) - as_float(given.low)
     if not math.isfinite(width):
-        return [Flaw("from low to high it is farther than a float reaches", "take smaller bounds", ("high",))]
+        return [Flaw("the distance from low to high is beyond a float", "use smaller bounds", ("high",))]
     if given.step is not None and 0 < given.step < width / MAX_STEPS:
-        return [Flaw(f"a step of {given.step} is lost between low and high", "take a larger one", ("step",))]
+        return [Flaw(f"a step of {given.step} is lost between low and high", "use a larger one", ("step",))]
     return []
 
 

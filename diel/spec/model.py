@@ -40,7 +40,7 @@ MAX_POINTS = 10**9
 """The most points that one axis may have."""
 
 Key = tuple[str | int, ...]
-"""Where something stands in a file: the keys and places that lead to it."""
+"""A place in a file: the keys and indices that lead to it."""
 
 
 class SpecModel(BaseModel):
@@ -52,7 +52,7 @@ class SpecModel(BaseModel):
 
     @classmethod
     def model_rebuild(cls, **how: Any) -> bool | None:
-        """Builds it, without plugins of pydantic: looking for some takes longer than all else."""
+        """Builds it without pydantic's plugins: looking for them takes longer than all else."""
         before = sys.modules.get(_LOADER)
         sys.modules[_LOADER] = _NO_PLUGINS
         try:
@@ -62,7 +62,7 @@ class SpecModel(BaseModel):
             sys.modules |= {} if before is None else {_LOADER: before}
 
     def flaws(self) -> "Iterable[Flaw]":
-        """What its fields get wrong together."""
+        """What is wrong with its fields together."""
         return ()
 
     @model_validator(mode="after")
@@ -73,7 +73,7 @@ class SpecModel(BaseModel):
 
 
 def written_as(expected: str, hint: str, *, text: str = "", true: bool = False) -> Any:
-    """A validator of a model that a file may write shorter: a text for one key, or `true` for the defaults.
+    """A validator of a model with a short form: a text for one key, or `true` for the defaults.
 
     What is no mapping then is refused.
     """
@@ -99,7 +99,7 @@ M = TypeVar("M")
 
 
 def plain(given: M) -> M:
-    """A model's fields and properties without the model, for processes that are not to load pydantic.
+    """A model's fields and properties without the model, for processes that must not load pydantic.
 
     What is no model is returned as it is.
     """
@@ -117,11 +117,11 @@ class _Later:
 
 
 Later = Annotated[M, _Later()]
-"""A model that is built once a file has it: `validate` starts sooner without those that it does not."""
+"""A model that is built once a file uses it: `validate` starts sooner without the others."""
 
 
 class WrittenAs:
-    """Says of a field how a file writes it, where something else is kept: a property of that model."""
+    """Says how a file writes a field that keeps something else: a property of that model."""
 
     def __init__(self, model: type[SpecModel], kept: str) -> None:
         self.model = model
@@ -132,15 +132,15 @@ class WrittenAs:
 
 
 class Flaw(NamedTuple):
-    """Something that a workflow gets wrong: the message, a hint, the path of its key."""
+    """A mistake in a workflow: the message, a hint, the path of its key."""
 
     message: str
     hint: str = ""
     key: Key = ()
     offset: int | None = None
-    """Characters into the text of the key's value, where the trouble begins further on."""
+    """Characters into the text of the key's value, if the trouble begins later."""
     at_key: bool = False
-    """Whether the key is wrong, and not its value."""
+    """Whether the key is wrong, not its value."""
 
 
 class Flaws(ValueError):
@@ -174,9 +174,7 @@ def found(value: Any) -> str:
 
 def _free_name(name: str) -> str:
     if name in RESERVED_NAMES:
-        raise refuse(
-            f"'{name}' has a meaning of its own in expressions", f"take another name, such as {name}_"
-        )
+        raise refuse(f"'{name}' has its own meaning in expressions", f"choose another name, such as {name}_")
     return name
 
 
@@ -194,7 +192,7 @@ def _positive(value: float) -> float:
 
 def _no_nul(text: str) -> str:
     if "\0" in text:
-        raise refuse("a NUL character can be no part of a path, a word or a variable")
+        raise refuse("a path cannot hold a NUL character, a word or a variable")
     return text
 
 

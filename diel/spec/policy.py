@@ -1,4 +1,4 @@
-"""What happens after each class of failure: the policies of a stage's `on`, and what holds without one."""
+"""What happens after each class of failure: the policies of a stage's `on`, and the defaults."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from diel.states import FailureClass
 _FACTOR = r"[x×]\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)"
 MAX_FACTOR = 1000.0
 ESCALATED_RETRIES = 2
-"""Retries after too little memory or walltime, where the stage says nothing."""
+"""Retries after too little memory or walltime, if the stage says nothing."""
 NODE_RETRIES = 5
 PREEMPTED_RETRIES = 100
-"""Practically for ever: a task is not to blame for a block that others were given."""
+"""Practically forever: a task is not to blame if others get its block."""
 NODE_BACKOFF = 0.2
 """Seconds before a task whose node was lost runs again; doubles with each."""
 
@@ -31,7 +31,7 @@ def _factor(value: Any) -> Any:
         raise refuse(f"expected a factor such as x2, found {found(value)}", hint)
     factor = float(match.group(1))
     if factor < 1:
-        raise refuse(f"expected a factor of at least x1, found {found(value)}", "a retry never gets less: x2")
+        raise refuse(f"expected a factor of at least x1, found {found(value)}", "retries never get less: x2")
     if factor > MAX_FACTOR:
         raise refuse(f"expected a factor of at most x{MAX_FACTOR:.0f}, found {found(value)}")
     return factor
@@ -46,16 +46,14 @@ Factor = Annotated[
 
 
 class Policy(SpecModel):
-    """What happens after failures of one class. A key that is not there keeps the class's default."""
+    """What happens after failures of one class. A missing key keeps the class's default."""
 
     retries: int | None = optional("Attempts after failures of this class.", ge=0, le=1000)
     backoff: Duration | None = optional(
         "Wait before the first of them; doubles with each, up to 5 minutes.", ge=0
     )
-    memory: Factor | None = optional("Each asks for so many times the `resources.memory` of the one before.")
-    walltime: Factor | None = optional(
-        "Each asks for so many times the `resources.walltime` of the one before."
-    )
+    memory: Factor | None = optional("Factor for `resources.memory` from each attempt to the next.")
+    walltime: Factor | None = optional("Factor for `resources.walltime` from each attempt to the next.")
     exclude: bool | None = optional("Whether later blocks avoid the node (`node` only).")
 
 
@@ -71,12 +69,12 @@ class Policies(SpecModel):
     launch: Policy | None = optional("It could not be started.")
 
     def of(self, kind: str) -> Policy:
-        """The policy for a class of failures; an empty one where the file says nothing."""
+        """The policy for a class of failures; an empty one if the file says nothing."""
         return getattr(self, kind, None) or Policy.model_construct()
 
 
 def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> Iterator[Flaw]:
-    """What policies and the rest of the stage get wrong together."""
+    """What is wrong with policies together with the rest of the stage."""
     for kind in Policies.model_fields:
         policy = on.of(kind)
         for key, example in (("memory", "4GiB"), ("walltime", "30m")):
@@ -98,7 +96,7 @@ class Rule(NamedTuple):
     backoff: float
     """Seconds before the first retry."""
     shared: bool
-    """Whether they count together with all others that the stage's `retries` is for."""
+    """Whether they count together with all others that the stage's `retries` covers."""
     memory: float = 1.0
     walltime: float = 1.0
     """Factors by which each retry asks for more than the attempt before."""

@@ -29,7 +29,7 @@ class Resources(SpecModel):
 
     @property
     def processes(self) -> int:
-        """Processes of a whole task: `ranks`, or what nodes and ranks_per_node make together."""
+        """Processes of a whole task: `ranks`, or nodes times ranks_per_node."""
         if self.ranks_per_node is None:
             return self.ranks or 1
         return self.ranks or (self.nodes or 1) * self.ranks_per_node
@@ -49,7 +49,7 @@ class Resources(SpecModel):
         return {name: mine for name in _CHANGING if (mine := getattr(self, name)) != getattr(since, name)}
 
     def changed(self, changes: Mapping[str, Any]) -> "Resources":
-        """What an attempt asked for, from what the journal has of it."""
+        """What an attempt asked for, from its journal record."""
         known = {name: changes[name] for name in _CHANGING if name in changes}
         return self.model_copy(update=known) if known else self
 

@@ -1,4 +1,4 @@
-"""A service: a stage whose tasks stay up while others ask them."""
+"""A service: a stage whose tasks stay up and answer others."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ _PATH_OR_TRUE = {"anyOf": [{"type": "string"}, {"type": "boolean"}, {"type": "nu
 class Ready(SpecModel):
     """How a service shows that it takes requests: exactly one of the three."""
 
-    http: str | None = optional("Path on its port that answers GET with a code from 200 to 399.")
+    http: str | None = optional("Path at its port that answers GET with a code from 200 to 399.")
     tcp: Literal[True] | None = optional("Its port takes connections.")
     log: Annotated[Text, Field(min_length=1)] | None = optional("Text that it prints once it is ready.")
 
@@ -26,7 +26,7 @@ class Ready(SpecModel):
     @classmethod
     def _known(cls, value: Any) -> Any:
         unknown = [way for way in value if way not in WAYS] if isinstance(value, dict) else ()
-        message = "'{}' is no way to tell that a service is ready"
+        message = "'{}' cannot show that a service is ready"
         if unknown:
             raise Flaws(*(Flaw(message.format(way), READY, (way,)) for way in unknown))
         return value
@@ -56,12 +56,12 @@ class Service(SpecModel):
         BeforeValidator(_port),
     ] = optional("Port that it listens at; auto finds a free one.", "auto")
     ready: Ready = optional("How it shows that it takes requests.", Ready.model_construct(tcp=True))
-    replicas: int = optional("Tasks beside each other that share the requests.", 1, ge=1, le=10_000)
+    replicas: int = optional("Tasks that run side by side and share the requests.", 1, ge=1, le=10_000)
     idle: Limit = optional(
-        "It is stopped when none of its consumers ran for so long, and started again on need.", 300.0
+        "It is stopped when none of its consumers has run for this long, and started again on demand.", 300.0
     )
     startup: Limit = optional("How long it may take to become ready.", 60.0)
-    silence: Limit = optional("It is restarted when it does not answer its ready check for so long.", 30.0)
+    silence: Limit = optional("It is restarted when it has not answered its ready check for this long.", 30.0)
     restarts: int = optional("How often a replica that died or fell silent is restarted.", 3, ge=0, le=1000)
     stop: Limit = optional("How long it may take to end after SIGTERM, before SIGKILL.", 10.0)
     shared_cores: bool = optional(
@@ -70,7 +70,7 @@ class Service(SpecModel):
         False,
     )
     reload: Annotated[str | None, WithJsonSchema(_PATH_OR_TRUE)] = optional(
-        "Path that newer inputs are sent to by POST while it runs; true is short for /reload."
+        "Path to which newer inputs are sent by POST while it runs; true is short for /reload."
     )
 
     _short = written_as("true or a mapping", WRITTEN, true=True)

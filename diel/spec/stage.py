@@ -36,11 +36,11 @@ SHELLS: dict[str, tuple[str, ...]] = {
     "bash": ("bash", "-e", "-o", "pipefail", "-c"),
     "sh": ("/bin/sh", "-e", "-c"),
 }
-"""The words in front of a text, by the names that `shell` knows. With `-e` a failed line ends the task,
+"""The words before a text, by the names that `shell` knows. With `-e` a failed line ends the task,
 with `pipefail` so does a program before a pipe."""
 
 _POSIX = frozenset({"sh", "bash", "dash", "ash", "ksh", "ksh93", "mksh", "yash", "zsh"})
-"""Shells that read quotes as POSIX says, which is how values are put into a text."""
+"""Shells that read quotes as POSIX says, as diel writes values in a text."""
 
 
 def _shell(value: Any) -> Any:
@@ -52,22 +52,22 @@ def _shell(value: Any) -> Any:
         raise refuse(f"{expected}, found {found(value)}", near)
     if isinstance(value, list | tuple):
         if not value or not all(isinstance(word, str) and word for word in value):
-            raise refuse(f"{expected}, found {'an entry that is none' if value else 'an empty one'}", hint)
+            raise refuse(f"{expected}, found {'an empty entry' if value else 'an empty one'}", hint)
         if any("${{" in word for word in value):
-            raise refuse("a shell takes no expressions", "write its words as they are")
+            raise refuse("a shell cannot have expressions", "write its words as they are")
         if reads_quotes(tuple(value)) and not re.fullmatch("-(?!-).*c", value[-1], re.DOTALL):
-            raise refuse(f"the last word is no -c: {value[-1]} would take the text for a file's name", hint)
+            raise refuse(f"the last word is not -c: {value[-1]} would take the text as a file's name", hint)
     elif value is not None and not isinstance(value, str):
         raise refuse(f"{expected}, found {found(value)}", hint)
     return value
 
 
 Shell = Annotated[Literal["bash", "sh"] | Items[Text] | None, BeforeValidator(_shell)]
-"""What runs texts: a name, or the words that the text is put behind."""
+"""What runs texts: a name, or the words that come before the text."""
 
 
 def reads_quotes(words: tuple[str, ...]) -> bool:
-    """Whether these words start a shell in which values can be quoted."""
+    """Whether these words start a shell that lets values be quoted."""
     if os.path.basename(words[0]) == "env":
         words = tuple(word for word in words[1:] if not word.startswith("-") and "=" not in word)
     names = [os.path.basename(word) for word in words[:2]]
@@ -75,12 +75,12 @@ def reads_quotes(words: tuple[str, ...]) -> bool:
 
 
 WORD = 131_071
-"""Bytes of the longest word that Linux hands to a program (MAX_ARG_STRLEN, with the byte that ends it)."""
+"""Bytes of the longest word that Linux passes to a program (MAX_ARG_STRLEN, with the ending byte)."""
 MANY = 100
 """The most flaws of one list that are shown."""
 _TOO_LONG = (
     f"longer than the {WORD:,} bytes that Linux takes in one word",
-    "write it into a script or a file under `files`, and hand that over",
+    "write it into a script or a file under `files`, and pass that",
 )
 
 Kind = Literal["simulation", "training", "inference", "analysis"]
@@ -128,7 +128,7 @@ def _word_flaws(command: Sequence[Any]) -> Iterator[Flaw]:
             hint = "put it in quotes to pass it as it is"
             yield Flaw(f"expected a word, found {found(word)}", hint, (place,))
         elif isinstance(word, str) and "\0" in word:
-            yield Flaw("a NUL character can be no part of a word", "", (place,))
+            yield Flaw("a word cannot hold a NUL character", "", (place,))
         elif isinstance(word, str) and _is_too_long(word):
             yield Flaw(*_TOO_LONG, (place,))
 
@@ -143,7 +143,7 @@ def _variables(given: dict[str, Any]) -> dict[str, Any]:
     for name in given:
         if re.fullmatch(_VARIABLE, name) is None:
             hint = "a variable's name has letters, digits and _, and starts with no digit"
-            flaws.append(Flaw(f"{found(name)} is no name of an environment variable", hint, (name,)))
+            flaws.append(Flaw(f"{found(name)} is not a name of an environment variable", hint, (name,)))
         elif name.startswith("DIEL_"):
             message = "variables that start with DIEL_ are set by diel"
             flaws.append(Flaw(message, "take another name", (name,)))
@@ -156,14 +156,14 @@ class Stage(SpecModel):
     """A node of the graph. Its tasks are the product of its axes' points."""
 
     description: str = optional("What it does, for readers.", "")
-    kind: Kind | None = optional("The module's kind where absent.")
+    kind: Kind | None = optional("The module's kind if absent.")
     module: str | None = optional(
         "Python function: `simulation.ising` or `package.module:function`.", min_length=1
     )
     command: Annotated[Text | Items[Json] | None, BeforeValidator(_words)] = optional(
         "Any program: a list of words (no shell), or a text for the shell."
     )
-    shell: Shell = optional("What runs a command that is a text; the workflow's where absent.")
+    shell: Shell = optional("What runs a command that is a text; the workflow's if absent.")
     over: Unique[str] = optional("Axes that the stage runs over.", ())
     inputs: dict[Name, Input] = Field(default_factory=dict, description="Data from other stages.")
     after: Unique[str] = optional("Stages to wait for without taking data.", ())
@@ -173,7 +173,7 @@ class Stage(SpecModel):
     )
     services: Unique[str] = optional("Services that its tasks ask.", ())
     surrogate: Later[Surrogate] | None = optional(
-        "A service that each task asks first; it runs where that is too unsure."
+        "A service that each task asks first; the task runs only if the answer is too unsure."
     )
     params: dict[Name, Json] = Field(default_factory=dict, description="Parameters of the module.")
     files: dict[Name, Annotated[Text, Field(min_length=1)]] = Field(
@@ -197,13 +197,13 @@ class Stage(SpecModel):
     timeout: Limit | None = optional("Longest run time; the task is killed after it.")
     checkpoint: bool = optional("Whether a task that is interrupted continues from what it saved.", False)
     grace: Limit | None = optional(
-        "How long before the end such a task is asked to save; the site's where absent."
+        "How long before the end such a task is asked to save; the site's if absent."
     )
-    when: str | bool | None = optional("Expression: the task is skipped where it is false.")
+    when: str | bool | None = optional("Expression: the task is skipped if it is false.")
 
     @property
     def interpreter(self) -> tuple[str, ...]:
-        """The words in front of a command that is a text; none for another."""
+        """The words before a command that is a text; none for a list."""
         shell = self.shell or "bash"
         words = SHELLS[shell] if isinstance(shell, str) else shell
         return words if isinstance(self.command, str) else ()
@@ -226,13 +226,13 @@ class Stage(SpecModel):
 
     @property
     def moves_data(self) -> bool:
-        """Whether inputs or outputs of it are on its nodes' own disks, or shared out."""
+        """Whether any of its inputs or outputs is on its nodes' own disks, or split."""
         brought = any(given.stage is not None or given.shard is not None for given in self.inputs.values())
         return brought or any(output.drain for output in self.outputs.values())
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is said of its inputs and outputs but where they are."""
+        """Whether only the places of its inputs and outputs are given."""
         return all(given.is_plain for given in self.inputs.values()) and all(
             output.is_plain for output in self.outputs.values()
         )
@@ -276,16 +276,17 @@ class Stage(SpecModel):
 
 def _grace_flaws(grace: float, checkpoint: bool, walltime: float | None) -> Iterator[Flaw]:
     if not checkpoint:
-        hint = "write checkpoint: true, where it saves and continues; or drop `grace`"
-        yield Flaw("a grace to save in, but no `checkpoint: true`", hint, ("grace",))
+        hint = "write checkpoint: true, if it saves and continues; or drop `grace`"
+        yield Flaw("`grace` is time to save in, but there is no `checkpoint: true`", hint, ("grace",))
     elif walltime is not None and grace >= walltime:
         short, whole = format_duration(grace), format_duration(walltime)
-        hint = "take a shorter grace, or a longer walltime"
-        yield Flaw(f"a grace of {short} leaves nothing of a walltime of {whole}", hint, ("grace",))
+        hint = "use a shorter grace, or a longer walltime"
+        yield Flaw(f"a grace of {short} uses up the walltime of {whole}", hint, ("grace",))
 
 
 def _form_flaws(name: str, output: Output, *, returned: bool) -> Iterator[Flaw]:
-    """A command says where its outputs are; a Python module returns them, and says at most what they are."""
+    """Flaws of outputs: a command says where they are; a Python module returns them, and can describe
+    them."""
     form = output.form
     if returned and form not in (None, "stream"):
         hint = "drop it; what the function returns is what other stages read"

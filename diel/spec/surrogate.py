@@ -1,4 +1,4 @@
-"""A surrogate: a service that a simulation asks first, and runs only where the answer is too unsure."""
+"""A surrogate: a service that a simulation asks first; it runs only if the answer is too unsure."""
 
 import math
 from typing import Annotated, Any
@@ -21,13 +21,13 @@ def _tolerance(value: Any) -> Any:
 class Surrogate(SpecModel):
     """Whom a stage's tasks ask, and how sure the answer must be."""
 
-    service: Name = Field(description="The service that is asked: it tells a value and its uncertainty.")
+    service: Name = Field(description="The service that is asked: it returns a value and its uncertainty.")
     tolerance: Annotated[float, BeforeValidator(_tolerance)] = Field(
         description="Largest uncertainty at which the answer is the task's result, in the output's unit."
     )
     relative: bool = optional("Whether the tolerance is a fraction of the value instead.", False)
-    inputs: Unique[Name] = optional("Parameters that are sent; all that are numbers where absent.", ())
-    outputs: Unique[Name] = optional("Values that are answered; the stage's only one where absent.", ())
+    inputs: Unique[Name] = optional("Parameters that are sent; all numbers if absent.", ())
+    outputs: Unique[Name] = optional("Values that are answered; the stage's only value if absent.", ())
     timeout: Limit = optional("How long a task waits for an answer before it simulates.", 10.0)
 
     _short = written_as("a mapping", "write {service: NAME, tolerance: 0.02}")

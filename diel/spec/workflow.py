@@ -38,7 +38,7 @@ class Workflow(SpecModel):
         return any(axis.adaptive for axis in self.axes.values())
 
     def any_stage(self, uses: Callable[[Stage], object]) -> bool:
-        """Whether a stage makes use of something; what none uses is not looked at."""
+        """Whether any stage uses something; what none uses need not be checked."""
         return any(uses(stage) for stage in self.stages.values())
 
     def flaws(self) -> Iterator[Flaw]:
@@ -56,7 +56,7 @@ class Workflow(SpecModel):
 
     @model_validator(mode="after")
     def _shared_shell(self) -> Self:
-        """Each stage that needs a shell and names none has the workflow's."""
+        """Gives each stage that needs a shell and names none the workflow's."""
         stages = {
             name: stage.model_copy(update={"shell": self.shell})
             for name, stage in self.stages.items()

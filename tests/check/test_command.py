@@ -94,9 +94,9 @@ def test_a_value_that_a_shell_reads_as_its_program_is_refused(folder: Path, comm
 @pytest.mark.parametrize(
     ("command", "hint"),
     [
-        (f'find . -exec sh -c "x {P}" sh {{}} \\;', 'write "$@" there, and hand the value over'),
-        (["find", ".", "-exec", "sh", "-c", f"x {P}", ";"], 'write "$@" there, and hand the value over'),
-        (f"test -v {P}", "name the variable itself behind -v"),
+        (f'find . -exec sh -c "x {P}" sh {{}} \\;', 'write "$@" there, and pass the value'),
+        (["find", ".", "-exec", "sh", "-c", f"x {P}", ";"], 'write "$@" there, and pass the value'),
+        (f"test -v {P}", "name the variable itself after -v"),
     ],
 )
 def test_no_command_is_shown_that_would_do_something_else(folder: Path, command: object, hint: str) -> None:

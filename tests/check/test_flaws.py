@@ -43,13 +43,17 @@ def test_a_point_that_is_there_can_be_picked(folder: Path, axis: str, wanted: st
         ("{range: 100}", "100", "its points: 0, 1, 2, 3, 4, …"),
         ("{zip: {p: [1, 2], q: [x, y]}}", "{r: y}", "its parameters: p, q"),
         ("{zip: {p: [1, 2], q: [x, y]}}", "1", "its points: (1, 'x'), (2, 'y')"),
-        ("{values: [1, 2]}", "last", "`last` picks a round of a loop, and 'a' is no loop; its points: 1, 2"),
+        (
+            "{values: [1, 2]}",
+            "last",
+            "`last` picks a round of a loop, and 'a' is not a loop; its points: 1, 2",
+        ),
         (
             "{values: [1, 2]}",
             "{top: 2}",
-            "`top` picks a trial of a search, and 'a' is no search; its parameters: a",
+            "`top` picks a trial of a search, and 'a' is not a search; its parameters: a",
         ),
-        ("{range: 1000000000}", "best", "`best` picks a trial of a search, and 'a' is no search"),
+        ("{range: 1000000000}", "best", "`best` picks a trial of a search, and 'a' is not a search"),
     ],
 )
 def test_a_point_that_is_not_there_is_told_with_those_that_are(
@@ -72,7 +76,7 @@ def test_a_point_of_a_file_can_have_the_name_of_a_word(folder: Path) -> None:
         ("{from: up.x, at: {a: last}, initially: 1}", "`initially` is the value before the first round"),
         (
             "{from: down.x, at: {a: previous}, initially: 1}",
-            "`previous` picks a round of a loop, and 'a' is no loop",
+            "`previous` picks a round of a loop, and 'a' is not a loop",
         ),
     ],
 )

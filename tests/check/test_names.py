@@ -59,7 +59,7 @@ def test_names_that_are_there_are_read(folder: Path, over: str, text: str) -> No
     [
         ("a", "b", "no name 'b' here", "there are: a"),
         ("", "a", "no name 'a' here", ""),
-        ("pair", "pair", "'pair' is not a value itself", "say which one: pair.x"),
+        ("pair", "pair", "'pair' is not a value itself", "write which one: pair.x"),
         ("pair", "pair.z", "no 'z' in 'pair'", "'pair' has: x, y"),
         ("", "hp.rat", "no 'rat' in 'hp'", "did you mean 'rate'?"),
         ("", "hp", "'hp' is not a value itself", "hp.rate"),

@@ -308,7 +308,7 @@ def test_a_value_that_no_task_would_get_is_refused(folder: Path) -> None:
     (problem,) = error.value.problems
     assert problem.key == "axes.trial.search.parameters.0"
     assert problem.message == "the search 'trial' sets 'hidden' in every trial: --set would change nothing"
-    assert "take 'hidden' out of `parameters`" in problem.hint
+    assert "remove 'hidden' from `parameters`" in problem.hint
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ stages:
 @pytest.mark.parametrize(
     ("output", "source", "how", "over", "message"),
     [
-        ("value: int", "up.x", "stage: node", "a", "up.x is a value: there is no file to bring"),
-        ("path: x", "hp.h", "stage: node", "a", "hp.h is a hyperparameter: there is no file to bring"),
-        ("value: int", "up.x", "shard: task", "a", "up.x is one value: there is nothing to share out"),
-        ("path: x", "hp.h", "shard: task", "a", "hp.h is a hyperparameter: there is nothing to share out"),
+        ("value: int", "up.x", "stage: node", "a", "up.x is a value: there is no file to copy"),
+        ("path: x", "hp.h", "stage: node", "a", "hp.h is a hyperparameter: there is no file to copy"),
+        ("value: int", "up.x", "shard: task", "a", "up.x is one value: there is nothing to split"),
+        ("path: x", "hp.h", "shard: task", "a", "hp.h is a hyperparameter: there is nothing to split"),
         ("path: x", "up.x", "shard: rank", "a", "a task of this stage is one process"),
-        ("path: x", "up.x", "shard: task", "", "shared out by task, but the stage has one task"),
+        ("path: x", "up.x", "shard: task", "", "split by task, but the stage has one task"),
         ("path: x", "up.x", "shard: task", "r", "the points of 'r' come one by one (loop)"),
     ],
 )

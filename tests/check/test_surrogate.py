@@ -71,10 +71,10 @@ def test_only_numbers_of_type_float_are_answered(folder: Path) -> None:
 def test_what_is_not_answered_is_not_read(folder: Path) -> None:
     stage = "  use: {command: [use], over: [round], inputs: {n: s.n}}\n"
     problem = the_problem(folder, flow() + stage)
-    assert problem.message.startswith("s.n is not there for tasks that the surrogate answers")
+    assert problem.message.startswith("s.n is missing for tasks that the surrogate answers")
     checked(folder, flow() + stage.replace("n: s.n", "y: s.y, simulated: s.simulated"))
 
 
 def test_only_a_simulation_has_a_stand_in(folder: Path) -> None:
     problem = the_problem(folder, flow(kind="analysis"))
-    assert problem.message == "a surrogate stands for a simulation, and 's' is an analysis"
+    assert problem.message == "a surrogate replaces a simulation, and 's' is an analysis"

@@ -97,4 +97,4 @@ def test_one_place_has_one_problem(folder: Path) -> None:
           down: {command: [echo], inputs: {x: {from: up.x, at: {a: best}}}}
         """,
     )
-    assert "is no search" in problem.hint
+    assert "is not a search" in problem.hint

@@ -36,7 +36,7 @@ def test_where_keeps_what_a_condition_of_its_own_holds_for() -> None:
     assert value("where([1, 2, 3], [true, false, true])") == [1, 3]
     assert value("where([], [])") == []
     assert "expected two lists, found a list and a truth value" in str(failure("${{ where([1], true) }}"))
-    assert "one list has 1 item, the other one 2" in str(failure("${{ where([1], [true, false]) }}"))
+    assert "one list has 1 item, the other 2" in str(failure("${{ where([1], [true, false]) }}"))
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ def test_who_asks_a_service_has_an_edge_from_it_that_reads_nothing() -> None:
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ({"serve": {}, "ask": {"services": ["serve"]}}, "'serve' is no service"),
+        ({"serve": {}, "ask": {"services": ["serve"]}}, "'serve' is not a service"),
         ({"serve": SERVE, "ask": {"services": ["server"]}}, "no stage 'server'"),
         ({"serve": SERVE}, "no stage asks the service 'serve'"),
         (
             {"serve": {**SERVE, "over": ["a", "b"]}, "ask": {"over": ["b"], "services": ["serve"]}},
-            "'serve' has a service for each a, and 'ask' does not say which it asks",
+            "'serve' has a service for each a, and 'ask' does not say which one it asks",
         ),
         (
             {"serve": SERVE, "ask": {"services": ["serve"], "after": ["serve"]}},
@@ -39,7 +39,7 @@ def test_who_asks_a_service_has_an_edge_from_it_that_reads_nothing() -> None:
         ),
         (
             {"a_b": SERVE, "A_B": SERVE, "ask": {"services": ["a_b", "A_B"]}},
-            "'a_b' and 'A_B' have one variable, DIEL_SERVICE_A_B_URL",
+            "'a_b' and 'A_B' share the variable DIEL_SERVICE_A_B_URL",
         ),
     ],
 )

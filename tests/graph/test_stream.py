@@ -23,10 +23,10 @@ def test_an_input_of_a_stream_is_an_edge_that_waits_for_no_end() -> None:
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        ({"command": ["x", "${{ make.x }}"]}, "make.x is a stream, and no value"),
+        ({"command": ["x", "${{ make.x }}"]}, "make.x is a stream, not a value"),
         (
             {"inputs": {"x": {"from": "make.x", "at": {"a": 1}}}},
-            "make.x is a stream, and no part of a stream can be picked",
+            "make.x is a stream, of which no part can be picked",
         ),
         ({"inputs": {"n": {"from": "make.n", "share": True}}}, "`share` is for streams, and make.n is none"),
         ({}, "no stage reads this stream"),

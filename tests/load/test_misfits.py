@@ -16,7 +16,7 @@ GOOD: dict[str, Any] = {"diel": 1, "name": "w", "stages": {"a": {"command": ["ec
     ("change", "key", "message", "hint"),
     [
         ({"name": 3}, ("name",), "expected text, found 3", "put it in quotes"),
-        ({"name": "a b"}, ("name",), "'a b' is no name", "letters, digits"),
+        ({"name": "a b"}, ("name",), "'a b' is not a name", "letters, digits"),
         ({"stages": {}}, ("stages",), "expected at least 1 entry, found none", ""),
         (
             {"stages": {"a": {"command": ["x"], "retries": "2"}}},

@@ -36,7 +36,7 @@ def test_scalars_are_read_by_the_rules_of_yaml_1_2() -> None:
         ("1: a", "a key is a text, found 1", ()),
         ("a: 1\na: 2", "the key is there twice", ("a",)),
         ("[1, *x]", "`*x` repeats nothing", (1,)),
-        ("{[a]: 1}", "a list or a mapping stands where a key belongs", ()),
+        ("{[a]: 1}", "a list or a mapping where a key belongs", ()),
     ],
 )
 def test_what_no_workflow_may_hold_is_refused(text: str, message: str, key: tuple[str | int, ...]) -> None:
@@ -48,7 +48,7 @@ def test_what_no_workflow_may_hold_is_refused(text: str, message: str, key: tupl
     ("text", "message"),
     [
         ("a: 1\n---\nb: 1", "a second document starts here"),
-        ("&a [*a]", "`*a` stands inside what it repeats"),
+        ("&a [*a]", "`*a` is inside what it repeats"),
         ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "levels deep"),
     ],
 )

@@ -14,7 +14,7 @@ from diel.load import parse
     [
         ("a: 'b", (1, 4), "a quote opens here and is never closed", "close it"),
         ("a: [1, 2\nb: 1", (2, 2), "a list [...] is not closed, or lacks a comma", "it opens at line 1"),
-        ("a: b: c", (1, 5), "a ':' where no key can stand", "put a text with `: ` in quotes"),
+        ("a: b: c", (1, 5), "a ':' where no key can be", "put a text with `: ` in quotes"),
         ("a:\n\tb: 1", (2, 1), "a tab; YAML indents by spaces", "replace it by spaces"),
         ("a: @b", (1, 4), "a text cannot start with '@'", "put it in quotes"),
         ("a: ${{ x: y }} z", (1, 9), "", "put ${{ … }} in quotes"),

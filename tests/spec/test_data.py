@@ -46,7 +46,7 @@ def test_an_output_has_one_form(given: object, form: str | None, plain: bool) ->
         ({"glob": "../*"}, "a path with `..` leaves the task's directory: '../*'"),
         ({"value": "int", "keep": False}, "`keep` is about files, found a value"),
         ({"glob": "*", "drain": True}, "`drain` is about one file that a command writes"),
-        ({"stream": True, "rows": 1}, "`rows` is no promise that a stream can make"),
+        ({"stream": True, "rows": 1}, "`rows` is not a promise that a stream can make"),
         (3, "expected a file name, found 3"),
     ],
 )

@@ -58,10 +58,10 @@ def test_unknown_keys_and_values_of_another_type_are_refused(given: dict[str, An
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"name": "hp"}, "'hp' has a meaning of its own in expressions"),
-        ({"name": "class"}, "'class' has a meaning of its own in expressions"),
+        ({"name": "hp"}, "'hp' has its own meaning in expressions"),
+        ({"name": "class"}, "'class' has its own meaning in expressions"),
         ({"words": ["a", "b", "a"]}, "'a' is there twice"),
-        ({"words": ["a\0"]}, "a NUL character can be no part of a path, a word or a variable"),
+        ({"words": ["a\0"]}, "a path cannot hold a NUL character, a word or a variable"),
         ({"inner": "x"}, "expected a number in words, found 'x'"),
         ({"inner": False}, "expected a number in words, found false"),
     ],

@@ -36,7 +36,7 @@ def test_true_is_short_for_the_usual_path_of_newer_inputs(reload: object, path: 
         ),
         ({"reload": "new"}, "expected true or a path such as /reload, found 'new'", ("reload",)),
         ({"ready": {"http": "health"}}, "expected a path such as /health, found 'health'", ("http",)),
-        ({"ready": {"ftp": 1}}, "'ftp' is no way to tell that a service is ready", ("ftp",)),
+        ({"ready": {"ftp": 1}}, "'ftp' cannot show that a service is ready", ("ftp",)),
         ({"ready": {}}, "expected one of http, tcp and log; found none", ()),
         ({"ready": {"tcp": True, "log": "up"}}, "expected one of http, tcp and log; found tcp and log", ()),
         ({"ready": "/health"}, "expected a mapping, found '/health'", ()),

@@ -1,4 +1,4 @@
-"""The forms of an axis, each with what others ask of it."""
+"""The forms of an axis, each with the answers that others need."""
 
 from diel.spec.forms.axis import Axis, Choice
 from diel.spec.forms.loop import Loop

@@ -63,7 +63,7 @@ def _same(found: Any, wanted: Any) -> bool:
 
 
 def keep(points: Points, path: Path) -> None:
-    """Writes points as JSON lines: the parameters first, then one line a point."""
+    """Writes points as JSON lines: the parameters first, then one line for each point."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(json.dumps(points.parameters).encode() + b"\n")
@@ -99,27 +99,27 @@ class Choice:
 
 
 class Axis:
-    """What repeats, in one of its forms."""
+    """Something that repeats, in one of its forms."""
 
     word: ClassVar[str] = "values"
     """The key by which a file gives this form."""
     point: ClassVar[str] = "point"
-    """What one of its points is called."""
+    """What its points are called."""
     adaptive: ClassVar[bool] = False
-    """Whether its points come while the run goes on, as those before are judged."""
+    """Whether its points come during the run, as earlier ones are judged."""
     in_turn: ClassVar[bool] = False
-    """Whether its points come one after the other, each after the end of the one before."""
+    """Whether each of its points begins after the end of the one before."""
     kept: ClassVar[bool] = False
-    """Whether a run keeps its points in a file of its own, as what they come from may change."""
+    """Whether a run keeps its points in a file of its own, because their source can change."""
     picks: ClassVar[tuple[str, ...]] = ()
     """The words by which `at` picks points of it."""
     pick_hint: ClassVar[str] = "name a point of it"
     bound: ClassVar[str] = ""
-    """The key below `word` that says how many points there are at most."""
+    """The key below `word` for the largest number of points."""
 
     @property
     def gives(self) -> tuple[str, ...] | None:
-        """Its parameters: none where its own name is the only one, None where only its points tell."""
+        """Its parameters: none if its own name is the only one, None if only its points show them."""
         return ()
 
     @property
@@ -139,54 +139,54 @@ class Axis:
 
     @property
     def objectives(self) -> tuple[tuple[str, bool], ...]:
-        """Each STAGE.VALUE by which its points are better and worse, and whether it is to be made small."""
+        """Each STAGE.VALUE that ranks its points, and whether it is minimized."""
         return ()
 
     @property
     def condition(self) -> str | None:
-        """The expression that ends it once it holds."""
+        """The expression that ends the axis once it holds."""
         return None
 
     @property
     def may_end_early(self) -> bool:
-        """Whether there may be fewer points in the end than are counted."""
+        """Whether there can be fewer points in the end than counted."""
         return False
 
     def parameters_of(self, label: str) -> tuple[str, ...] | None:
-        """The parameters that an axis of this name gives, or None where only its points tell."""
+        """The parameters that an axis of this name gives, or None if only its points show them."""
         return self.gives if self.gives is None else self.gives or (label,)
 
     def judged_by(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
-        """Each STAGE.VALUE by which its points are judged, with its key; those of the condition aside."""
+        """Each STAGE.VALUE that judges its points, with its key, except those of the condition."""
         yield from ()
 
     def size(self, known: Known) -> int | None:
-        """How many points it has, or may have; None where only the run, or a file, tells."""
+        """The number of points it has, or can have; None if only the run or a file shows it."""
         return None
 
     def at_once(self, most: int | None) -> int:
-        """The most of its points that may be under way together, where there are `most` of them."""
+        """The most of its points that can be under way at once, if there are `most` of them."""
         return most or 1
 
     def describe(self, most: int | None) -> str:
-        """How many points it may have, in words: `up to 16 trials, 4 at a time`."""
+        """How many points it can have, in words: `up to 16 trials, 4 at a time`."""
         return counted(most or 0, self.point)
 
     def listed(self, label: str, folder: Path) -> Points | None:
-        """Its points, where the workflow file or one beside it lists them. `folder` is the workflow file's.
+        """Its points, if the workflow file or one beside it lists them. `folder` is the workflow file's.
 
         Raises UsageError where they cannot be read.
         """
         return None
 
     def points_of(self, label: str, known: Known, folder: Path) -> Points:
-        """Its points; those of a derived axis only a run has. Raises UsageError as `listed` does."""
+        """Its points; those of a derived axis exist only in a run. Raises UsageError as `listed` does."""
         points = self.listed(label, folder)
         assert points is not None, "the results of a stage make them"
         return points
 
     def choice(self, point: object) -> Choice | None:
-        """What a pick of `at` chooses while the run goes on; None where it names a point."""
+        """What a pick of `at` chooses during the run; None if it names a point."""
         return None
 
     def pick_flaws(self, label: str, point: object, inside: bool) -> Iterator[tuple[str, str]]:
@@ -194,13 +194,13 @@ class Axis:
         yield from ()
 
     def refusal(self, label: str, word: object) -> str | None:
-        """Why one of the words cannot pick among the points of this axis; None where it can."""
+        """Why one of the words cannot pick among the points of this axis; None if it can."""
         return None
 
     def registry_flaws(self, known: Known) -> Iterator[Flaw]:
-        """Hyperparameters that it names and that are not there, or cannot be drawn."""
+        """Hyperparameters that it names but that do not exist, or cannot be drawn."""
         yield from ()
 
     def space_flaws(self, known: Known) -> Iterator[Flaw]:
-        """Hyperparameters that are there, and that it cannot draw in its own way."""
+        """Hyperparameters that exist but that it cannot draw in its own way."""
         yield from ()

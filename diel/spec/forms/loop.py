@@ -1,4 +1,4 @@
-"""A loop, and what it has in common with a search: points that are judged, and come as the run goes on."""
+"""A loop, and what it shares with a search: points that come during the run and are judged."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -24,16 +24,16 @@ _MEANT = {other: word for word, others in _OTHER_WORDS.items() for other in othe
 
 
 class Judged(Axis):
-    """Points that are numbers, counted from 0."""
+    """An axis whose points are numbers, counted from 0."""
 
     adaptive = True
     end_hint: ClassVar[str]
-    """Which word picks the point that is most often meant."""
+    """The word for the point that is most often meant."""
 
     @property
     @abstractmethod
     def most(self) -> int | None:
-        """The most points, where the file says so."""
+        """The most points, if the file says."""
 
     def size(self, known: Known) -> int | None:
         return self.most
@@ -49,7 +49,7 @@ class Judged(Axis):
         return Choice(word) if point in self.picks and point != "top" else None
 
     def pick_flaws(self, label: str, point: object, inside: bool) -> Iterator[tuple[str, str]]:
-        """A point is picked by its number, or by one of the words."""
+        """What is wrong with a pick: it must be a point's number, or one of the words."""
         if isinstance(point, dict) and set(point) == {label}:
             point = point[label]
         words = tuple("{top: N}" if word == "top" else word for word in self.picks)
@@ -74,7 +74,7 @@ class Loop(SpecModel, Judged):
     point: ClassVar[str] = "round"
     in_turn: ClassVar[bool] = True
     picks: ClassVar[tuple[str, ...]] = ("last", "previous")
-    pick_hint: ClassVar[str] = "take `last`, or the number of a round"
+    pick_hint: ClassVar[str] = "use `last`, or the number of a round"
     end_hint: ClassVar[str] = "`last` is the last one"
     bound: ClassVar[str] = "max"
 
@@ -101,7 +101,7 @@ class Loop(SpecModel, Judged):
 
     def pick_flaws(self, label: str, point: object, inside: bool) -> Iterator[tuple[str, str]]:
         if point == "previous" and not inside:
-            hint = f"add {label} to its `over`, or take `last`"
+            hint = f"add {label} to its `over`, or use `last`"
             yield f"`previous` is for stages that run over '{label}' themselves", hint
         elif point not in self.picks:
             yield from super().pick_flaws(label, point, inside)

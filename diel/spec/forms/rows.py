@@ -1,4 +1,4 @@
-"""Axes whose points are rows: of a CSV or JSONL file, or of a list that a stage has made."""
+"""Axes whose points are rows: of a CSV or JSONL file, or of a list that a stage made."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ MAX_BYTES = 2**31
 
 
 def read_points(path: Path, label: str, columns: Sequence[str] | None) -> Points:
-    """One point a row of a CSV (with a header) or JSONL file.
+    """Reads one point from each row of a CSV (with a header) or JSONL file.
 
     Raises UsageError naming the file and the line.
     """
@@ -82,7 +82,7 @@ def _csv(text: str, path: Path) -> list[Any]:
 
 
 def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | None, source: str) -> Points:
-    """Points from a list: mappings give a parameter a key, anything else the axis's own name.
+    """Points from a list: mappings give a parameter for each key, anything else the axis's own name.
 
     Raises UsageError where rows differ in their keys or lack a column.
     """
@@ -91,12 +91,12 @@ def rows_to_points(items: Iterable[Any], label: str, columns: Sequence[str] | No
         return Points(tuple(columns) if columns else (label,), ((),) * len(columns or (label,)))
     if not isinstance(items[0], Mapping):
         if columns is not None and tuple(columns) != (label,):
-            raise UsageError(f"axis '{label}': {source} gives plain values, no columns {', '.join(columns)}")
+            raise UsageError(f"axis '{label}': {source} gives plain values, not columns {', '.join(columns)}")
         return Points((label,), (items,))
     names = tuple(columns) if columns is not None else tuple(items[0])
     bad = [name for name in names if not isinstance(name, str) or not name.isidentifier()]
     if bad or not names:
-        why = f"column {bad[0]!r} is no parameter name" if bad else "point 0 gives no parameter a value"
+        why = f"column {bad[0]!r} is not a parameter name" if bad else "point 0 gives no parameter a value"
         raise UsageError(f"axis '{label}': {source}: {why}")
     rows = []
     for number, item in enumerate(items):
@@ -120,13 +120,13 @@ Columns = Annotated[Items[Label], Field(min_length=1), AfterValidator(no_repeats
 
 
 class FileForm(SpecModel, Axis):
-    """Points read from a CSV or JSONL file: one point a row."""
+    """Points read from a CSV or JSONL file: one point in each row."""
 
     word: ClassVar[str] = "file"
     kept: ClassVar[bool] = True
 
     path: Text = Field(min_length=1, description="The file, relative to the workflow file.")
-    columns: Columns | None = optional("Columns to use; all where absent.")
+    columns: Columns | None = optional("Columns to use; all if absent.")
     _short = written_as("a file name", "for instance `points.csv`", text="path")
 
     @property

@@ -15,7 +15,7 @@ from diel.spec.model import Flaw, Label, Number, SpecModel, Unique, found, optio
 from diel.values import as_float
 
 MAX_SAMPLES = 10_000_000
-"""The most points that one design may draw: they are drawn and kept before the run."""
+"""The most points that one design can draw: they are drawn and kept before the run."""
 
 
 class SampleRange(SpecModel):
@@ -29,7 +29,7 @@ class SampleRange(SpecModel):
     def flaws(self) -> Iterator[Flaw]:
         for word in ("low", "high"):
             if not math.isfinite(as_float(getattr(self, word))):
-                yield Flaw("expected a finite number, found one that is beyond a double", "", (word,))
+                yield Flaw("expected a finite number, found one beyond a double", "", (word,))
                 return
         if not self.low < self.high:
             yield Flaw(f"expected low < high, found low {self.low} and high {self.high}", "", ("low",))
@@ -95,12 +95,12 @@ class Sample(SpecModel, Axis):
 
 
 def _unit_points(method: str, count: int, dimensions: int, seed: int) -> Iterable[Sequence[float]]:
-    """`count` points in the unit cube of so many dimensions."""
+    """`count` points in the unit cube, by the sampling method."""
     if method == "uniform":
         draw = random.Random(seed)
         return ([draw.random() for _ in range(dimensions)] for _ in range(count))
     try:
-        from scipy.stats import qmc  # an extra, and slow to import: only where such an axis is drawn
+        from scipy.stats import qmc  # an extra, and slow to import: only if such an axis is drawn
     except ImportError as error:
         raise DielError(
             f"sample: `{method}` needs SciPy: pip install 'diel[sample]' (`uniform` needs nothing)"
@@ -113,7 +113,7 @@ def _unit_points(method: str, count: int, dimensions: int, seed: int) -> Iterabl
 
 
 def _scale(unit: float, bounds: SampleRange) -> float | int:
-    """A value in a range from one in [0, 1); a whole number gets half a step on each side of it."""
+    """Maps a value in [0, 1) to a range; a whole number gets half a step on each side of it."""
     low, high = float(bounds.low), float(bounds.high)
     if bounds.type == "int":
         low, high = math.ceil(bounds.low) - 0.5, math.floor(bounds.high) + 0.5
@@ -125,4 +125,4 @@ def _scale(unit: float, bounds: SampleRange) -> float | int:
         value = low + unit * (high - low)
     if bounds.type == "int":
         return max(math.ceil(bounds.low), min(math.floor(bounds.high), round(value)))
-    return max(low, min(high, value))  # rounding may end a hair outside
+    return max(low, min(high, value))  # rounding can end a hair outside

@@ -1,4 +1,4 @@
-"""A search: an axis whose points are proposed while running, from a metric."""
+"""A search: an axis whose points a sampler proposes during the run, by objectives."""
 
 from collections.abc import Iterator
 from math import prod
@@ -34,7 +34,7 @@ from diel.spec.model import (
 )
 
 SAMPLERS = ("random", "grid", "tpe", "cmaes", "nsga2", "gp", "qmc")
-"""Optuna's: diel knows what each needs and takes. Packages bring others."""
+"""Optuna's samplers: diel knows what each needs and accepts. Packages add others."""
 Pruner = Literal["median", "hyperband", "none"]
 
 
@@ -49,7 +49,7 @@ def _sampler(text: str) -> str:
 
 
 class _Listed:
-    """In a schema, the names that are installed here."""
+    """In a schema: the names that are installed here."""
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -87,33 +87,33 @@ Failures = Annotated[
 ]
 
 _NEEDS = {"cmaes": ("cmaes",), "gp": ("scipy", "torch"), "qmc": ("scipy",)}
-"""Packages of samplers, beside Optuna."""
+"""Packages of samplers, besides Optuna."""
 _PLANE = 2
-"""Numbers that CMA-ES needs at least: the covariance of one alone says nothing."""
+"""The fewest numbers for CMA-ES: the covariance of a single one says nothing."""
 
 
 class Search(SpecModel, Judged):
-    """Trials, counted from 0: each sets some hyperparameters for the stages that run over the axis."""
+    """A search's trials, counted from 0: each sets hyperparameters for the stages over the axis."""
 
     word: ClassVar[str] = "search"
     point: ClassVar[str] = "trial"
     picks: ClassVar[tuple[str, ...]] = ("best", "pareto", "top")
-    pick_hint: ClassVar[str] = "take `best`, or the number of a trial"
+    pick_hint: ClassVar[str] = "use `best`, or the number of a trial"
     end_hint: ClassVar[str] = "`best` is the best one"
     bound: ClassVar[str] = "trials"
 
     sampler: Sampler = optional("How the next trial is proposed.", "tpe")
-    trials: int | None = optional("Most trials to run; a grid's own size where absent.", ge=1, le=MAX_POINTS)
+    trials: int | None = optional("Most trials to run; a grid's own size if absent.", ge=1, le=MAX_POINTS)
     parallel: int = optional("How many trials run at the same time.", 1, ge=1, le=MAX_POINTS)
     seed: int | None = optional("Seed of the sampler.", ge=0, le=2**32 - 1)
-    minimize: Text | Items[Text] | None = optional("STAGE.VALUE to make small.")
-    maximize: Text | Items[Text] | None = optional("STAGE.VALUE to make large.")
+    minimize: Text | Items[Text] | None = optional("STAGE.VALUE to minimize.")
+    maximize: Text | Items[Text] | None = optional("STAGE.VALUE to maximize.")
     parameters: Annotated[Items[Name], Field(min_length=1), AfterValidator(no_repeats)] = Field(
         description="Hyperparameters to vary."
     )
     pruner: Pruner = optional("When to stop a trial early.", "none")
     watch: Text | None = optional(
-        "STAGE.METRIC that the pruner judges by on the way; the objective where absent."
+        "STAGE.METRIC that the pruner watches during a trial; the objective if absent."
     )
     startup: int | None = optional("Random trials before the sampler learns from them.", ge=1, le=MAX_POINTS)
     population: int | None = optional("Trials of one generation (nsga2, cmaes).", ge=2, le=MAX_POINTS)
@@ -124,7 +124,7 @@ class Search(SpecModel, Judged):
 
     @property
     def objectives(self) -> tuple[tuple[str, bool], ...]:
-        """Each STAGE.VALUE, and whether it is to be made small: `minimize` first."""
+        """Each STAGE.VALUE, and whether it is minimized: `minimize` first."""
         return tuple(
             (reference, small)
             for given, small in ((self.minimize, True), (self.maximize, False))
@@ -132,13 +132,13 @@ class Search(SpecModel, Judged):
         )
 
     def tolerates(self, failed: int, trials: int) -> bool:
-        """Whether so many of at most `trials` trials may fail."""
+        """Whether `failed` of at most `trials` trials may fail."""
         share = self.failures
         return failed <= (share if isinstance(share, int) else share * trials + 1e-9)
 
     @property
     def watched(self) -> str:
-        """The STAGE.METRIC that the pruner judges by."""
+        """The STAGE.METRIC that the pruner watches."""
         return self.watch or self.objectives[0][0]
 
     # --- what others ask of an axis ---------------------------------------------------------------
@@ -166,7 +166,7 @@ class Search(SpecModel, Judged):
         return self.trials
 
     def size(self, known: Known) -> int | None:
-        """That of a grid comes from what it lists; None where it cannot be listed."""
+        """The most trials; for a grid, the size of its list, or None if it cannot be listed."""
         if self.sampler != "grid":
             return self.trials
         listed = [known[name].listed for name in self.parameters]
@@ -212,8 +212,8 @@ class Search(SpecModel, Judged):
         if (word == "pareto") == several:
             return None
         if several:
-            return f"'{label}' has several objectives, and so no best trial"
-        return f"'{label}' has one objective, and so one best trial"
+            return f"'{label}' has several objectives, so no single best trial"
+        return f"'{label}' has one objective, so one best trial"
 
     def registry_flaws(self, known: Known) -> Iterator[Flaw]:
         return undrawable(known, self.parameters)
@@ -227,7 +227,7 @@ class Search(SpecModel, Judged):
         if self.sampler == "cmaes":
             numbers = [name for name in self.parameters if known[name].type in ("int", "float")]
             if len(numbers) < _PLANE:
-                message = f"cmaes needs two numbers to vary or more, found {', '.join(numbers) or 'none'}"
+                message = f"cmaes needs at least two numbers to vary, found {', '.join(numbers) or 'none'}"
                 yield Flaw(message, "tpe, gp and random take any hyperparameters", ("sampler",))
 
     # --- what a file may say of it ----------------------------------------------------------------
@@ -264,7 +264,7 @@ class Search(SpecModel, Judged):
 
 def _listing(given: Hyperparameter) -> str:
     if given.log:
-        return "a logarithmic scale has no end of values: list them as type choice, or take another sampler"
+        return "a logarithmic scale has no end of values: list them as type choice, or use another sampler"
     if given.step is not None or given.type == "int":
-        return "there are more than a million: give it a larger `step`, or take another sampler"
-    return "give it a `step`, or take another sampler"
+        return "there are more than a million: give it a larger `step`, or use another sampler"
+    return "give it a `step`, or use another sampler"

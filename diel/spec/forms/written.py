@@ -32,7 +32,7 @@ from diel.spec.model import (
 
 @dataclass(frozen=True)
 class Inline(Axis):
-    """Values by parameter, the axis's own name where there is no other."""
+    """Values by parameter, under the axis's own name if there is no other."""
 
     columns: tuple[Sequence[Any], ...]
     names: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Inline(Axis):
 
 @dataclass(frozen=True)
 class Spaced(Sequence[float]):
-    """Evenly spaced numbers, both ends included, or ten to their power."""
+    """Evenly spaced numbers, both ends included, or ten to the power of each."""
 
     first: float
     last: float
@@ -81,7 +81,7 @@ def _some(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _spaced(value: Any) -> Any:
-    """Checks [first, last, count] as one: each entry at its own place, with what it means."""
+    """Checks [first, last, count]: reports each entry at its own place, with its meaning."""
     if not isinstance(value, list | tuple):
         raise refuse(f"expected [first, last, count], found {found(value)}")
     if len(value) != 3:
@@ -105,7 +105,7 @@ def _spaced(value: Any) -> Any:
 
 
 def _exponents(value: tuple[float, float, int]) -> tuple[float, float, int]:
-    """Refuses what overflows, and ends that look like values where exponents are meant."""
+    """Refuses what overflows, and ends that look like values instead of exponents."""
     first, last, count = value
     hint = "logspace takes exponents of ten, -308 to 308"
     flaws = [
@@ -122,7 +122,7 @@ def _exponents(value: tuple[float, float, int]) -> tuple[float, float, int]:
         raise refuse(
             f"logspace takes exponents of ten, as NumPy's does; [{first}, {last}, {count}] would run from "
             f"{10**first:.6g} to {10**last:.6g}{meant}",
-            "where such a narrow span is meant, linspace says it better",
+            "for such a narrow span, use linspace",
         )
     return value
 
@@ -140,7 +140,7 @@ def _python_range(value: Any) -> Any:
     if flaws:
         raise Flaws(*flaws)
     if bounds[2:] == [0]:
-        raise refuse("a step of 0 never arrives", "write a step such as 1", 2)
+        raise refuse("a step of 0 never ends", "write a step such as 1", 2)
     count = len_of_range(bounds)
     if count < 1:
         hint = "the last bound is left out, as in Python's range; counting down needs a step such as -1"
@@ -183,7 +183,7 @@ class StaticForm(SpecModel):
 
     @property
     def sequence(self) -> Sequence[Any]:
-        """The values, computed when they are asked for."""
+        """The values, computed on demand."""
         if self.values is not None:
             return self.values
         if self.linspace is not None:
@@ -240,12 +240,14 @@ def _rounds(value: Any) -> Any:
 
 
 class AxisForm(StaticForm):
-    """An axis: exactly one of the forms, and the columns of a derived one where it matters."""
+    """An axis: exactly one of the forms, and perhaps the columns of a derived one."""
 
     zip: Annotated[dict[Label, Column], BeforeValidator(_zip_of_forms)] | None = optional(
         "Several parameters that vary together; all of the same length."
     )
-    file: Later[FileForm] | None = optional("A CSV or JSONL file: one point a row, one parameter a column.")
+    file: Later[FileForm] | None = optional(
+        "A CSV or JSONL file: one point in each row, one parameter in each column."
+    )
     sample: Later[Sample] | None = optional("Points drawn from ranges.")
     source: str | None = optional(
         "STAGE.OUTPUT: points known once that stage has made them "
@@ -264,7 +266,7 @@ class AxisForm(StaticForm):
 
     @property
     def axis(self) -> Axis:
-        """The one form that is there."""
+        """The one form that is given."""
         if self.zip is not None:
             return Inline(tuple(map(sequence_of, self.zip.values())), tuple(self.zip))
         if self.source is not None:

@@ -31,7 +31,7 @@ def test_the_words_choose_while_a_run_goes_on_and_a_number_names_a_round() -> No
 @pytest.mark.parametrize(
     ("point", "inside", "message", "hint"),
     [
-        ("previous", False, "`previous` is for stages that run over 'r' themselves", "take `last`"),
+        ("previous", False, "`previous` is for stages that run over 'r' themselves", "use `last`"),
         (3, True, "expected the number of a round, 0 to 2; found 3", "`last` is the last one"),
         (-1, True, "expected the number of a round, 0 to 2; found -1", ""),
         ("final", True, "expected last, previous or the number of a round, found 'final'", "write last"),

@@ -61,7 +61,7 @@ def test_a_json_list_is_a_file_of_points_too(tmp_path: Path) -> None:
         ("p.csv", "", "empty; expected a header"),
         ("p.csv", "a,b\n1,2\n3\n", "p.csv:3: 1 value, but the header names 2 columns"),
         ("p.csv", "a,b,a\n1,2,3\n", "p.csv:1: the header names 'a' twice"),
-        ("p.csv", "a,my col\n1,2\n", "column 'my col' is no parameter name"),
+        ("p.csv", "a,my col\n1,2\n", "column 'my col' is not a parameter name"),
         ("p.csv", "a\n" + "x" * 200_000 + "\n", "p.csv:2: not CSV"),
         ("p.csv", b"a\n\xff\n", "is not UTF-8 (byte 2)"),
         ("p.jsonl", '{"a": 1}\n{"a":\n', "p.jsonl:2: not a JSON value"),
@@ -94,7 +94,7 @@ def test_a_column_that_a_file_lacks_is_told(tmp_path: Path) -> None:
 
 
 def test_plain_values_have_no_columns_to_choose_from() -> None:
-    with pytest.raises(UsageError, match="gives plain values, no columns a, b"):
+    with pytest.raises(UsageError, match="gives plain values, not columns a, b"):
         rows_to_points([1, 2], "x", ("a", "b"), "make.points")
     assert rows_to_points([1, 2], "x", ("x",), "make.points").parameters == ("x",)
 
