@@ -18,21 +18,49 @@ from diel.paths import RunPaths
 from diel.project.run_file import RunFile
 from tests.record import as_record
 
-GONE = {"host": socket.gethostname(), "pid": 2**22 + 1, "started": 1.0}
+HOST = socket.gethostname()
+WORKER = "worker-0001-node-7-abc.jsonl"
+GONE: dict[str, Any] = {"host": HOST, "pid": 2**22 + 1, "started": 1.0}
 """A process that there is not: pids do not go that far."""
 
 
-class Handmade:
-    """A run of a workflow whose text is given; `alive` makes this process its controller."""
+class Laid:
+    """The files of a run on its way: folders, a lease, a segment of its controller, and one of a worker."""
+
+    def __init__(self, root: Path, ago: float, *, alive: bool) -> None:
+        """Its clock begins so many seconds ago; `alive` makes this process its controller."""
+        self.paths = RunPaths(root.absolute())
+        for path in (self.paths.journal, self.paths.requests, self.paths.tasks, self.paths.captures):
+            path.mkdir(parents=True)
+        self.clock = time.time() - ago
+        me = psutil.Process()
+        lease = {"host": HOST, "pid": me.pid, "started": me.create_time()} if alive else GONE
+        self.lease(1, **lease)
+        self.controller = SegmentWriter(self.paths.controller_segment(1))
+        self.worker = SegmentWriter(self.paths.journal / WORKER)
+        self.write("controller", epoch=1, **lease)
+
+    def lease(self, epoch: int, **process: Any) -> None:
+        self.paths.lease.write_text(json.dumps({"epoch": epoch, **process}))
+
+    def write(self, event: str, **more: Any) -> Self:
+        """A line of the controller."""
+        self.clock += 1
+        self.controller.append(as_record({"event": event, "time": self.clock, **more}))
+        return self
+
+    def end(self, state: str) -> Self:
+        return self.write("end", state=state)
+
+
+class Handmade(Laid):
+    """A run of a workflow whose text is given."""
 
     def __init__(
         self, folder: Path, text: str, name: str = "w-1", *, alive: bool = False, **more: Any
     ) -> None:
         self.folder = folder
-        self.paths = RunPaths((folder / "runs" / name).absolute())
-        for path in (self.paths.journal, self.paths.requests, self.paths.tasks, self.paths.captures):
-            path.mkdir(parents=True)
-        self.clock = time.time() - 1000
+        super().__init__(folder / "runs" / name, 1000, alive=alive)
         workflow = name.rpartition("-")[0]
         self.paths.workflow.write_text(
             f"diel: 1\nname: {workflow}\n{textwrap.dedent(text)}", encoding="utf-8"
@@ -53,18 +81,6 @@ class Handmade:
             **more,
         )
         self.paths.run_file.write_text(run_file.model_dump_json())
-        me = psutil.Process()
-        lease = {"host": socket.gethostname(), "pid": me.pid, "started": me.create_time()} if alive else GONE
-        self.paths.lease.write_text(json.dumps({"epoch": 1, **lease}))
-        self.controller = SegmentWriter(self.paths.controller_segment(1))
-        self.worker = SegmentWriter(self.paths.journal / "worker-0001-node-7-abc.jsonl")
-        self.write("controller", epoch=1, **lease)
-
-    def write(self, event: str, **more: Any) -> Self:
-        """A line of the controller."""
-        self.clock += 1
-        self.controller.append(as_record({"event": event, "time": self.clock, **more}))
-        return self
 
     def work(self, event: str, stage: str, index: int, attempt: int = 1, **more: Any) -> Self:
         """A line of the worker."""
@@ -97,6 +113,3 @@ class Handmade:
 
     def skipped(self, stage: str, *indices: int, reason: str = "upstream", cause: str = "") -> Self:
         return self.write("skipped", stage=stage, tasks=ranges(indices), reason=reason, cause=cause)
-
-    def end(self, state: str) -> Self:
-        return self.write("end", state=state)

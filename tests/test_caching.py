@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 
-from tests.throwaway import Project, Run, wait_for
+from tests.throwaway import Project, Run
 
 WORKFLOW = """
     hyperparameters:
@@ -168,28 +167,3 @@ def test_no_cache_computes_everything(project: Project) -> None:
 
 def test_from_computes_a_stage_and_all_after_it(project: Project) -> None:
     assert computed(project.run("--from", "table")) == {"table": 1, "reads": 1, "total": 1}
-
-
-def test_what_a_killed_run_has_done_is_used(project: Project) -> None:
-    project.workflow(
-        """
-    axes: {n: {range: 6}}
-    stages:
-      quick: {over: [n], command: 'echo ${{ n }} > out', outputs: {out: out}}
-      slow: {over: [n], command: [sleep, "${{ n // 5 * 100 }}"], after: [quick]}
-"""
-    )
-    process = project.start("run", "flow.yaml")
-    wait_for(lambda: project.runs() == 2)
-    run = project.newest()
-    wait_for(lambda: run.records("done", "slow"))
-    process.send_signal(signal.SIGKILL)
-    project.end(process, -signal.SIGKILL)
-    done = len(run.records("done", "quick"))
-    edit(project, "flow.yaml", "n // 5 * 100", "0 * n")
-    again = project.run()
-    # what a worker went on with after the kill was there in time for the next run, or was not
-    assert 0 < done <= again.counts("quick")["cached"] <= len(run.records("done", "quick"))
-    assert again.counts("slow") == {"done": 6}
-    for left in run.processes():  # a worker ends the task that it is at, even without its controller
-        left.kill()

@@ -311,7 +311,7 @@ CGROUP = Path("/sys/fs/cgroup/memory")
 
 @pytest.mark.skipif(
     not os.access(CGROUP / "memory.limit_in_bytes", os.W_OK),
-    reason="making a memory cgroup takes root and cgroups of version 1; counters stand in for it in test_oom.py",
+    reason="making a memory cgroup takes root and cgroups of version 1; counters stand in for it in tests/attempt/test_reaper.py",
 )
 def test_a_program_that_the_system_kills_for_want_of_memory_is_out_of_memory(tmp_path: Path) -> None:
     group = CGROUP / f"diel-test-{os.getpid()}"

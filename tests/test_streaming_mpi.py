@@ -64,29 +64,6 @@ def test_a_task_of_one_rank_that_stops_reading_holds_nobody_up(ran: Run) -> None
     assert ran.attempts("make") == [1]
 
 
-def test_each_rank_of_a_command_puts_for_itself(tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py", reason="needs an MPI launcher, which comes with the extra `examples`")
-    project = Project(tmp_path).workflow(
-        """
-        stages:
-          make:
-            command: [sh, -c, 'seq 3 | diel stream put numbers']
-            resources: {ranks: 2}
-            outputs: {numbers: {stream: true}}
-          add:
-            command: 'diel stream get numbers > got.txt'
-            inputs: {numbers: make.numbers}
-            outputs: {got: got.txt}
-        """
-    )
-    (tmp_path / "schedulers").mkdir(exist_ok=True)
-    (tmp_path / "schedulers" / "wide.yaml").write_text(
-        "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n", encoding="utf-8"
-    )
-    made = project.run("--site", "wide")
-    assert sorted(made.artifact("add", "got").read_text(encoding="utf-8").split()) == list("112233")
-
-
 def test_ranks_of_a_command_share_a_stream_and_have_tuples_of_their_own(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(
         """

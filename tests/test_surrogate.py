@@ -23,11 +23,7 @@ MODULES = (
             self.answer("ok")
 
         def do_POST(self):
-            document = self.read()
-            if self.path == "/reload":
-                self.server.known = document["known"]
-                return self.answer("ok")
-            (row,) = document["rows"]
+            (row,) = self.read()["rows"]
             if row["x"] == self.server.breaks:
                 return self.answer({"error": "it knows nothing of that"}, 400)
             near = min(abs(row["x"] - known) for known in self.server.known)
@@ -42,10 +38,6 @@ MODULES = (
     def simulate(x: float, seconds: float = 0.0) -> Made:
         time.sleep(seconds)
         return {"y": x}
-
-    @diel.module(kind="training")
-    def learn(before: list[float], new: list[float]) -> Known:
-        return {"known": [*before, *new]}
 """
 )
 TYPES = """
@@ -53,9 +45,6 @@ TYPES = """
 
     class Made(TypedDict):
         y: float
-
-    class Known(TypedDict):
-        known: list[float]
 """
 SERVICE = "{ready: {http: /health}, shared_cores: true}"
 
@@ -185,38 +174,6 @@ def test_a_simulation_is_kept_for_every_model_and_an_answer_for_its_own(tmp_path
     without = made.run()
     assert without.counts("simulate") == {"cached": 2, "done": 2}
     assert without.values("simulate", "y") == [0.0, 1.0, 2.0, 3.0], "no answer stands for a simulation"
-
-
-# --- a loop ---------------------------------------------------------------------------------------
-
-
-def test_what_is_simulated_joins_the_training_set_and_the_next_round_is_answered(tmp_path: Path) -> None:
-    made = project(
-        tmp_path,
-        """
-        axes: {round: {loop: {max: 3, until: "learn.known == []"}}, x: {values: [0.0, 1.0, 2.0]}}
-        stages:
-          serve:
-            module: "tools:serve"
-            inputs: {known: {from: learn.known, at: {round: last}, initially: [0.0]}}
-            service: {ready: {http: /health}, reload: true, shared_cores: true}
-          settle: {over: [round], command: [sleep, "0.7"], inputs: {known: {from: learn.known, at: {round: previous}, initially: []}}}
-          simulate:
-            module: "tools:simulate"
-            over: [round, x]
-            after: [settle]
-            surrogate: {service: serve, tolerance: 0.1}
-          learn:
-            module: "tools:learn"
-            over: [round]
-            inputs: {before: {from: learn.known, at: {round: previous}, initially: [0.0]}}
-            params: {new: "${{ where(simulate.x, simulate.simulated) }}"}
-        """,
-    )
-    run = made.run()
-    simulated = run.values("simulate", "simulated")
-    assert simulated == [False, True, True, False, False, False, False, False, False]
-    assert run.values("learn", "known") == [[0.0, 1.0, 2.0]] * 3
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

@@ -4,85 +4,59 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from pathlib import Path
-from typing import Any
-
-import psutil
+from typing import Any, Self
 
 from diel.journal.history import History
-from diel.journal.segment import Reader, SegmentWriter
-from diel.paths import RunPaths
+from diel.journal.segment import Reader
+from tests.handmade import Laid
 from tests.record import as_record
 
 APP: dict[str, Any] = {"class": "app"}
 """The class of a failure that is the program's own, for a record."""
-HOST = socket.gethostname()
-WORKER = "worker-0001-node-7-abc.jsonl"
-GONE = {"host": HOST, "pid": 2**22 + 1, "started": 1.0}
-"""A process that there is not: pids do not go that far."""
 
 
-class Written:
+class Written(Laid):
     """A run with stages `a` (simulation, 4 tasks) and `b` (analysis), driven by this process if `alive`."""
 
     def __init__(self, runs: Path, name: str = "w-1", *, alive: bool = False, stages: bool = True) -> None:
-        self.paths = RunPaths((runs / name).absolute())
-        for folder in (self.paths.journal, self.paths.requests, self.paths.tasks, self.paths.captures):
-            folder.mkdir(parents=True)
         self.name = name
-        self.clock = time.time() - 100
+        super().__init__(runs / name, 100, alive=alive)
         workflow = name.rpartition("-")[0]
         document = {"run": name, "workflow": workflow, "source": str(runs / "w.yaml"), "created": self.clock}
         self.paths.run_file.write_text(json.dumps(document))
         self.paths.workflow.write_text(
             "diel: 1\nname: w\nstages:\n  a: {command: [x]}\n  b: {command: [x]}\n  late: {command: [x]}\n"
         )
-        me = psutil.Process()
-        lease = {"host": HOST, "pid": me.pid, "started": me.create_time()} if alive else GONE
-        self.lease(1, **lease)
-        self.controller = SegmentWriter(self.paths.controller_segment(1))
-        self.worker = SegmentWriter(self.paths.journal / WORKER)
-        self.write("controller", epoch=1, **lease)
         if stages:
             self.write("stage", stage="a", kind="simulation", total=4, parts={"module": "m"}, family="f")
             self.write("stage", stage="b", kind="analysis", total=1, parts={"module": "m"}, family="g")
 
-    def lease(self, epoch: int, **process: Any) -> None:
-        self.paths.lease.write_text(json.dumps({"epoch": epoch, **process}))
-
-    def write(self, event: str, **more: Any) -> Written:
-        """A line of the controller."""
-        self.clock += 1
-        self.controller.append(as_record({"event": event, "time": self.clock, **more}))
-        return self
-
-    def work(self, event: str, index: int, attempt: int = 1, **more: Any) -> Written:
+    def work(self, event: str, index: int, attempt: int = 1, **more: Any) -> Self:
         """A line of the worker, about a task of stage `a`."""
         self.clock += 1
         record = {"event": event, "stage": "a", "index": index, "attempt": attempt, "time": self.clock}
         self.worker.append(as_record({**record, **more}))
         return self
 
-    def done(self, index: int, **more: Any) -> Written:
+    def done(self, index: int, **more: Any) -> Self:
         return self.work("done", index, seconds=2.0, key=f"{index:032x}", **more)
 
-    def failed(self, index: int, message: str = "exit code 3", **more: Any) -> Written:
+    def failed(self, index: int, message: str = "exit code 3", **more: Any) -> Self:
         more = {"class": "app", "message": message, "exit_code": 3, "stderr_tail": "", "attempt": 1, **more}
         return self.write("failed", stage="a", tasks=[[index, index]], **more)
 
-    def end(self, state: str) -> Written:
-        self.write("end", state=state)
-        return self.snapshot()
+    def end(self, state: str) -> Self:
+        return super().end(state).snapshot()
 
-    def snapshot(self) -> Written:
+    def snapshot(self) -> Self:
         reader = Reader(self.paths, History())
         reader.catch_up()
         reader.save()
         return self
 
-    def output(self, index: int, attempt: int = 1, **streams: str) -> Written:
+    def output(self, index: int, attempt: int = 1, **streams: str) -> Self:
         """What a task of stage `a` printed, as its worker leaves it."""
         folder = self.paths.task_dir("a", index, attempt)
         folder.mkdir(parents=True)
@@ -90,7 +64,7 @@ class Written:
             (folder / stream.replace("metrics", ".metrics.jsonl")).write_text(text)
         return self
 
-    def quiet_for(self, seconds: float) -> Written:
+    def quiet_for(self, seconds: float) -> Self:
         """Makes the heartbeat older."""
         then = time.time() - seconds
         os.utime(self.paths.lease, (then, then))

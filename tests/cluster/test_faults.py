@@ -273,14 +273,6 @@ if os.environ["DIEL_ATTEMPT"] == "1":
 if comm.rank == 0:
     Path(os.environ["DIEL_RESULT"]).write_text(json.dumps({"size": comm.size}))
 """
-GROWING = """
-    stages:
-      grow:
-        command: [python, -c, "import time; x = bytearray(80 * 2**20); time.sleep(2)"]
-        resources: {memory: 32MiB, pool: small}
-        retries: 0
-        on: {oom: {memory: x2, retries: 3}}
-"""
 COUNT = """
     axes: {i: {range: 3}}
     stages:
@@ -326,17 +318,6 @@ def test_a_killed_rank_is_not_its_programs_failure(project: OnCluster) -> None:
     assert (failed["class"], failed["attempt"]) == ("node", 1)
     assert "Killed" in failed["stderr_tail"]
     assert run.value("pair", "size") == 2
-    project.assert_nothing_is_left()
-
-
-@pytest.mark.campaign  # tests/test_policies.py has it without a scheduler
-def test_memory_grows_until_a_task_fits(project: OnCluster) -> None:
-    project.workflow(GROWING)
-    project.end(project.begin())
-    run = project.newest()
-    assert [record["class"] for record in run.records("fail")] == ["oom", "oom"]
-    asked = [record.get("resources", {}).get("memory") for record in run.records("queued")]
-    assert asked == [None, 64 * 2**20, 128 * 2**20]
     project.assert_nothing_is_left()
 
 

@@ -109,33 +109,6 @@ def test_a_job_hands_its_run_over_before_its_walltime_ends(
     project.assert_nothing_is_left()  # no successor either
 
 
-HOMES = tuple(("submit", "--home", home) for home in ("login", "job", "inside"))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "commands", "said"),
-    [
-        ({"queue": "nowhere"}, (*HOMES, ("run",)), "invalid partition specified: nowhere"),
-        # Told only of a job that is queued.
-        (
-            {"options": ["--time=2-00:00:00"]},
-            (HOMES[0], HOMES[2], ("run",)),
-            "would wait for ever: Partition",
-        ),
-    ],
-)
-def test_what_the_scheduler_does_not_take_is_refused_and_nothing_is_made(
-    project: OnCluster, wrong: dict[str, Any], commands: tuple[tuple[str, ...], ...], said: str
-) -> None:
-    site(project, **wrong).workflow(FLOW)
-    for words in commands:
-        told = project.diel(*words, "flow.yaml", "--site", "mine", code=2)
-        assert said in told, told
-        assert "correct the site file" in told
-        assert not (project.folder / "runs").exists()
-        assert project.cluster.squeue() == []
-
-
 def waiting(project: OnCluster) -> tuple[str, str]:
     """A run whose controller was killed while its block waited in the queue: the jobs in its way, and the
     block's.

@@ -118,11 +118,6 @@ def test_64_tasks_on_four_nodes_copy_an_input_four_times(project: OnCluster) -> 
     check_copies(project, 4 * MIB)
 
 
-@pytest.mark.campaign
-def test_64_tasks_on_four_nodes_copy_256_mib_four_times(project: OnCluster) -> None:
-    check_copies(project, 256 * MIB)
-
-
 def test_ranks_on_several_nodes_read_their_own_nodes_copy(project: OnCluster) -> None:
     project.site(local=disk(project)).workflow(WIDE).module("parts", PARTS)
     run = project.run("--site", "mine", "--quiet")

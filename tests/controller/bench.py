@@ -76,14 +76,13 @@ class Bench:
                 name: {"path": str(path), "size": 1, "digest": path.name} for name, path in files.items()
             },
         }
-        run = self.stages.runs[stage]
-        self.ledger.commit(
-            run,
-            index,
-            self.ledger.segment.name,
-            self.ledger.segment.append(as_record(record)),
-            as_record(record),
-        )
+        self.commit(stage, index, record)
+
+    def commit(self, stage: str, index: int, record: dict[str, Any]) -> None:
+        """A worker has written this of a task."""
+        run, segment = self.stages.runs[stage], self.ledger.segment
+        offset = segment.append(as_record(record))
+        self.ledger.commit(run, index, segment.name, offset, as_record(record))
         self.stages.note_end(run, index)
 
     def fail(self, stage: str, index: int = 0) -> None:

@@ -99,29 +99,6 @@ def test_a_pool_where_no_worker_starts_and_ranks_that_do_not_meet_are_not_ready(
     assert nothing_is_left(slurm)
 
 
-def test_a_job_that_waits_too_long_is_told_with_its_reason_and_cancelled(
-    slurm: Cluster, capsys: Capture
-) -> None:
-    slurm.wait_for(slurm.sbatch("sleep 60", "-N4", "--exclusive"), "RUNNING")
-    said = call(capsys, "doctor", "--site", write(), "--job", "--wait", "1500ms")
-    assert said.code == 0  # a full queue is no fault of the site
-    assert "is pending" in said.err
-    assert "(Resources)" in said.err
-    assert "after 1.5s; cancelled" in said.out
-    assert "--wait 1h" in said.out
-    assert len(slurm.squeue()) == 1
-    slurm.clear()
-
-
-def test_a_pool_that_the_scheduler_refuses_is_told_in_its_words(slurm: Cluster, capsys: Capture) -> None:
-    site = write(SITE + "  no: {cores: 4, options: [--licenses=none:1]}\n")
-    found = doctor(capsys, "--site", site, "--job", code=1)
-    assert found["cpu: job"]["ok"]
-    assert "the scheduler refuses it" in found["no: job"]["found"]
-    assert "icense" in found["no: job"]["found"]
-    assert "fix pool 'no'" in found["no: job"]["fix"]
-
-
 def test_a_python_that_nodes_lack_is_told_with_what_the_job_printed(
     slurm: Cluster, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

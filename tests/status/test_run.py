@@ -20,7 +20,8 @@ from diel.project.submission import make_submission
 from diel.states import RunState, TaskState
 from diel.status import read_status
 from diel.status.run import standing
-from tests.written import HOST, Written
+from tests.handmade import HOST
+from tests.written import Written
 
 GONE = {"epoch": 1, "host": "elsewhere", "pid": 1, "started": 0.0}
 """A controller without a heartbeat for decades."""

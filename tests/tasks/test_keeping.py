@@ -21,21 +21,9 @@ def made(bench: Bench, stage: str, index: int = 0, **more: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"{stage}/{index}")
     entry = {"path": str(path.relative_to(bench.paths.root)), "size": 3, "digest": "d"}
-    commit(bench, stage, index, {"artifacts": {"a": entry}, **more})
+    record = {"event": "done", "stage": stage, "index": index, "values": {}, "artifacts": {"a": entry}}
+    bench.commit(stage, index, {**record, **more})
     return path
-
-
-def commit(bench: Bench, stage: str, index: int, more: dict[str, Any]) -> None:
-    record = {"event": "done", "stage": stage, "index": index, "values": {}, **more}
-    run = bench.stages.runs[stage]
-    bench.ledger.commit(
-        run,
-        index,
-        bench.ledger.segment.name,
-        bench.ledger.segment.append(as_record(record)),
-        as_record(record),
-    )
-    bench.stages.note_end(run, index)
 
 
 def dropped(bench: Bench, stage: str = "make") -> set[int]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.call import call
+from tests.handmade import WORKER
 from tests.throwaway import Project
-from tests.written import APP, WORKER, Written
+from tests.written import APP, Written
 
 Capture = pytest.CaptureFixture[str]
 
