@@ -91,7 +91,7 @@ def test_following_goes_on_through_a_retry_until_the_task_has_ended(
     [
         (["a/3"], "has not begun"),
         (["a/9"], "no task 'a/9'"),
-        (["a"], "say which one"),
+        (["a"], "choose one"),
         (["aa/1"], "did you mean 'a'"),
         (["w-1"], "expected one task"),
         (["w-2", "a/0"], "did you mean 'w-1'"),
