@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 SIMULATED = "simulated"
-"""The value that says whether a task that a surrogate may answer was computed."""
+"""The value that says of a task that may be answered whether it was computed."""
 COUNT = re.compile(r"\s*(==|>=|<=|>|<)?\s*(\d{1,15})\s*")
 """A number of things: `>=100`, `==3`."""
 FORMATS = {

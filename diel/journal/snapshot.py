@@ -53,8 +53,8 @@ def _stage(packed: dict[str, Any]) -> StageHistory:
         packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
     under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
     dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
-    surrogate = unpacked(packed["surrogate"]) if packed.get("surrogate") else None
-    return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped, "surrogate": surrogate})
+    packed["surrogate"] = unpacked(packed.get("surrogate"))
+    return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped})
 
 
 def _attempt(packed: dict[str, Any]) -> Attempt:

@@ -57,7 +57,9 @@ def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory
     return found
 
 
-def unpacked(packed: dict[str, Any]) -> SurrogateHistory:
+def unpacked(packed: dict[str, Any] | None) -> SurrogateHistory | None:
     """From the fields that a snapshot keeps."""
+    if packed is None:
+        return None
     lists = {name: tuple(packed[name]) for name in ("training", "simulations")}
     return SurrogateHistory(**{**packed, **lists})

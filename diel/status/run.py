@@ -52,7 +52,7 @@ class StageStatus:
     dropped: Mapping[str, int] = field(default_factory=dict)
     """By output, how many tasks' artifacts were deleted after use."""
     surrogate: SurrogateStatus | None = None
-    """If its tasks ask a surrogate before they run."""
+    """If its tasks ask before they run."""
 
     def __getitem__(self, state: TaskState) -> int:
         return self.counts[state.label]
@@ -130,7 +130,7 @@ class Status:
 
     @property
     def asks_first(self) -> dict[str, SurrogateStatus]:
-        """The answers of each surrogate, by the stage that asks it."""
+        """What was answered, by the stage that asks."""
         return {stage.name: stage.surrogate for stage in self.stages if stage.surrogate is not None}
 
     @property
