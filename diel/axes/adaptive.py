@@ -25,6 +25,10 @@ class Standing(Enum):
     """It never will: the search or loop ended before it, or the trial was pruned."""
 
 
+NOT_BEGUN = Course(())
+"""How far a search or loop has come that has not begun."""
+
+
 class Adaptive(ABC):
     """One axis of a run whose points are made during the run."""
 
@@ -42,9 +46,9 @@ class Adaptive(ABC):
         """The course that a task belongs to, by the task's coordinates."""
         return tuple(coordinates[axis] for axis in self.judge.context)
 
-    def course(self, coordinates: Mapping[str, int]) -> Course | None:
-        """How far it has come; None if it has not begun."""
-        return self.history.courses.get(self.context(coordinates))
+    def course(self, coordinates: Mapping[str, int]) -> Course:
+        """How far it has come; NOT_BEGUN if it has not begun."""
+        return self.history.courses.get(self.context(coordinates), NOT_BEGUN)
 
     @property
     def judged(self) -> bool:
@@ -61,30 +65,24 @@ class Adaptive(ABC):
         if not self.judged:
             return Standing.OPEN
         course = self.course(coordinates)
-        return Standing.WAITING if course is None else self._standing(course, coordinates[self.label])
+        return Standing.WAITING if course is NOT_BEGUN else self._standing(course, coordinates[self.label])
 
     @abstractmethod
     def _standing(self, course: Course, place: int) -> Standing: ...
 
     def is_over(self, coordinates: Mapping[str, int]) -> bool:
         """Whether all its points are known, and judged."""
-        if not self.judged:
-            return True
-        course = self.course(coordinates)
-        return course is not None and course.over
+        return not self.judged or self.course(coordinates).over
 
     def has_failed(self, coordinates: Mapping[str, int]) -> bool:
         """Whether it is over without a point to hand on."""
-        course = self.course(coordinates)
-        return course is not None and course.failed
+        return self.course(coordinates).failed
 
     def is_lost(self, coordinates: Mapping[str, int]) -> bool:
         """Whether it is over and a point did not count: a trial that failed or was pruned, a round at which a
         loop failed."""
         course = self.course(coordinates)
-        if course is None or course.points is None:
-            return False
-        return self._is_lost(course, coordinates[self.label])
+        return course.points is not None and self._is_lost(course, coordinates[self.label])
 
     @abstractmethod
     def _is_lost(self, course: Course, place: int) -> bool: ...
@@ -124,18 +122,13 @@ class Searched(Adaptive):
         return place < len(course.trials) and course.trials[place].state in failed
 
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
-        course = self.course(coordinates)
-        if course is None:
-            return ()
-        small = [small for _, small in self.axis.objectives]
-        if choice.word == "pareto":
-            return tuple(trial.number for trial in front(course.trials, small))
-        return tuple(trial.number for trial in ranked(course.trials, small[0])[: choice.count])
+        trials, small = self.course(coordinates).trials, [small for _, small in self.axis.objectives]
+        picked = front(trials, small) if choice.word == "pareto" else ranked(trials, small[0])[: choice.count]
+        return tuple(trial.number for trial in picked)
 
     def hyperparameters(self, coordinates: Mapping[str, int]) -> Mapping[str, Any]:
-        course = self.course(coordinates)
-        place = coordinates[self.label]
-        return {} if course is None or place >= len(course.trials) else course.trials[place].hp
+        trials, place = self.course(coordinates).trials, coordinates[self.label]
+        return trials[place].hp if place < len(trials) else {}
 
     def facts(self, workflow: Workflow) -> AxisFacts:
         return replace(
@@ -162,9 +155,8 @@ class Looped(Adaptive):
         return course.failed and place == (course.points or 0) - 1
 
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
-        course = self.course(coordinates)
-        rounds = self.size if course is None or course.points is None else course.points
-        return (rounds - 1,)
+        points = self.course(coordinates).points
+        return ((self.size if points is None else points) - 1,)
 
 
 _KINDS: dict[str, type[Adaptive]] = {"search": Searched, "loop": Looped}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from diel.axes.adaptive import Adaptive, Standing
+from diel.axes.adaptive import NOT_BEGUN, Adaptive, Standing
 from diel.errors import counted
 from diel.explain.text import Explanation
 from diel.journal.axis_history import Course, Trial
@@ -54,7 +54,7 @@ def points_awaited(view: RunView, stage: str, index: int) -> list[str]:
 def _awaited(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     course, place = axis.course(coordinates), coordinates[axis.label]
     names = " and ".join(axis.judge.stages)
-    if course is None:
+    if course is NOT_BEGUN:
         return f"the {axis.axis.word} '{axis.label}' begins once the tasks of {names} are known"
     if not axis.axis.in_turn:
         return _unasked(axis, course, place, driven=view.run.state is RunState.RUNNING)
@@ -104,7 +104,7 @@ def points_never_came(view: RunView, stage: str, indices: Iterable[int]) -> list
     for index in indices:
         for axis, place in _closed(view, stage, index):
             course = axis.course(place)
-            if course is not None and place[axis.label] < len(course.trials):
+            if place[axis.label] < len(course.trials):
                 pruned.setdefault(axis.label, f"{stage}/{index}")
             else:
                 reason = _never(view, axis, place)
@@ -118,7 +118,6 @@ def points_never_came(view: RunView, stage: str, indices: Iterable[int]) -> list
 
 def _never(view: RunView, axis: Adaptive, coordinates: Mapping[str, int]) -> str:
     course, place = axis.course(coordinates), coordinates[axis.label]
-    assert course is not None
     if place < len(course.trials):
         return _pruned(view, axis, course, course.trials[place])
     status = next((one for one in view.axes if one.label == axis.label), None)
@@ -174,7 +173,7 @@ def picks(link: Link, members: list[int]) -> list[Pick]:
 def _pick(axis: Adaptive, coordinates: Mapping[str, int]) -> Pick:
     label, place = axis.label, coordinates[axis.label]
     course = axis.course(coordinates)
-    trial = course.trials[place] if course is not None and place < len(course.trials) else None
+    trial = course.trials[place] if place < len(course.trials) else None
     if trial is None or trial.state is not TrialState.COMPLETE:
         return Pick(label, place, None, f"{label} {place}")
     names = ", ".join(reference for reference, _ in axis.axis.objectives)

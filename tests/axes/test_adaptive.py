@@ -107,5 +107,4 @@ def test_what_is_written_down_of_a_search_says_how_it_is_judged(tmp_path: Path) 
     facts = run.axes["trial"].facts(run.spec)
     assert (facts.parallel, facts.pruner, facts.objectives) == (2, "median", [["f.loss", True]])
     course = axis_of(run).course({})
-    assert course is not None
     assert course.trials[4].state is TrialState.RUNNING
