@@ -1,23 +1,42 @@
-"""Arrays as inputs and outputs: read as memory maps, written at most once, handed on without a copy.
+"""Arrays as inputs and outputs: read as memory maps, written at most once and in a single pass, never copied.
 
-It needs NumPy, and is imported where an array is at hand already, or where a module asks for one.
+It needs NumPy, and is imported where an array is at hand already, or where one on the disk is looked at.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import mmap
 import os
 import resource
-from collections.abc import Mapping
+import threading
+import tokenize
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from itertools import chain
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 import numpy
+import xxhash
 
 from diel.artifacts.artifact import Artifact, Breach, Way, describe, file_content
-from diel.artifacts.npy import Array, NotFinite, first_not_finite, read_header, write_array
 from diel.errors import ModuleError
+from diel.files import replacing
 
+Array = numpy.ndarray[Any, Any]
+_SMALL = 64 * 1024
+"""Bytes up to which an array is copied behind its header, so that one call writes both."""
+_PIECE = 1024 * 1024
+"""Bytes that are looked at at a time: few enough to be in the processor's cache from one look to the next."""
+_STEP = 8 * 1024 * 1024
+"""Bytes of a large array that are written by one call, while a thread beside looks at the same ones."""
+_RESERVED = 16 * 1024 * 1024
+_LARGE = 64 * 1024 * 1024
+"""Bytes from which on such a thread is worth its start."""
+_BROKEN = (EOFError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError)
+"""What NumPy raises for headers that are none, besides ValueError."""
 _SPARE = 256
 """Open files that a module may need besides its mapped arrays: each of these holds one."""
 
@@ -151,3 +170,231 @@ def _link(source: str, path: str) -> bool:
     except OSError:  # another file system, a limit on links, a file of that name
         return False
     return True
+
+
+# --- `.npy` files -----------------------------------------------------------------------------------
+
+
+class NotFinite(Exception):
+    """An item of an array is NaN or infinite."""
+
+
+class Header(NamedTuple):
+    """What a `.npy` file says of its array, and at which byte that begins."""
+
+    shape: tuple[int, ...]
+    fortran_order: bool
+    dtype: numpy.dtype[Any]
+    offset: int
+
+
+def read_header(path: str) -> Header:
+    """The header of a `.npy` file. Raises ValueError where it has none, and OSError."""
+    with open(path, "rb") as file:
+        try:
+            version = numpy.lib.format.read_magic(file)
+            if version not in ((1, 0), (2, 0), (3, 0)):
+                raise ValueError(f"version {version[0]}.{version[1]} of the format is not known")
+            # The third differs from the second in the letters of field names alone, which do not matter here.
+            first = version == (1, 0)
+            read = numpy.lib.format.read_array_header_1_0 if first else numpy.lib.format.read_array_header_2_0
+            shape, fortran_order, dtype = read(file)
+        except _BROKEN as error:
+            raise ValueError(str(error) or type(error).__name__) from error
+        if any(type(size) is not int or size < 0 for size in shape):
+            raise ValueError(f"shape is not valid: {shape}")
+        return Header(shape, fortran_order, dtype, file.tell())
+
+
+def header_of(array: Array) -> bytes:
+    """The header that NumPy would write for an array."""
+    if array.dtype.names is None:
+        return _plain_header(array.dtype.str, array.shape, _is_fortran(array))
+    return _written(numpy.lib.format.header_data_from_array_1_0(array))
+
+
+@lru_cache(maxsize=256)
+def _plain_header(descr: str, shape: tuple[int, ...], fortran_order: bool) -> bytes:
+    return _written({"descr": descr, "fortran_order": fortran_order, "shape": shape})
+
+
+def _written(facts: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    try:
+        numpy.lib.format.write_array_header_1_0(file, facts)
+    except ValueError:  # more than 64 KiB of fields, or their names are no Latin-1
+        file = io.BytesIO()
+        numpy.lib.format.write_array_header_2_0(file, facts)
+    return file.getvalue()
+
+
+def write_array(path: str, array: Array, *, hashed: bool = True, finite: bool = False) -> tuple[int, str]:
+    """Writes an array as NumPy does; gives the file's size in bytes and the digest of its content (of its
+    header alone, where it is not to be `hashed`).
+
+    Nothing of the file is read: each piece is looked at and written while it is in the processor's
+    cache, and a large array is looked at by a thread beside the writing. A file of that name is replaced
+    in one step: the array may be mapped from it. Raises OSError, and NotFinite where no number may be NaN
+    or infinite.
+    """
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        with replacing(path) as opened:
+            return _write_any(opened.fileno(), array, hashed=hashed, finite=finite)
+    try:
+        return _write_any(file, array, hashed=hashed, finite=finite)
+    except NotFinite:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(file)
+
+
+def _write_any(file: int, array: Array, *, hashed: bool, finite: bool) -> tuple[int, str]:
+    head = header_of(array)
+    if array.nbytes <= _SMALL:
+        if finite and first_not_finite(array) is not None:
+            raise NotFinite
+        data = head + array.tobytes("F" if _is_fortran(array) else "C")
+        _write(file, memoryview(data))
+        return len(data), xxhash.xxh3_128_hexdigest(data)
+    digest = xxhash.xxh3_128(head)
+    flat = _flat(array)
+
+    def look(piece: Array) -> memoryview:
+        """The bytes of a piece of the array; each is looked at once."""
+        if finite and not _all_finite(piece):
+            raise NotFinite
+        data = piece.view(numpy.uint8).data
+        if hashed:
+            digest.update(data)
+        return data
+
+    _write(file, memoryview(head))
+    _reserve(file, len(head) + array.nbytes)
+    if flat is not None and not (hashed or finite):
+        _write(file, look(flat))
+    elif flat is not None and array.nbytes >= _LARGE:
+        _write_beside(file, flat, look)
+    else:
+        for piece in _pieces(array):
+            _write(file, look(piece))
+    return len(head) + array.nbytes, digest.hexdigest()
+
+
+def _write(file: int, data: memoryview) -> None:
+    while written := os.write(file, data):
+        data = data[written:]
+
+
+def _write_beside(file: int, flat: Array, look: Callable[[Array], memoryview]) -> None:
+    """Writes many bytes while another thread looks at them; both leave the interpreter to others.
+
+    They go step by step together, so that what one has read is in the processor's cache for the other.
+    """
+    steps: SimpleQueue[Array | None] = SimpleQueue()
+    refused: list[NotFinite] = []
+
+    def look_at_all() -> None:
+        try:
+            while (step := steps.get()) is not None:
+                for piece in _slices(step, _PIECE):
+                    look(piece)
+        except NotFinite as error:
+            refused.append(error)
+
+    beside = threading.Thread(target=look_at_all)
+    beside.start()
+    try:
+        for step in _slices(flat, _STEP):
+            if refused:
+                break
+            steps.put(step)
+            _write(file, step.view(numpy.uint8).data)
+    finally:
+        steps.put(None)
+        beside.join()
+    if refused:
+        raise refused[0]
+
+
+def _reserve(file: int, size: int) -> None:
+    """Asks for all blocks of a file at once, as NumPy does: writing is a third quicker on ext4.
+
+    `posix_fallocate` would write to each block where the file system cannot do that; `fallocate` does
+    nothing then, and the writing itself reports a full disk.
+    """
+    if size < _RESERVED:
+        return
+    import ctypes  # here: few tasks make large arrays
+
+    keep_size = 1
+    with contextlib.suppress(AttributeError):  # a system without it
+        ctypes.CDLL(None).fallocate(file, keep_size, ctypes.c_int64(0), ctypes.c_int64(size))
+
+
+def _is_fortran(array: Array) -> bool:
+    return array.flags.f_contiguous and not array.flags.c_contiguous
+
+
+def _flat(array: Array) -> Array | None:
+    """The items of an array as they lie in memory, where that is how they are written."""
+    if array.flags.c_contiguous or array.flags.f_contiguous:
+        return (array if array.flags.c_contiguous else array.T).reshape(-1)
+    return None
+
+
+def _slices(flat: Array, size: int) -> Iterator[Array]:
+    step = max(1, size // max(1, flat.itemsize))
+    return (flat[start : start + step] for start in range(0, flat.size, step))
+
+
+def _pieces(array: Array) -> Iterator[Array]:
+    """The items of an array in the order in which they are written, one dimension and a piece at a time."""
+    flat = _flat(array)
+    if flat is not None:
+        yield from _slices(flat, _PIECE)
+        return
+    step = max(1, _PIECE // max(1, array.itemsize))
+    for piece in numpy.nditer(
+        array, flags=["external_loop", "buffered", "zerosize_ok"], buffersize=step, order="C"
+    ):
+        yield numpy.ascontiguousarray(piece)
+
+
+def _numbers_of(array: Array) -> Iterator[Array]:
+    """The floating-point numbers of an array: itself, or its fields."""
+    if array.dtype.names is not None:
+        for name in array.dtype.names:
+            yield from _numbers_of(array[name])
+    elif array.dtype.kind in "fc":
+        yield array
+
+
+def _all_finite(piece: Array) -> bool:
+    for numbers in _numbers_of(piece):
+        if numbers.dtype != numpy.float16:  # quick for longer ones alone, and of these any sum is too large
+            with numpy.errstate(over="ignore", invalid="ignore"):
+                total = numpy.add.reduce(numbers, axis=None)
+            if numpy.isfinite(total):  # it is only where all that it is made of are
+                continue
+        if not numpy.isfinite(numbers).all():
+            return False
+    return True
+
+
+def first_not_finite(array: Array) -> tuple[tuple[int, ...], Any] | None:
+    """The place of the first NaN or infinite item of an array, and the item; None if all are finite."""
+    for numbers in _numbers_of(array):
+        fortran = _is_fortran(numbers)
+        looked = numbers.T if fortran else numbers
+        start = 0
+        for piece in _pieces(looked):
+            good = numpy.isfinite(piece)
+            if not good.all():
+                place = numpy.unravel_index(start + int(good.argmin()), looked.shape)
+                index = tuple(int(one) for one in (place[::-1] if fortran else place))
+                return index, numbers[index].item()
+            start += piece.size
+    return None

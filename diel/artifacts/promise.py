@@ -84,8 +84,7 @@ def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> N
     try:
         import numpy  # here: commands make arrays where no module has loaded it
 
-        from diel.artifacts.arrays import check_finite  # it needs NumPy
-        from diel.artifacts.npy import read_header  # as above
+        from diel.artifacts.arrays import check_finite, read_header  # it needs NumPy
 
         header = read_header(path)
     except ImportError:
