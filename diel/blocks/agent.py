@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from diel.executors.workers import Load
@@ -130,9 +130,8 @@ class Agent:
 
     def drain(self) -> Iterator[News]:
         """The news since the last time, one by one: what is not taken stays."""
-        with contextlib.suppress(Empty):
-            while True:
-                yield self.news.get_nowait()
+        while not self.news.empty():
+            yield self.news.get()
 
     def _run(self) -> None:
         while not self._stopped:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Future
-from queue import Empty
 
 from diel.attempt.bundle import Bundle
 from diel.attempt.reaper import mark
@@ -69,17 +68,14 @@ class ThisMachine:
         if not self._holding.take(bundle, shape, cores):
             self._out[bundle.number] = cores
             self._load += cores
-        return self._start().submit(bundle)
+        if self._pipes is None:
+            workers = self._plan.capacity + self._plan.extra_workers
+            self._pipes = Pipes(workers, mark(self._ledger.paths.root))
+        return self._pipes.submit(bundle)
 
     def ended(self, number: int) -> None:
         self._load -= self._out.pop(number, 0)
         self._holding.ended(number)
-
-    def _start(self) -> Pipes:
-        if self._pipes is None:
-            workers = self._plan.capacity + self._plan.extra_workers
-            self._pipes = Pipes(workers, mark(self._ledger.paths.root))
-        return self._pipes
 
     def tend(self, outlook: Outlook) -> None:
         """Says what became of workers, and what the run waits for. Raises DielError if none ever came."""
@@ -99,9 +95,8 @@ class ThisMachine:
             self._ledger.trouble(told if self._waits else "")
 
     def _tell(self, pipes: Pipes) -> None:
-        with contextlib.suppress(Empty):
-            while True:
-                self._ledger.trouble(pipes.news.get_nowait())
+        while not pipes.news.empty():
+            self._ledger.trouble(pipes.news.get())
 
     def knows(self, since: float) -> bool:
         return True

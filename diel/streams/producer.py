@@ -101,8 +101,9 @@ class Producer:
         with self._changed:
             while self._next >= self._limit or self._pending_bytes > AHEAD_BYTES:
                 self._refuse()
-                if self._next >= self._limit:
-                    self._want()
+                if self._next >= self._limit and not self._wanted:  # asked once all that was put is sent
+                    self._wanted, self._want_asked = True, False
+                    self._wire.due(self._pump)
                 left = TURN if give_up is None else min(TURN, give_up - time.monotonic())
                 if left <= 0:
                     raise TimeoutError(f"{self._who['channel']}: no room for an item in {timeout:g} s")
@@ -115,20 +116,6 @@ class Producer:
         if self._error:
             raise self._error
         self._wire.check()
-
-    def _want(self) -> None:
-        """Asks for room, once everything that was put is sent."""
-        if not self._wanted:
-            self._wanted, self._want_asked = True, False
-            if self._pending:
-                self._due = True
-                self._wire.due(self._pump)
-            else:
-                self._ask_for_room()
-
-    def _ask_for_room(self) -> None:
-        self._want_asked = True
-        self._wire.ask({"op": "want", **self._who, "above": self._next}, b"", self._granted)
 
     def _granted(self, answer: Header, block: bytes) -> None:
         with self._changed:
@@ -154,7 +141,8 @@ class Producer:
                 self._send(now)
             self._due = bool(self._pending)
             if self._wanted and not self._want_asked and not self._pending:
-                self._ask_for_room()
+                self._want_asked = True
+                self._wire.ask({"op": "want", **self._who, "above": self._next}, b"", self._granted)
             return False
 
     def _send(self, now: float) -> None:
