@@ -15,9 +15,8 @@ from typing import Any, TypeVar, cast
 
 from diel.errors import ModuleError, StreamError
 from diel.paths import RunPaths
-from diel.streams.consumer import MOST, Consumer
+from diel.streams.ends import MOST, Consumer, Producer
 from diel.streams.item import LARGE, ItemWriter, as_python, decode, encode, mapped
-from diel.streams.producer import Producer
 from diel.streams.protocol import SILENCE, Header, read_contact
 from diel.streams.wire import Wire
 

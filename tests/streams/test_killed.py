@@ -14,7 +14,7 @@ import pytest
 from diel.streams.client import Connection
 from tests.streams.served import ROOT, Served
 
-ENDS = Path(__file__).with_name("ends.py")
+ENDS = Path(__file__).with_name("killed.py")
 
 
 class Task:

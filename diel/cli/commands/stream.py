@@ -26,8 +26,7 @@ from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageEr
 
 if TYPE_CHECKING:
     from diel.streams.client import Connection, TupleSpace
-    from diel.streams.consumer import Consumer
-    from diel.streams.producer import Producer
+    from diel.streams.ends import Consumer, Producer
 
 End = Mapping[str, Any]
 Find = Callable[[Any, float | None], tuple[tuple[Any, ...], Any]]

@@ -1,4 +1,4 @@
-"""Tasks for `test_killed.py`, each a process: `python ends.py make|use RUN CHANNEL … ATTEMPT`."""
+"""Tasks for `test_killed.py`, each a process: `python killed.py make|use RUN CHANNEL … ATTEMPT`."""
 
 from __future__ import annotations
 
