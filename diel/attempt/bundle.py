@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.modules.catalogue import Module
@@ -87,11 +86,10 @@ class Question(NamedTuple):
     parts: tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One attempt at one task, with everything in it resolved."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # tuples have a method of this name
     attempt: int
     key: str
     """Cache key, written into the record."""

@@ -8,7 +8,6 @@ import pickle
 import sys
 import traceback
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +143,7 @@ def write_call(attempt: RunningAttempt, context: Context) -> Path:
     The environment is left out: that process has it, and it holds tokens that others may not read.
     """
     path = context.task_dir / CALL_FILE
-    path.write_bytes(pickle.dumps((attempt.work, replace(attempt.request, env={}), context)))
+    path.write_bytes(pickle.dumps((attempt.work, attempt.request._replace(env={}), context)))
     return path
 
 

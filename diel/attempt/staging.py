@@ -14,7 +14,6 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,7 +70,7 @@ def with_copies(request: Request, entries: str) -> Request:
     inputs: dict[str, Any] = placed(staged.inputs, entries)
     params: dict[str, Any] = placed(staged.params, entries)
     env: dict[str, str] = placed(staged.env, entries)
-    return replace(request, params=params, inputs=inputs, command=command, env=env, staged=None)
+    return request._replace(params=params, inputs=inputs, command=command, env=env, staged=None)
 
 
 def on_this_node(request: Request, local: Local | None) -> Request:

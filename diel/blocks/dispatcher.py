@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
@@ -129,7 +129,7 @@ class Dispatcher:
         """Hands out a bundle, written down first, each task as the attempt behind those that began."""
         number = self._ledger.history.bundles + 1
         before = stage.history.attempts
-        requests = tuple(replace(task, attempt=before.get(task.index, 0) + 1) for task in tasks)
+        requests = tuple(task._replace(attempt=before.get(task.index, 0) + 1) for task in tasks)
         indices = [request.index for request in requests]
         record: Queued = {"event": "queued", "stage": stage.name, "bundle": number, "tasks": indices}
         if any(request.attempt > 1 for request in requests):

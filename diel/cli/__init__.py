@@ -1,5 +1,11 @@
 """The command line: `diel COMMAND …`. Each command is one file, imported when it is called."""
 
-from diel.cli.main import main
+import gc
+
+gc.disable()  # nothing is garbage while the command's first files are loaded
+
+from diel.cli.main import main  # noqa: E402
+
+gc.enable()
 
 __all__ = ["main"]

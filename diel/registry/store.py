@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import re
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ def append_change(runs: Path, change: Change) -> Change:
     """
     made = change._replace(time=time.time(), user=change.user or _user_name())
     folder = registry_dir(runs)
-    host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname()) or "host"
+    host = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "host"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         stamps = (int(match["stamp"]) for match in map(_NAME.fullmatch, os.listdir(folder)) if match)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 def shell(index: int, text: str, **params: object) -> Request:
-    return replace(request(index, "sh", "-c", text), params=params)
+    return request(index, "sh", "-c", text)._replace(params=params)
 
 
 def names(bench: Bench, index: int) -> set[str]:
