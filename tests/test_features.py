@@ -17,7 +17,7 @@ FEATURES = {
     "stream": (
         r"(?<![a-z])(?<!SOCK_)(?<!octet-)(?<!end of )streams?(?!RequestHandler)",
         {"stream", "streams"},
-        117,
+        97,
     ),
     "staging": (r"staging|staged", {"staging"}, 64),
     "publishing": (r"publish", {"publishing"}, 47),

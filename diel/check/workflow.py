@@ -17,7 +17,6 @@ from diel.check.outputs import check_metrics, check_outputs
 from diel.check.publishing import check_published
 from diel.check.search import check_searches, check_whens
 from diel.check.staging import check_staging
-from diel.check.stream import check_streams
 from diel.check.surrogate import check_surrogates
 from diel.errors import MAX_PROBLEMS, SpecError
 from diel.files import flaw_of
@@ -125,8 +124,6 @@ def _check_data(found: Check, *, whole: bool) -> None:
         check_contracts(found)
     if workflow.any_stage(lambda stage: stage.publishes):
         check_published(found)
-    if workflow.any_stage(lambda stage: stage.joined):
-        check_streams(found)
     if workflow.any_stage(lambda stage: stage.moves_data):
         check_staging(found)
     if workflow.any_stage(lambda stage: stage.surrogate):

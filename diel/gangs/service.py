@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from diel.axes.domain import Group
@@ -19,13 +20,14 @@ from diel.expressions import ExpressionError
 from diel.files import put
 from diel.plan import Plan
 from diel.services.endpoint import (
+    INPUTS,
+    STOP,
     Endpoint,
     endpoint_file,
     make_token,
     mark_of,
+    message_file,
     read_endpoint,
-    renewal_file,
-    stop_file,
     write_endpoint,
 )
 from diel.site import rooms
@@ -102,7 +104,7 @@ class Serving:
         self._asked: dict[str, list[ServiceLink]] = {}
         self._renews: dict[str, list[Link]] = {}
         """The edges to services that take newer inputs while they are up, by the stage that makes these."""
-        tie([link for links in into.values() for link in links], self._key)
+        tie([*chain(*into.values())], lambda stage, index: recipes[stage].resolve(index).key)
         for name, links in into.items():
             for link in links:
                 if link.edge.renewed:
@@ -128,9 +130,6 @@ class Serving:
     def is_busy(self) -> bool:
         """Whether a service is up, or on its way: what that means for others is seen at the next look."""
         return bool(self._up)
-
-    def _key(self, stage: str, index: int) -> str:
-        return self._recipes[stage].resolve(index).key
 
     def _at(self, service: StageRun, group: Group) -> _Point:
         place = service.name, group
@@ -203,7 +202,7 @@ class Serving:
             self._of(service, index).ready = False
 
     def _renewal(self, service: StageRun, index: int) -> Path:
-        return renewal_file(self._ledger.paths, service.name, index, service.history.latest(index))
+        return message_file(self._ledger.paths, service.name, index, service.history.latest(index), INPUTS)
 
     def _put(self, path: Path, text: str) -> None:
         """Puts a file in place for a replica's worker; one that cannot be written now is owed."""
@@ -240,8 +239,8 @@ class Serving:
     def _forget_told(self, service: StageRun, index: int) -> None:
         """A message to an attempt that never began is not meant for the one that gets its number."""
         paths, number = self._ledger.paths, service.history.attempts.get(index, 0) + 1
-        for file in (stop_file, renewal_file):
-            path = file(paths, service.name, index, number)
+        for word in (STOP, INPUTS):
+            path = message_file(paths, service.name, index, number, word)
             self._sent.pop(path, None)
             self._owed.pop(path, None)
             path.unlink(missing_ok=True)
@@ -371,7 +370,7 @@ class Serving:
         for index, state in zip(point.replicas, point.states, strict=True):
             if state in HANDED_OUT:
                 number = point.service.history.latest(index)
-                path = stop_file(self._ledger.paths, point.service.name, index, number)
+                path = message_file(self._ledger.paths, point.service.name, index, number, STOP)
                 if not path.exists():
                     self._put(path, point.why)
 

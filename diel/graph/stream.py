@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diel.graph.stage_graph import Edge, StageGraph
-from diel.spec import Flaw, Workflow
+from diel.spec import Flaw, Input, Workflow
 
 
 def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
@@ -47,6 +47,7 @@ def check_streams(graph: StageGraph) -> Iterator[Flaw]:
     first: dict[tuple[str, str | None], Edge] = {}
     for edge in graph.edges:
         if edge.stream:
+            yield from _input_flaws(edge, graph.workflow.stages[edge.downstream].inputs[str(edge.name)])
             other = first.setdefault((edge.upstream, edge.output), edge)
             if edge.matched != other.matched:
                 shared = ", ".join(other.matched) or "no axis"
@@ -55,6 +56,20 @@ def check_streams(graph: StageGraph) -> Iterator[Flaw]:
                     "give each an output of its own",
                     edge.key,
                 )
+
+
+def _input_flaws(edge: Edge, given: Input) -> Iterator[Flaw]:
+    """Items come one by one: there is no file, no list and no promise."""
+    source = f"{edge.upstream}.{edge.output}"
+    if given.stage is not None:
+        hint = "drop `stage`: items of a stream come to the task by themselves"
+        yield Flaw(f"{source} is a stream: there is no file to bring", hint, (*edge.key, "stage"))
+    if given.shard is not None:
+        hint = "write `share: true`: the tasks then share the items of the stream"
+        yield Flaw(f"{source} is a stream, not a list of files", hint, (*edge.key, "shard"))
+    for name in given.expectations:
+        message = f"`{name}` is no promise that a stream can make: {source} is one"
+        yield Flaw(message, "drop it", (*edge.key, name))
 
 
 def _unread(graph: StageGraph) -> Iterator[Flaw]:

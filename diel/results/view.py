@@ -90,11 +90,8 @@ class RunView:
         for link in made:
             if link.up.known:
                 link.resolve()
-        tie(made, self._key)
+        tie(made, lambda stage, index: self.recipe(stage).resolve(index).key)
         return made
-
-    def _key(self, stage: str, index: int) -> str:
-        return self.recipe(stage).resolve(index).key
 
     def into(self, stage: str) -> list[Link]:
         """The links that a stage waits for."""

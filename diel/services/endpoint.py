@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from diel.files import put
 from diel.paths import RunPaths
 
+STOP, INPUTS = "stop", "inputs.json"
 TOKEN = "token"
 """The file beside the replicas' folders that only its owner may read."""
 
@@ -53,14 +54,9 @@ def endpoint_file(paths: RunPaths, stage: str, index: int) -> Path:
     return paths.services / stage / f"{index}.json"
 
 
-def stop_file(paths: RunPaths, stage: str, index: int, attempt: int) -> Path:
-    """Tells the worker of a replica to stop it."""
-    return paths.services / stage / f"{index}.{attempt}.stop"
-
-
-def renewal_file(paths: RunPaths, stage: str, index: int, attempt: int) -> Path:
-    """The newer inputs of a replica."""
-    return paths.services / stage / f"{index}.{attempt}.inputs.json"
+def message_file(paths: RunPaths, stage: str, index: int, attempt: int, word: str) -> Path:
+    """What the worker of a replica is told: to STOP it, or newer INPUTS."""
+    return paths.services / stage / f"{index}.{attempt}.{word}"
 
 
 def mark_of(inputs: bytes) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def done_record(
     attempt: RunningAttempt, values: Values, artifacts: Artifacts, asked: Consulted | None
 ) -> Done:
-    """An attempt that ended well; `asked` is what its surrogate said."""
+    """An attempt that ended well; `asked` is what was answered before it ran."""
     request = attempt.request
     record: Done = {
         "event": "done",

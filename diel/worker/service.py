@@ -28,12 +28,13 @@ from diel.context import Context
 from diel.errors import counted
 from diel.paths import RunPaths
 from diel.services.endpoint import (
+    INPUTS,
+    STOP,
     Endpoint,
     endpoint_file,
     mark_of,
+    message_file,
     read_token,
-    renewal_file,
-    stop_file,
     write_endpoint,
 )
 from diel.services.health import Line, Printed
@@ -98,7 +99,7 @@ class Keeper:
         self._note = note
         self._file = endpoint_file(paths, work.stage, request.index)
         self._wanted = Wanted(paths, work.stage, request.index, request.attempt, work.service.idle)
-        self._renewal = renewal_file(paths, work.stage, request.index, request.attempt)
+        self._renewal = message_file(paths, work.stage, request.index, request.attempt, INPUTS)
         self._renewed = (0, 0)
         """Which file of newer inputs it has: its inode, and when it was written in nanoseconds."""
         self._given = ""
@@ -338,7 +339,7 @@ class Wanted:
     """One attempt at a replica, as its controller wants it."""
 
     def __init__(self, paths: RunPaths, stage: str, index: int, attempt: int, idle: float) -> None:
-        self._stop_file = stop_file(paths, stage, index, attempt)
+        self._stop_file = message_file(paths, stage, index, attempt, STOP)
         self._lease = paths.lease
         self._patience = max(ALONE, idle)
         self._parent = os.getppid()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.gangs.service import Serving
-from diel.services.endpoint import Endpoint, endpoint_file, stop_file, write_endpoint
+from diel.services.endpoint import STOP, Endpoint, endpoint_file, message_file, write_endpoint
 from diel.states import TaskState
 from tests.controller.bench import Bench
 
@@ -38,7 +38,7 @@ class Served:
 
     def stopped(self) -> list[str]:
         """What the workers of its replicas are told of their end."""
-        paths = (stop_file(self.bench.paths, "serve", index, 1) for index in range(2))
+        paths = (message_file(self.bench.paths, "serve", index, 1, STOP) for index in range(2))
         return [path.read_text() for path in paths if path.exists()]
 
 

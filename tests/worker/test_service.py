@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diel.paths import RunPaths
-from diel.services.endpoint import stop_file
+from diel.services.endpoint import STOP, message_file
 from diel.worker import service
 from diel.worker.service import GONE, Stopped, Wanted
 from tests.throwaway import wait_for
@@ -19,7 +19,7 @@ from tests.throwaway import wait_for
 @pytest.fixture
 def paths(tmp_path: Path) -> RunPaths:
     made = RunPaths(tmp_path / "w-1")
-    stop_file(made, "serve", 0, 1).parent.mkdir(parents=True)
+    message_file(made, "serve", 0, 1, STOP).parent.mkdir(parents=True)
     made.lease.touch()
     return made
 
@@ -39,9 +39,9 @@ def stopped(one: Wanted) -> str:
 def test_the_controllers_word_ends_it_with_its_reason(paths: RunPaths, text: str, why: str) -> None:
     one = Wanted(paths, "serve", 0, 1, idle=300.0)
     assert not stopped(one)
-    stop_file(paths, "serve", 0, 2).write_text("over")  # another attempt's
+    message_file(paths, "serve", 0, 2, STOP).write_text("over")  # another attempt's
     assert not stopped(one)
-    stop_file(paths, "serve", 0, 1).write_text(text)
+    message_file(paths, "serve", 0, 1, STOP).write_text(text)
     assert stopped(one) == why
 
 
