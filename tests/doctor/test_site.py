@@ -32,7 +32,7 @@ pools:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that says nothing about sites: LAMMPS and graphviz take a second."""
     monkeypatch.setattr(programs, "find_program", lambda name: None)
-    monkeypatch.setattr("diel.doctor.check_dot", programs.check_lammps)
+    monkeypatch.setattr("diel.doctor.programs.check_dot", programs.check_lammps)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from diel import doctor as checkup
 from diel.doctor import machine, programs
 from diel.site import find_site
 from tests.cli.call import call
@@ -48,7 +47,7 @@ def test_a_machine_that_lacks_extras_alone_is_ready(workspace: Path, bare: None,
 def test_what_is_wrong_is_told_with_what_to_do(
     workspace: Path, bare: None, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkup, "CORE", ("click", "no-such-package"))
+    monkeypatch.setattr(machine, "CORE", ("click", "no-such-package"))
     found = checks(capsys, "--runs", "/proc/nowhere", "--site", "nowhere", code=1)
     assert found["click"]["ok"]
     assert "pip install 'no-such-package'" in found["no-such-package"]["fix"]
