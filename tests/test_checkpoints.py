@@ -14,7 +14,6 @@ import pytest
 from tests.throwaway import Project, Record, Run, wait_for
 
 FAR = 3600.0
-SITE = "name: wide\nscheduler: local\npools: {here: {cores: 6}}\n"
 COUNTS = """n=$(cat "$DIEL_CHECKPOINT_DIR/n" 2>/dev/null || echo 0)"""
 
 
@@ -24,8 +23,7 @@ class InBlock(Project):
     def __init__(self, folder: Path, left: float) -> None:
         super().__init__(folder)
         self.left: float | None = left
-        (folder / "schedulers").mkdir()
-        (folder / "schedulers" / "wide.yaml").write_text(SITE)
+        self.machine("wide", 6)
 
     def environment(self) -> dict[str, str]:
         if self.left is None:

@@ -418,11 +418,7 @@ def test_a_service_over_an_axis_has_one_for_each_point_also_where_not_all_fit(tm
           ask: {over: [n, city], module: "tools:ask", services: [serve]}
         """,
     )
-    (tmp_path / "schedulers").mkdir()
-    (tmp_path / "schedulers" / "two.yaml").write_text(
-        "name: two\nscheduler: local\npools: {here: {cores: 2}}\n", encoding="utf-8"
-    )
-    run = made.run("--site", "two")
+    run = made.machine("two", 2).run("--site", "two")
     assert run.values("ask", "greeting") == ["a", "b", "c"] * 2
     assert run.counts("serve") == {"done": 3}
     up = 0

@@ -14,7 +14,6 @@ import pytest
 from tests.throwaway import Project, Run, wait_for
 
 ITEMS = 150
-SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"
 
 MAKE = """
     import os, time
@@ -58,12 +57,7 @@ ALL = [[seed, number, float(number)] for seed in range(3) for number in range(IT
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
-    made.module("make", MAKE)
-    made.module("learn", LEARN)
-    (tmp_path / "schedulers").mkdir()
-    (tmp_path / "schedulers" / "wide.yaml").write_text(SITE, encoding="utf-8")
-    return made
+    return Project(tmp_path).module("make", MAKE).module("learn", LEARN).machine("wide", 4)
 
 
 def run(project: Project, text: str, *words: str, code: int = 0) -> Run:

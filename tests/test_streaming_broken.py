@@ -10,7 +10,6 @@ import pytest
 
 from tests.throwaway import Project, Run, wait_for
 
-SITE = "name: wide\nscheduler: local\npools:\n  local: {cores: 4}\n"
 MODULES = """
     import os
     from pathlib import Path
@@ -52,10 +51,7 @@ MODULES = """
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path).module("ends", MODULES)
-    (tmp_path / "schedulers").mkdir()
-    (tmp_path / "schedulers" / "wide.yaml").write_text(SITE, encoding="utf-8")
-    return made
+    return Project(tmp_path).module("ends", MODULES).machine("wide", 4)
 
 
 def run(project: Project, text: str, *words: str, code: int = 0) -> Run:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.throwaway import Project, Run
 
+LAUNCHER = 'launcher: [mpiexec, -n, "{ranks}"]'
 FLOW = """
     stages:
       make: {module: "ends:make", resources: {ranks: 2}, outputs: {samples: {stream: {buffer: 5}}}, timeout: 40s}
@@ -39,11 +40,7 @@ MODULES = """
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Run:
     project = Project(tmp_path_factory.mktemp("mpi")).workflow(FLOW).module("ends", MODULES)
-    site = project.folder / "schedulers/five.yaml"
-    site.parent.mkdir()
-    text = 'launcher: [mpiexec, -n, "{ranks}"]\npools: {local: {cores: 5}}\n'
-    site.write_text(f"name: five\nscheduler: local\n{text}", encoding="utf-8")
-    return project.run("--site", "five")
+    return project.machine("five", 5, LAUNCHER).run("--site", "five")
 
 
 def test_every_rank_of_a_producer_puts_and_the_ranks_of_a_reader_share(ran: Run) -> None:
@@ -85,10 +82,7 @@ def test_ranks_of_a_command_share_a_stream_and_have_tuples_of_their_own(tmp_path
             outputs: {one: one, two: two}
         """
     )
-    (tmp_path / "schedulers").mkdir(exist_ok=True)
-    text = 'launcher: [mpiexec, -n, "{ranks}"]\npools: {local: {cores: 4}}\n'
-    (tmp_path / "schedulers" / "wide.yaml").write_text(f"name: wide\nscheduler: local\n{text}")
-    made = project.run("--site", "wide")
+    made = project.machine("wide", 4, LAUNCHER).run("--site", "wide")
     got = [path.read_text().split() for path in made.task_dir("use").glob("got.*")]
     assert len(got) == 2
     assert sorted(int(number) for one in got for number in one) == list(range(1, 41))

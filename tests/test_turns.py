@@ -8,15 +8,10 @@ import pytest
 
 from tests.throwaway import Project, Run
 
-SITE = "name: two\nscheduler: local\npools:\n  local: {cores: 2}\n"
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
-    (tmp_path / "schedulers").mkdir()
-    (tmp_path / "schedulers" / "two.yaml").write_text(SITE, encoding="utf-8")
-    return made
+    return Project(tmp_path).machine("two", 2)
 
 
 def began(run: Run, stage: str) -> list[float]:

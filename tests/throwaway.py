@@ -42,6 +42,14 @@ class Project:
         path.write_text(f"import diel\n{textwrap.dedent(text)}", encoding="utf-8")
         return self
 
+    def machine(self, name: str, cores: int, *more: str) -> Self:
+        """Writes a site: this machine with so many cores."""
+        path = self.folder / "schedulers" / f"{name}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        lines = [f"name: {name}", "scheduler: local", *more, f"pools: {{local: {{cores: {cores}}}}}"]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return self
+
     def environment(self) -> dict[str, str]:
         return {k: v for k, v in os.environ.items() if not k.startswith("DIEL_")}
 

@@ -93,11 +93,8 @@ SLOW = """
 @pytest.fixture
 def running(tmp_path: Path, living: Living) -> Iterator[tuple[Project, subprocess.Popen[str]]]:
     """A run with two tasks under way, on two of three workers."""
-    project = Project(tmp_path).workflow(SLOW.replace("GO", str(tmp_path / "go")))
-    site = "name: three\nscheduler: local\npools: {all: {cores: 2}}\n"
-    (tmp_path / "schedulers").mkdir()
-    (tmp_path / "schedulers" / "three.yaml").write_text(site)
-    process = project.start("run", "flow.yaml", "--site", "three")
+    project = Project(tmp_path).workflow(SLOW.replace("GO", str(tmp_path / "go"))).machine("two", 2)
+    process = project.start("run", "flow.yaml", "--site", "two")
     wait_for(lambda: len(list(tmp_path.glob("runs/*/tasks/wait/*/begun"))) == 2)
     yield project, process
     process.kill()

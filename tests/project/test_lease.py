@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from pathlib import Path
 
@@ -143,15 +142,13 @@ def test_a_controller_that_cannot_be_looked_at_lives_by_its_heartbeat(
 
 
 def test_one_that_seems_silent_because_the_clock_made_a_step_is_heard_before_the_run_is_taken(
-    paths: RunPaths,
+    paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave(paths, me()._replace(host="elsewhere", birth=""))
     age(paths.lease, 300)
-    beating = threading.Timer(0.3, beat, [paths])
-    beating.start()
+    monkeypatch.setattr("diel.project.lease.time.sleep", lambda _seconds: beat(paths))
     with pytest.raises(UsageError, match="on elsewhere"):
         take(paths)
-    beating.join()
 
 
 def test_a_heartbeat_makes_the_lease_young(paths: RunPaths) -> None:
@@ -387,9 +384,7 @@ def test_a_process_is_known_again_until_it_ends() -> None:
     born = birth_of(process.pid)
     assert lives(process.pid, born)
     process.kill()
-    end = time.monotonic() + 30
-    while lives(process.pid, born):  # a zombie, which nobody has asked for its exit code
-        assert time.monotonic() < end
+    wait_for(lambda: not lives(process.pid, born))  # a zombie, which nobody has asked for its exit code
     assert lives(process.pid, born) is False
     process.communicate()
     assert lives(process.pid, born) is False

@@ -86,7 +86,7 @@ def replicas() -> Iterator[Callable[..., Replica]]:
 
 
 def client(*places: Path | str, **more: Any) -> ServiceClient:
-    return ServiceClient("serve", places, "secret", **{"patience": 5.0, **more})
+    return ServiceClient("serve", places, "secret", **{"patience": 60.0, **more})
 
 
 def refuse(path: str, body: bytes, headers: Any) -> tuple[int, str, bytes]:
