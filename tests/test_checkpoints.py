@@ -219,8 +219,8 @@ def test_a_function_knows_how_much_time_is_left(in_block: Run) -> None:
 @pytest.mark.parametrize(
     ("stage", "message"),
     [
-        ("deaf", "ran longer than its walltime of 2.0s; it was warned before, and went on"),
-        ("deaf_function", "ran longer than its walltime of 2.0s; it was warned before, and went on"),
+        ("deaf", "ran longer than its walltime of 2.0s; it was warned before, and continued"),
+        ("deaf_function", "ran longer than its walltime of 2.0s; it was warned before, and continued"),
         ("dies", "killed by SIGTERM, not 75, when it was warned of its end"),
     ],
 )

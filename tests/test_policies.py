@@ -339,4 +339,4 @@ def test_a_program_that_the_system_kills_for_want_of_memory_is_out_of_memory(tmp
                 time.sleep(0.05)
     failure = run.failure("hog")
     assert (failure["class"], failure["exit_code"]) == ("oom", 137)
-    assert failure["message"].startswith("out of memory: the system killed for want of memory")
+    assert failure["message"].startswith("out of memory: the system killed for lack of memory")

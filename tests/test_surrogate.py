@@ -212,7 +212,7 @@ def test_without_its_service_a_stage_is_slower_and_never_wrong(wrong: Project) -
     assert run.values("never", "y") == [0.0, 1.0, 2.0]
     assert run.stdout("sum") == "6.0\n"
     assert run.counts("untrained") == {"skipped": 1}
-    note = "3 questions without an answer, the last: the service has ended, or never came up"
+    note = "3 questions without an answer, the last: the service has ended, or never started"
     assert wrong.diel("status").count(note) == 2
 
 

@@ -27,22 +27,22 @@ from diel.files import replacing
 
 Array = numpy.ndarray[Any, Any]
 _SMALL = 64 * 1024
-"""Bytes up to which an array is copied behind its header, so that one call writes both."""
+"""Bytes up to which an array is copied after its header, so that one call writes both."""
 _PIECE = 1024 * 1024
-"""Bytes that are looked at at a time: few enough to be in the processor's cache from one look to the next."""
+"""Bytes to look at at a time: few enough to stay in the processor's cache between two looks."""
 _STEP = 8 * 1024 * 1024
-"""Bytes of a large array that are written by one call, while a thread beside looks at the same ones."""
+"""Bytes of a large array that one call writes while another thread looks at the same ones."""
 _RESERVED = 16 * 1024 * 1024
 _LARGE = 64 * 1024 * 1024
-"""Bytes from which on such a thread is worth its start."""
+"""From this many bytes on, such a thread is worth its start."""
 _BROKEN = (EOFError, SyntaxError, TypeError, RecursionError, MemoryError, tokenize.TokenError)
-"""What NumPy raises for headers that are none, besides ValueError."""
+"""What NumPy raises for broken headers, besides ValueError."""
 _SPARE = 256
-"""Open files that a module may need besides its mapped arrays: each of these holds one."""
+"""Open files that a module can need besides its mapped arrays, each of which holds one."""
 
 
 def open_array(name: str, path: str) -> Array:
-    """A `.npy` file as an array that cannot be written to, mapped into memory: nothing is read yet.
+    """A `.npy` file as a read-only array, mapped into memory: nothing is read yet.
 
     Raises ModuleError where it is no such file.
     """
@@ -62,7 +62,7 @@ def open_array(name: str, path: str) -> Array:
 
 
 def open_arrays(name: str, paths: list[str]) -> list[Array]:
-    """Several of them. Each holds a file open, so that the process may have to be allowed more."""
+    """Several of them. Each holds a file open, so the process may need a higher limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = len(paths) + len(os.listdir("/proc/self/fd")) + _SPARE
     if soft != resource.RLIM_INFINITY and wanted > soft:
@@ -72,7 +72,7 @@ def open_arrays(name: str, paths: list[str]) -> list[Array]:
 
 
 def as_array(value: Any) -> Array:
-    """What a module returned as an array, without a copy where it lies in memory already.
+    """What a module returned as an array, without a copy if it is in memory already.
 
     Raises Breach where it lies on a device, or holds Python objects.
     """
@@ -95,7 +95,7 @@ def keep_array(
     *,
     finite: bool = False,
 ) -> dict[str, Any]:
-    """Makes an array a file of the task, written at most once; gives its path, size and digest.
+    """Makes an array a file of the task, written at most once; returns its path, size and digest.
 
     An array that is the memory map of an input is a hard link to that file, and one that the module
     has mapped from a file of its own is that file. Raises Breach where no number may be NaN or
@@ -135,7 +135,7 @@ def check_finite(what: str, array: Array) -> None:
 
 
 def _whole_file(array: Array) -> str | None:
-    """The `.npy` file that an array is the memory map of, unchanged and as a whole; None for others."""
+    """The `.npy` file whose complete, unchanged memory map an array is; None for others."""
     kind: Any = numpy.memmap
     root: Any = array if isinstance(array, kind) else array.base
     if not isinstance(root, kind) or not isinstance(root.base, mmap.mmap) or root.mode == "c":
@@ -156,7 +156,7 @@ def _whole_file(array: Array) -> str | None:
 
 
 def _digest_of_input(inputs: Mapping[str, Any], path: str) -> str | None:
-    """The digest of the input that lies at a path; None where none does."""
+    """The digest of the input at a path; None if there is none."""
     real = os.path.realpath(path)
     lists = (value if isinstance(value, list) else (value,) for value in inputs.values())
     found = (item for item in chain.from_iterable(lists) if type(item) is Artifact)
@@ -164,7 +164,7 @@ def _digest_of_input(inputs: Mapping[str, Any], path: str) -> str | None:
 
 
 def _link(source: str, path: str) -> bool:
-    """Makes a hard link, where the file system can."""
+    """Makes a hard link, if the file system can."""
     try:
         os.link(source, path)
     except OSError:  # another file system, a limit on links, a file of that name
@@ -180,7 +180,7 @@ class NotFinite(Exception):
 
 
 class Header(NamedTuple):
-    """What a `.npy` file says of its array, and at which byte that begins."""
+    """What a `.npy` file says about its array, and at which byte that begins."""
 
     shape: tuple[int, ...]
     fortran_order: bool
@@ -189,12 +189,12 @@ class Header(NamedTuple):
 
 
 def read_header(path: str) -> Header:
-    """The header of a `.npy` file. Raises ValueError where it has none, and OSError."""
+    """The header of a `.npy` file. Raises ValueError if it has none, and OSError."""
     with open(path, "rb") as file:
         try:
             version = numpy.lib.format.read_magic(file)
             if version not in ((1, 0), (2, 0), (3, 0)):
-                raise ValueError(f"version {version[0]}.{version[1]} of the format is not known")
+                raise ValueError(f"version {version[0]}.{version[1]} of the format is unknown")
             # The third differs from the second in the letters of field names alone, which do not matter here.
             first = version == (1, 0)
             read = numpy.lib.format.read_array_header_1_0 if first else numpy.lib.format.read_array_header_2_0
@@ -222,15 +222,15 @@ def _written(facts: dict[str, Any]) -> bytes:
     file = io.BytesIO()
     try:
         numpy.lib.format.write_array_header_1_0(file, facts)
-    except ValueError:  # more than 64 KiB of fields, or their names are no Latin-1
+    except ValueError:  # more than 64 KiB of fields, or their names are not Latin-1
         file = io.BytesIO()
         numpy.lib.format.write_array_header_2_0(file, facts)
     return file.getvalue()
 
 
 def write_array(path: str, array: Array, *, hashed: bool = True, finite: bool = False) -> tuple[int, str]:
-    """Writes an array as NumPy does; gives the file's size in bytes and the digest of its content (of its
-    header alone, where it is not to be `hashed`).
+    """Writes an array as NumPy does; returns the file's size in bytes and the digest of its content (only of
+    its header, unless `hashed`).
 
     Nothing of the file is read: each piece is looked at and written while it is in the processor's
     cache, and a large array is looked at by a thread beside the writing. A file of that name is replaced
@@ -263,7 +263,7 @@ def _write_any(file: int, array: Array, *, hashed: bool, finite: bool) -> tuple[
     flat = _flat(array)
 
     def look(piece: Array) -> memoryview:
-        """The bytes of a piece of the array; each is looked at once."""
+        """The bytes of a piece of the array; each piece is looked at once."""
         if finite and not _all_finite(piece):
             raise NotFinite
         data = piece.view(numpy.uint8).data
@@ -289,7 +289,7 @@ def _write(file: int, data: memoryview) -> None:
 
 
 def _write_beside(file: int, flat: Array, look: Callable[[Array], memoryview]) -> None:
-    """Writes many bytes while another thread looks at them; both leave the interpreter to others.
+    """Writes many bytes while another thread looks at them; both release the interpreter.
 
     They go step by step together, so that what one has read is in the processor's cache for the other.
     """
@@ -320,7 +320,7 @@ def _write_beside(file: int, flat: Array, look: Callable[[Array], memoryview]) -
 
 
 def _reserve(file: int, size: int) -> None:
-    """Asks for all blocks of a file at once, as NumPy does: writing is a third quicker on ext4.
+    """Reserves all blocks of a file at once, as NumPy does: writing is a third faster on ext4.
 
     `posix_fallocate` would write to each block where the file system cannot do that; `fallocate` does
     nothing then, and the writing itself reports a full disk.
@@ -339,7 +339,7 @@ def _is_fortran(array: Array) -> bool:
 
 
 def _flat(array: Array) -> Array | None:
-    """The items of an array as they lie in memory, where that is how they are written."""
+    """The items of an array as they are in memory, if they are written in that order."""
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return (array if array.flags.c_contiguous else array.T).reshape(-1)
     return None
@@ -374,10 +374,10 @@ def _numbers_of(array: Array) -> Iterator[Array]:
 
 def _all_finite(piece: Array) -> bool:
     for numbers in _numbers_of(piece):
-        if numbers.dtype != numpy.float16:  # quick for longer ones alone, and of these any sum is too large
+        if numbers.dtype != numpy.float16:  # fast only for longer ones, and any sum of these is too large
             with numpy.errstate(over="ignore", invalid="ignore"):
                 total = numpy.add.reduce(numbers, axis=None)
-            if numpy.isfinite(total):  # it is only where all that it is made of are
+            if numpy.isfinite(total):  # it is only if all its parts are
                 continue
         if not numpy.isfinite(numbers).all():
             return False

@@ -25,9 +25,9 @@ Artifacts = dict[str, dict[str, Any]]
 Way = Literal["content", "stat"]
 """By content, or by size, time of the last change and inode, without reading."""
 CHUNK = 1024 * 1024
-"""Bytes that are hashed at a time: few enough to be in the processor's cache still when they are written."""
+"""Bytes to hash at a time: few enough to still be in the processor's cache when written."""
 _UNREADABLE = (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)
-"""What a task has done to its files itself; other errors are the node's or the file system's."""
+"""Errors that a task itself caused in its files; others are the node's or the file system's."""
 
 
 class Breach(Exception):
@@ -49,7 +49,7 @@ class Artifact(str):
 
 
 def files_of(entry: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The files (or the directory) that an entry of a record stands for, each with path, size, digest."""
+    """The files (or the directory) of an entry of a record, each with path, size, digest."""
     files: Sequence[Mapping[str, Any]] | None = entry.get("files")
     return (entry,) if files is None else files
 
@@ -88,7 +88,7 @@ def _passes_links(task: str, inner: str) -> bool:
 
 
 def _describe_linked(path: Path, task_dir: Path, run_dir: Path, way: Way) -> dict[str, Any]:
-    """The same for a path that needs to be followed: through links, or named by another way."""
+    """The same for a path that must be followed: through links, or written in another way."""
     whole = path if path.is_absolute() else task_dir / path
     try:
         real = whole.resolve(strict=True)

@@ -1,4 +1,4 @@
-"""Collecting what a task made: what a module returned, what a command left in its directory."""
+"""Collects what a task made: what a module returned, what a command left in its directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from diel.spec import Output
 
 Promises = Mapping[str, "Output"]
-"""By output, where there is more to it than a path or the type of a value."""
+"""By output, if it is more than a path or the type of a value."""
 _NOTHING: Promises = {}
 
 
@@ -30,7 +30,7 @@ def collect_returned(
     promises: Promises = _NOTHING,
     inputs: Mapping[str, Any] = _NOTHING,
 ) -> tuple[Values, Artifacts]:
-    """The values and artifacts of what a Python module returned.
+    """The values and artifacts that a Python module returned.
 
     None is nothing; a mapping or dataclass gives one output a key. An array that is an input, as it
     was mapped, is not written again. Raises ModuleError where it is anything else, where a value is no
@@ -104,14 +104,14 @@ def collect_files(
 
 
 def _mark_passing(promises: Promises, artifacts: Artifacts) -> None:
-    """Says in the record what is not kept: other runs must not build on it while this one goes on."""
+    """Marks in the record what is not kept: other runs must not use it while this one is going."""
     for name, promise in promises.items():
         if not promise.keep and name in artifacts:
             artifacts[name]["keep"] = False
 
 
 def check_values(values: Values, promises: Promises) -> None:
-    """Holds the values of a command to their contracts. Raises ModuleError."""
+    """Checks the values of a command against their contracts. Raises ModuleError."""
     for name, promise in promises.items():
         if promise.value is not None:
             with _named(name):
@@ -133,8 +133,8 @@ def _matching(pattern: str, task: str) -> list[str]:
 
 
 def _expanded(parts: list[str], task: str) -> Iterator[str]:
-    """The paths that a pattern stands for. `**` goes through no links to directories, unlike Python's own:
-    one such as `latest -> .` would bring each file forty times.
+    """The paths that a pattern matches. Unlike Python's own, `**` follows no links to directories: one such
+    as `latest -> .` would give each file forty times.
     """
     if "**" not in parts:
         yield from glob.iglob("/".join(parts), root_dir=task)

@@ -1,4 +1,4 @@
-"""Holding what a task made to its contract, before anybody reads it."""
+"""Checks what a task made against its contract, before anybody reads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from diel.spec.contract import Contract
 
 Sizes = dict[str, tuple[int, str]]
-"""The sizes that names such as `n` stand for in one task, each with the output that said so first."""
+"""The sizes behind names such as `n` in one task, each with the first output that set it."""
 _WORDS = {"table": "a table", "array": "an array", "json": "a JSON object", "files": "a directory"}
 _JSON_LINES = (".jsonl", ".ndjson")
 
@@ -50,7 +50,7 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
             check_table(path, contract)
         case _:
             kinds = ", ".join(f"`{one}`" for one in promised if one != "units")
-            raise Breach(f"{file} is no file in which {kinds} can be checked")
+            raise Breach(f"{file} is not a file in which {kinds} can be checked")
 
 
 def _meant(contract: Contract) -> str | None:
@@ -61,7 +61,7 @@ def _meant(contract: Contract) -> str | None:
 
 
 def _refuse_other(found: str, contract: Contract, fitting: str, what: str) -> None:
-    """Refuses data of another kind than the contract is about."""
+    """Refuses data of a kind that the contract is not about."""
     wanted = _other(contract, fitting)
     if wanted is not None:
         raise Breach(f"{found} is {what}; expected {wanted}")
@@ -74,7 +74,7 @@ def _other(contract: Contract, fitting: str) -> str | None:
 
 
 def check_number(what: str, number: int, contract: Contract) -> None:
-    """Holds a number of files to what was promised."""
+    """Checks a number of files against the promise."""
     if contract.files is not None and not fits_count(contract.files, number):
         raise Breach(f"{what} has {counted(number, 'file')}; expected {count_words(contract.files)}")
 
@@ -82,7 +82,7 @@ def check_number(what: str, number: int, contract: Contract) -> None:
 def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> None:
     file = os.path.basename(path)
     try:
-        import numpy  # here: commands make arrays where no module has loaded it
+        import numpy  # here: commands make arrays even if no module has loaded it
 
         from diel.artifacts.arrays import check_finite, read_header  # it needs NumPy
 
@@ -141,7 +141,7 @@ def _check_shape(
         if isinstance(one, str) and one != "*":
             known, owner = sizes.setdefault(one, (size, name))
             if known != size:
-                has = f"shape {shown_shape(shape)}, so that {one} is {size}"
+                has = f"shape {shown_shape(shape)}, so {one} is {size}"
                 where = "too" if owner == name else f"of '{owner}'"
                 raise Breach(f"{what} has {has}; it is {known} {where}")
 
@@ -177,7 +177,7 @@ def check_value(value: Any, contract: Output, what: str = "the value") -> None:
 # --- tables -----------------------------------------------------------------------------------------
 
 Check = tuple[int, Callable[[str], Any], tuple[str, str]]
-"""Where a cell stands, what refuses a bad one with ValueError, the column and the type for a message."""
+"""The place of a cell, what refuses a bad one with ValueError, the column and the type for a message."""
 
 
 def check_table(path: str, contract: Contract) -> None:
@@ -245,11 +245,11 @@ def _wrong(row: list[str], checks: list[Check]) -> str:
             if kind in ("float", "") and _is_number(cell):
                 return f"{column} is {cell.strip()}; expected a finite number"
             return f"{column} is {shown(cell)}; expected {kind}"
-    raise AssertionError("a row that was refused has a flaw")
+    raise AssertionError("a refused row has a flaw")
 
 
 def _number(cell: str, kind: Callable[[str], float] = float) -> float:
-    """As other programs read it: Python alone takes `1_000`, and digits of other scripts."""
+    """A number as other programs read it: only Python accepts `1_000`, and digits of other scripts."""
     if "_" in cell or not cell.isascii():
         raise ValueError(cell)
     return kind(cell)
@@ -261,7 +261,7 @@ def _finite(cell: str) -> None:
 
 
 def _any_finite(cell: str) -> None:
-    """Refuses a number that is not finite; what is no number says nothing."""
+    """Refuses a number that is not finite; accepts what is not a number."""
     if _is_number(cell):
         _finite(cell)
 

@@ -1,4 +1,4 @@
-"""Values: what a task made that is small enough to be JSON in its record."""
+"""Values: results of a task that are small enough to be JSON in its record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from diel.errors import ModuleError
 
 MAX_VALUES = 1024 * 1024
-"""Most bytes of one task's values as JSON; what is larger belongs into a file."""
+"""Most bytes of one task's values as JSON; larger ones belong in a file."""
 
 Values = dict[str, Any]
 
@@ -22,12 +22,12 @@ _TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool,
 
 
 def is_of(value: Any, expected: str) -> bool:
-    """Whether a JSON value has a type: a whole number is a float too, a truth value is no number."""
+    """Whether a JSON value has a type: a whole number is also a float, a truth value is not a number."""
     return type(value) is _TYPES[expected] or (expected == "float" and type(value) is int)
 
 
 def not_finite(value: Any) -> str | None:
-    """A number in a JSON value that is NaN or infinite, with its place; None where there is none.
+    """A number in a JSON value that is NaN or infinite, with its place; None if there is none.
 
     The first in their order. However deep the value is: a stack of Python's own would end before JSON's.
     """
@@ -46,7 +46,7 @@ def not_finite(value: Any) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """A value in a message: its beginning, where it is long, however deep it is."""
+    """A value in a message: only its beginning if it is long."""
     try:
         text = _SHORT.repr(value)
     except ValueError:  # more digits than Python writes
@@ -55,7 +55,7 @@ def shown(value: Any) -> str:
 
 
 def listed(names: Iterable[Any]) -> str:
-    """Names in a message: the first of them, where they are many."""
+    """Names in a message: only the first if there are many."""
     text = ", ".join(map(str, names)) or "nothing"
     return text if len(text) <= 200 else f"{text[:197]}…"
 
@@ -90,7 +90,7 @@ def collect_result(path: str, types: Mapping[str, str]) -> Values:
 
 
 def check_size(values: Values) -> None:
-    """Refuses values that belong into a file."""
+    """Refuses values that belong in a file."""
     try:
         size = len(json.dumps(values)) if values else 0
     except (ValueError, RecursionError) as error:

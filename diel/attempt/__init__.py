@@ -1,1 +1,1 @@
-"""One attempt of one task, in a worker: what it is given, how it is run and watched."""
+"""One attempt of one task, in a worker: its inputs, how it is run and watched."""

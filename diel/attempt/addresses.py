@@ -1,4 +1,4 @@
-"""Addresses of this host, by which the nodes of a block reach their controller."""
+"""Addresses of this host at which the nodes of a block reach their controller."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from diel.errors import UsageError
 
 
 def is_own(address: str) -> bool:
-    """Whether an address means this host, or its wire, alone."""
+    """Whether an address means only this host, or only its network link."""
     known = ipaddress.ip_address(address)
     return known.is_loopback or known.is_link_local
 
 
 def interfaces() -> dict[str, str]:
-    """This host's addresses by which others might reach it, with the interface of each: IPv4, no loopback."""
+    """The addresses at which others might reach this host, with the interface of each: IPv4, no loopback."""
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
     return {
         each.address: name
@@ -28,7 +28,7 @@ def interfaces() -> dict[str, str]:
 
 
 def addresses(wanted: str | None) -> tuple[str, ...]:
-    """Addresses of this host that nodes may reach: one interface's, one as given, or all but its own.
+    """Addresses of this host that nodes can reach: one interface's, one as given, or all but loopback.
 
     Raises UsageError if there is no such interface or address.
     """
@@ -41,6 +41,6 @@ def addresses(wanted: str | None) -> tuple[str, ...]:
     except (OSError, UnicodeError) as error:
         listed = ", ".join(f"{address} ({name})" for address, name in here.items()) or "127.0.0.1 alone"
         raise UsageError(
-            f"address '{wanted}' is no interface or address of this host; it has {listed}\n"
+            f"address '{wanted}' is not an interface or address of this host; it has {listed}\n"
             "fix `address` in the site file, or omit it"
         ) from error

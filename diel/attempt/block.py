@@ -1,4 +1,4 @@
-"""The block that a worker is in, what fits into it, and the limits that it sets for an attempt."""
+"""The block of a worker, what fits into it, and the limits that it sets for an attempt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from diel.attempt.bundle import Work
 
 MARGIN = 5.0
-"""Seconds before a block's end at which its tasks are stopped, so that what became of them is written."""
+"""Seconds before a block's end at which its tasks are stopped, so that their end can be recorded."""
 LEAST = 1.0
 """Seconds that a task without a walltime must have left to be started."""
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
@@ -25,12 +25,12 @@ class BlockHere(NamedTuple):
     end: float
     """When its tasks are stopped: seconds since the epoch."""
     fresh: float = 0.0
-    """Until when any task is started, for no later block would have more time: seconds since the epoch."""
+    """Until then any task starts, since no later block would have more time: seconds since the epoch."""
     length: float = 0.0
-    """Its walltime: what is longer never fits."""
+    """Its walltime: longer tasks never fit."""
 
     def has_room(self, work: Work, now: float, needed: float = 0.0) -> bool:
-        """Whether a task that begins now can end, or save something worth saving, before the block does.
+        """Whether a task that begins now can end, or save useful work, before the block does.
 
         `needed` are the seconds that tasks like it took so far. Where that is longer than any block, a fresh
         one has to do.
@@ -45,7 +45,7 @@ class BlockHere(NamedTuple):
 
 
 def own_block(environ: Mapping[str, str]) -> BlockHere | None:
-    """The block that this process is in; None outside of one, or where its end is not known."""
+    """The block of this process; None outside a block, or if its end is unknown."""
     try:
         end = float(environ.get("DIEL_BLOCK_END", ""))
     except ValueError:
@@ -56,17 +56,17 @@ def own_block(environ: Mapping[str, str]) -> BlockHere | None:
 
 
 def start_slack(walltime: float) -> float:
-    """Seconds that the start of a block may take: a task as long as the block is given to a fresh one."""
+    """Seconds that the start of a block may take: a task as long as the block goes to a fresh one."""
     return max(2.0, min(30.0, 0.05 * walltime))
 
 
 def own_node(environ: Mapping[str, str]) -> str:
-    """This node as its scheduler calls it."""
+    """This node's name in its scheduler."""
     return environ.get("DIEL_NODE_NAME") or socket.gethostname().partition(".")[0]
 
 
 def with_hosts(words: tuple[str, ...]) -> tuple[str, ...]:
-    """A launcher's words with the task's nodes in the place of {hosts}."""
+    """A launcher's words with the task's nodes in place of {hosts}."""
     if not any("{hosts}" in word for word in words):
         return words
     hosts = os.environ.get("PARSL_MPI_NODELIST") or own_node(os.environ)  # whole nodes are Parsl's to give
@@ -74,7 +74,7 @@ def with_hosts(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pin_gpus(environ: MutableMapping[str, str]) -> None:
-    """Leaves the variables that the site wants, with the devices that the block really has.
+    """Keeps the variables that the site wants, with the devices that the block really has.
 
     DIEL_GPU_VARIABLES names those to keep. Parsl counts devices from 0, and the scheduler may have
     given the block others, told in DIEL_BLOCK_GPUS: with `2,3` index 0 is device 2.
@@ -96,7 +96,7 @@ def _device(index: str, devices: list[str]) -> str:
 
 
 class Limits(NamedTuple):
-    """All in seconds since the epoch; None where there is no such limit."""
+    """All in seconds since the epoch; None if there is no such limit."""
 
     deadline: float | None = None
     """The earliest of all."""
@@ -107,7 +107,7 @@ class Limits(NamedTuple):
 
 
 def limits_of(work: Work, began: float, block: BlockHere | None) -> Limits:
-    """The limits of an attempt. Without a block nothing is stopped by its walltime."""
+    """The limits of an attempt. Without a block there is no limit by walltime."""
     timeout = None if work.timeout is None else began + work.timeout
     if block is None:
         return Limits(deadline=timeout)
@@ -117,6 +117,6 @@ def limits_of(work: Work, began: float, block: BlockHere | None) -> Limits:
     interrupt = None
     if work.checkpoint:
         left = max(0.0, stop - began)
-        # Where the grace would be all that there is, half of it goes to work.
+        # If the grace would take all the time, half of it goes to work.
         interrupt = stop - (work.grace if work.grace < left else left / 2)
     return Limits(deadline, interrupt, walltime, block.end)

@@ -1,4 +1,4 @@
-"""What the controller hands to a worker, and what it gets back."""
+"""What the controller sends to a worker, and what it gets back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.modules.catalogue import Module
 
-if TYPE_CHECKING:  # what workers and plans without these need not load
+if TYPE_CHECKING:  # not loaded by workers and plans that do without
     from diel.journal.records import Record
     from diel.spec import Output, Resources, Service, Surrogate
     from diel.staging.item import Item, Local, Shard
@@ -18,10 +18,10 @@ class Staging(NamedTuple):
 
     local: Local
     each_node: tuple[str, ...] = ()
-    """The launcher's words that start a program once on each node of a task; empty where the worker's own
-    node is the task's."""
+    """The launcher's words that start a program once on each node of a task; empty if the worker's own node
+    is the task's."""
     drains: tuple[str, ...] = ()
-    """Outputs that are written on the node's disk, and copied to the run behind the next task's back."""
+    """Outputs that are written on the node's disk, and copied to the run while the next task runs."""
 
 
 class Work(NamedTuple):
@@ -41,7 +41,7 @@ class Work(NamedTuple):
     ranks: int = 1
     """MPI processes of a task."""
     memory: int | None = None
-    """Bytes that a task may take on each node; it is ended beyond them."""
+    """Bytes that a task may take on each node; it is ended if it takes more."""
     walltime: float | None = None
     """Seconds that a task may run in a block."""
     checkpoint: bool = False
@@ -51,21 +51,21 @@ class Work(NamedTuple):
     promises: Mapping[str, Output] = {}
     """Outputs that promise more than a path or the type of a value."""
     staging: Staging | None = None
-    """How it uses the disks of its nodes; None where it does not."""
+    """How it uses the disks of its nodes; None if it does not."""
     service: Service | None = None
-    """What is to be done for it where it stays up; None for a stage whose tasks end."""
+    """The service's settings; None for a stage whose tasks end."""
     surrogate: Surrogate | None = None
     """What each task asks before it runs, with the outputs that are answered."""
 
     def within(self, resources: Resources) -> Work:
-        """The same with what one attempt asked for: a retry may get more than its stage says."""
+        """The same with what one attempt asked for: a retry can get more than its stage says."""
         if (self.memory, self.walltime) == (resources.memory, resources.walltime):
             return self
         return self._replace(memory=resources.memory, walltime=resources.walltime)
 
 
 class Staged(NamedTuple):
-    """A task's texts with what stands for copies on its node in the place of artifacts."""
+    """A task's texts with placeholders for copies on its node instead of artifacts."""
 
     items: tuple[Item, ...]
     params: Mapping[str, Any]
@@ -80,14 +80,14 @@ class Question(NamedTuple):
     row: Mapping[str, int | float]
     """The task's parameters."""
     replicas: tuple[int, ...]
-    """The task indices of those who may answer."""
+    """The task indices of the replicas that can answer."""
     key: str
-    """Cache key of the answer: it depends on the model too, what is simulated does not."""
+    """Cache key of the answer: it depends on the model too, unlike a simulation."""
     parts: tuple[str, str]
 
 
 class Request(NamedTuple):
-    """One attempt at one task, with everything in it resolved."""
+    """One attempt of one task, with everything resolved."""
 
     index: int  # type: ignore[assignment]  # tuples have a method of this name
     attempt: int
@@ -102,15 +102,15 @@ class Request(NamedTuple):
     """Declared output files of a command, relative to the task's directory."""
     env: Mapping[str, str]
     staged: Staged | None = None
-    """The same with artifacts on the node's disk; None where none are to be there."""
+    """The same with artifacts on the node's disk; None if none go there."""
     shards: Mapping[str, Shard] | None = None
-    """Inputs that are shared out, by name."""
+    """Inputs that are split, by name."""
     services: Mapping[str, Sequence[int]] | None = None
-    """What it asks while it runs, by name: the task indices of the replicas."""
+    """The services that it asks, by name: the task indices of the replicas."""
     streams: Mapping[str, Mapping[str, str]] | None = None
-    """What it puts into and gets from, by name; None where it runs beside no other stage's tasks."""
+    """Its streams, by name; None if it runs beside no other stage's tasks."""
     question: Question | None = None
-    """What it asks before it runs; None where it asks nobody, or nobody is there."""
+    """What it asks before it runs; None if it asks nobody, or nobody is there."""
 
 
 class Bundle(NamedTuple):
@@ -128,12 +128,12 @@ class Bundle(NamedTuple):
 
 
 class BundleReport(NamedTuple):
-    """What became of a bundle. The records stand in the worker's segment, at these offsets; of the tasks
-    that have none, none was begun."""
+    """The report on a bundle. The records are in the worker's segment, at these offsets; tasks without one
+    were not begun."""
 
     segment: str
     end: int
-    """How long the segment is now."""
+    """The length of the segment now."""
     records: tuple[tuple[int, Record], ...]
 
 

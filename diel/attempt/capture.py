@@ -1,4 +1,4 @@
-"""The output of tasks, caught without a file for a silent one.
+"""Catches the output of tasks, without a file for silent ones.
 
 A worker's own standard output and error are two files that it keeps for its whole life. What a task
 prints lands there; if it printed anything, the file is moved into the task's directory and a new one
@@ -36,14 +36,14 @@ class Capture:
         except FileNotFoundError:  # somebody removed the folder
             os.makedirs(self._paths[number].parent, exist_ok=True)
             opened = os.open(self._paths[number], flags, 0o600)
-        if opened == number:  # it had been closed, so that the new file took its place
+        if opened == number:  # it had been closed, so the new file took its place
             os.set_inheritable(number, True)
         else:
             os.dup2(opened, number, inheritable=True)
             os.close(opened)
 
     def _restore(self) -> None:
-        """Flushes Python's files; a task that closed or replaced them did so for itself alone."""
+        """Flushes Python's files; what a task did to them ends with it."""
         for number, what in PRINTED.items():
             file = getattr(sys, what)
             with contextlib.suppress(Exception):
@@ -62,7 +62,7 @@ class Capture:
             return 0
 
     def collect(self, task_dir: str) -> bool:
-        """Moves what was printed since the last time to the task; says whether there was anything."""
+        """Moves what was printed since the last call to the task; returns whether there was anything."""
         self._restore()
         caught = False
         for number, what in PRINTED.items():
@@ -95,7 +95,7 @@ def _is_open(file: Any) -> bool:
 
 
 def errors_so_far() -> str:
-    """The end of what was written to this process's standard error, where that is such a file."""
+    """The end of this process's standard error, if that is such a file."""
     return _end(2)
 
 

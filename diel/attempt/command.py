@@ -23,9 +23,9 @@ from diel.errors import ModuleError
 from diel.states import FailureClass
 
 DYING = 1.0
-"""Seconds that a failure in a block is held back: the scheduler may just be ending them all, and then the
-program is not to blame."""
-_CLOSED = ": killed by SIGPIPE: what it wrote to had ended, as in `PROGRAM | head -1`"
+"""Seconds to hold back a failure in a block: if the scheduler is just ending them all, the program is not to
+blame."""
+_CLOSED = ": killed by SIGPIPE: its reader had ended, as in `PROGRAM | head -1`"
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
 _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
 
@@ -33,7 +33,7 @@ _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
 def run_command(
     attempt: RunningAttempt, run_dir: str, env: Mapping[str, str], dog: Watchdog
 ) -> tuple[Values, Artifacts]:
-    """Runs the command in the task's directory and collects what it made.
+    """Runs the command in the task's directory and collects its outputs.
 
     Raises Failure where it cannot start (`launch`), exits with another code than 0 or lacks an
     output (`app`), or was ended by the watchdog (its verdict).
@@ -63,14 +63,14 @@ def write_given(request: Request, env: Mapping[str, str]) -> None:
     """Writes the files in which a command reads its parameters and inputs. Raises OSError."""
     for name, value in (("DIEL_PARAMS", request.params), ("DIEL_INPUTS", request.inputs)):
         if value:
-            # It may be there: written over, and not emptied first, it costs a tenth of a new one.
+            # It may exist: overwriting without emptying it first costs a tenth of a new one.
             with open(os.open(env[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666), "wb") as file:
                 file.write(json.dumps(value).encode())
                 file.truncate()
 
 
 def collect(attempt: RunningAttempt, run_dir: str, env: Mapping[str, str]) -> tuple[Values, Artifacts]:
-    """What a command that ended well has made. Raises Failure where an output is missing."""
+    """What a command that succeeded has made. Raises Failure if an output is missing."""
     work, outputs = attempt.work, attempt.request.outputs
     try:
         values = collect_result(env["DIEL_RESULT"], work.values)
@@ -85,7 +85,7 @@ def collect(attempt: RunningAttempt, run_dir: str, env: Mapping[str, str]) -> tu
 
 
 def _told_in_time(attempt: RunningAttempt, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Words in front of each MPI rank's command that send it SIGTERM when it is to save.
+    """Words before each MPI rank's command that send it SIGTERM when it should save.
 
     A launcher is not asked to: MPICH's mpiexec (5.0) passes SIGTERM on, but srun (22.05) kills its
     ranks when it gets one.
@@ -99,14 +99,14 @@ def _told_in_time(attempt: RunningAttempt, env: Mapping[str, str]) -> tuple[str,
 
 
 def _interrupted(failure: Failure, attempt: RunningAttempt) -> Failure:
-    """The failure of a command, which may be none: it saved and stopped, or was stopped with its block."""
+    """The failure of a command, unless it saved and stopped, or was stopped with its block."""
     if failure.kind != FailureClass.APP:
         return failure
     code, keeps = failure.exit_code, attempt.work.checkpoint
     if code == os.EX_TEMPFAIL:
         if keeps:
             return Failure(FailureClass.INTERRUPTED, "it saved a checkpoint and stopped", code)
-        message = f"{failure.message} (EX_TEMPFAIL) asks to continue later: that takes `checkpoint: true`"
+        message = f"{failure.message} (EX_TEMPFAIL) asks to continue later: that needs `checkpoint: true`"
         return Failure(FailureClass.APP, message, code)
     if keeps and attempt.interrupted:
         message = f"{failure.message}, not {os.EX_TEMPFAIL}, when it was warned of its end"
@@ -125,7 +125,7 @@ def start(words: tuple[str, ...], env: Mapping[str, str]) -> int:
 
 
 def find_program(name: str, env: Mapping[str, str]) -> str:
-    """Where a program is. Raises Failure (`launch`) where it is not on PATH."""
+    """The path of a program. Raises Failure (`launch`) if it is not on PATH."""
     found = _find(name, env.get("PATH", os.defpath))
     if found is None:
         hint = "; install it there, or write `shell: sh`" if name == "bash" else ""
@@ -160,8 +160,8 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
 def spawn_ranks(
     words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: RunningAttempt
 ) -> None:
-    """Runs a program on the ranks of a task. Raises Failure as `spawn` does, and `launch` where they did not
-    become one world.
+    """Runs a program on the ranks of a task. Raises Failure as `spawn` does, and `launch` if they did not
+    form one world.
     """
     work = attempt.work
     env = {name: value for name, value in env.items() if name not in STALE}
@@ -203,7 +203,7 @@ def _find(program: str, path: str) -> str | None:
 
 
 def meaning(code: int) -> str:
-    """What an exit code says beyond its number, to be put behind it; nothing for most."""
+    """What an exit code says beyond its number, to be put after it; empty for most."""
     known = {126: ": not executable", 127: ": command not found", 141: _CLOSED}
     if code in known:
         return known[code]

@@ -1,4 +1,4 @@
-"""What an attempt finds around it: environment variables, and the context of a Python module."""
+"""The surroundings of an attempt: environment variables, and the context of a Python module."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from diel.paths import RunPaths
 
 
 class Surroundings:
-    """What all attempts of one run have around them in one worker process."""
+    """The surroundings that all attempts of one run share in one worker process."""
 
     def __init__(self, paths: RunPaths) -> None:
-        """Makes the file that attempts read which have no parameters or inputs. Raises OSError."""
+        """Makes the file that attempts without parameters or inputs read. Raises OSError."""
         nothing = paths.captures / "nothing.json"
         nothing.write_text("{}")
         self._nothing = str(nothing)
@@ -68,7 +68,7 @@ class Surroundings:
 
 
 def restore(before: Mapping[str, str], own: Mapping[str, str]) -> None:
-    """Takes back what a function changed in this process: the next task must not depend on it.
+    """Undoes what a function changed in this process: the next task must not depend on it.
 
     Variables in `own` stay, for the next task sets them anyway.
     """
@@ -81,7 +81,7 @@ def restore(before: Mapping[str, str], own: Mapping[str, str]) -> None:
 
 
 def search_path() -> str:
-    """PATH for tasks, with the programs of this virtual environment even where it is not activated."""
+    """PATH for tasks, with the programs of this virtual environment even if it is not activated."""
     path = os.environ.get("PATH", os.defpath)
     own = os.path.dirname(sys.executable)
     if sys.prefix == sys.base_prefix or own in path.split(os.pathsep):

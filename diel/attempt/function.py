@@ -40,7 +40,7 @@ def call(
         function = load_function(module)
     except DielError as error:
         raise Failure(FailureClass.LAUNCH, str(error)) from error
-    except BaseException as error:  # an import may raise anything, SystemExit included
+    except BaseException as error:  # an import can raise anything, even SystemExit
         raise _failure(FailureClass.LAUNCH, f"cannot import {module.reference}: ", error) from error
     good = False
     try:
@@ -56,7 +56,7 @@ def call(
     except Interrupted as error:
         _stay_one(worker)
         raise Failure(FailureClass.INTERRUPTED, str(error), os.EX_TEMPFAIL) from error
-    except BaseException as error:  # whatever it is, the worker goes on
+    except BaseException as error:  # whatever it is, the worker continues
         _stay_one(worker)
         raise _failure(class_of(error), "", error) from error
     finally:
@@ -65,7 +65,7 @@ def call(
 
 
 def _stay_one(worker: int) -> None:
-    """Ends a child that the module forked and that came back in the worker's place."""
+    """Ends a child that the module forked and that returned in the worker's place."""
     if os.getpid() != worker:
         os._exit(1)
 
@@ -76,13 +76,13 @@ def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
     sys.stderr.write("".join(told))  # in one piece: an MPI launcher may drop what it has not read at the end
     try:
         text = str(error)
-    except Exception:  # the module's own class, whose text may fail as well
+    except Exception:  # the module's own class, whose text can fail too
         text = ""
     return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}")
 
 
 def arguments(module: Module, request: Request, context: Context, communicator: Any) -> dict[str, Any]:
-    """The function's arguments: what `params` and `inputs` give, and what diel fills in."""
+    """The function's arguments: those from `params` and `inputs`, and those that diel fills in."""
     given = {**request.params, **request.inputs}
     found: dict[str, Any] = {}
     for parameter in module.signature.parameters:
@@ -154,7 +154,7 @@ def read_call(path: str) -> tuple[Work, Request, Context]:
 
 
 def _told_by_rank(path: Path, failure: Failure) -> Failure:
-    """The failure that a rank wrote down before it ended, where that says more than an exit code."""
+    """The failure that a rank wrote before it ended, if that says more than an exit code."""
     if failure.kind not in (FailureClass.APP, FailureClass.INTERRUPTED):
         return failure
     told = sorted(path.parent.glob(f"{RETURN_FILE}.failure.*"))

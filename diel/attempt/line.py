@@ -14,12 +14,12 @@ CHUNK = 1024 * 1024
 
 
 def send(end: socket, packed: bytes) -> None:
-    """Raises OSError where nobody holds the other end."""
+    """Sends it. Raises OSError if nobody holds the other end."""
     end.sendall(len(packed).to_bytes(LENGTH) + packed)
 
 
 def is_readable(number: int, seconds: float = 0.0) -> bool:
-    """Whether an open file has something to read, or an end, within some seconds.
+    """Whether an open file has something to read, or ends, within some seconds.
 
     `select` would refuse numbers above 1023, which a process with many files has.
     """
@@ -29,8 +29,8 @@ def is_readable(number: int, seconds: float = 0.0) -> bool:
 
 
 def receive(end: socket, lifeline: int) -> bytes:
-    """What comes next. Raises EOFError as soon as the other side is gone, which `lifeline` tells by having
-    something to read, or an end.
+    """What comes next. Raises EOFError as soon as the other side is gone, which `lifeline` shows by becoming
+    readable.
 
     The line alone does not tell: a child that a module forked may hold the other end open.
     """
@@ -55,7 +55,7 @@ _pipe: int | None = None
 
 
 def hold(pipe: int) -> None:
-    """Takes the pipe as this worker's."""
+    """Makes the pipe this worker's."""
     global _pipe
     _pipe = pipe
 

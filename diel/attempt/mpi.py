@@ -1,4 +1,4 @@
-"""Whether the ranks of an attempt become one MPI world: the MPI of launchers and programs, what ranks say.
+"""Whether the ranks of an attempt form one MPI world: the MPI of launchers and programs, what ranks report.
 
 An MPI that finds nothing of a launcher that it knows takes itself for a world of one process. Under the wrong
 launcher a task would so succeed with as many small worlds as it has ranks, all in one directory. Each rank is
@@ -43,11 +43,11 @@ _LIBRARY = re.compile(r"^\s*(lib(?:mpi|mpich|mpi_cray|mpi_abi)\.so\S*)(?: => (\S
 _OF_OPEN_MPI = re.compile(r"\blibopen-(?:pal|rte)\.so")
 _WORD = re.compile(r"[\w./+@%-]+")
 _MOST = 1 << 16
-"""Bytes of a script that are looked at."""
+"""The most bytes of a script to look at."""
 _PROGRAMS = 20
-"""Programs of a command that are looked at."""
+"""The most programs of a command to look at."""
 _PATIENCE = 10.0
-"""Seconds that a program may take to tell its version."""
+"""Seconds that a program may take to print its version."""
 
 
 class Launcher(NamedTuple):
@@ -56,11 +56,11 @@ class Launcher(NamedTuple):
     text: str
     """It in words: its program and version."""
     family: str | None
-    """The MPI whose ranks find each other under it; empty for none at all, None where that is not known."""
+    """The MPI whose ranks find each other under it; empty for none at all, None if unknown."""
     slurm: bool = False
 
     def fits(self, family: str) -> bool | None:
-        """Whether ranks of an MPI become one world under it; None where that is not known."""
+        """Whether ranks of an MPI form one world under it; None if unknown."""
         return None if self.family is None else self.family == family
 
 
@@ -96,7 +96,7 @@ def _starter(program: str) -> Launcher:
 
 
 def starter_of(family: str, environ: Mapping[str, str]) -> str | None:
-    """A launcher of an MPI on PATH; None where there is none."""
+    """A launcher of an MPI on PATH; None if there is none."""
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         for name in ("mpiexec", "mpirun", "mpirun.openmpi", "mpiexec.hydra"):
             program = os.path.join(folder, name)
@@ -114,7 +114,7 @@ class Library(NamedTuple):
 
 
 def library_of(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> Library | None:
-    """The MPI of the programs that a command or its scripts name; None where none is linked to one.
+    """The MPI of the programs that a command or its scripts name; None if none is linked to one.
 
     What a program loads while it runs does not show in it.
     """
@@ -133,7 +133,7 @@ def library_of(command: Sequence[str], folder: Path, environ: Mapping[str, str])
 def _programs(
     words: Sequence[str], folder: Path, path: str, seen: set[str], *, deeper: bool
 ) -> Iterator[str]:
-    """The compiled programs that are named in some texts, those in scripts among them."""
+    """The compiled programs that some texts name, including those in scripts."""
     for word in (word for text in words for word in _WORD.findall(text[:_MOST])):
         found = str(folder / word) if "/" in word else shutil.which(word, path=path) or str(folder / word)
         if found in seen or not os.path.isfile(found):
@@ -151,7 +151,7 @@ def _programs(
 
 
 def _output(*words: str) -> str:
-    """What a program says; nothing where it does not start or end."""
+    """The output of a program; empty if it does not start or end."""
     try:
         done = subprocess.run(
             words,
@@ -170,7 +170,7 @@ STALE = frozenset(
     {"PMI_FD", "PMI_PORT", "PMI_ID", "PMI_RANK", "PMI_SIZE", "PMIX_NAMESPACE", "PMIX_RANK"}
     | {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}
 )
-"""What a launcher tells its ranks; of one that started diel itself, it would be taken for this one's."""
+"""What a launcher tells its ranks; from one that started diel itself, ranks would take it for theirs."""
 _RANK = """\
 diel_file=$1 diel_ranks=$2 diel_fd=987; shift 2
 diel_size=${OMPI_COMM_WORLD_SIZE:-${PMI_SIZE:-$diel_ranks}}
@@ -213,14 +213,14 @@ _FAILED = (
     (re.compile(r"An error occurred in MPI_Init"), OPEN_MPI),
 )
 _UNKNOWN_PMI = "unsupported PMI version"
-"""What MPICH says from 4.2 on under a launcher that offers PMIx alone."""
+"""What MPICH from 4.2 on says under a launcher that only offers PMIx."""
 
 
 class World:
     """The ranks of one attempt that is under way."""
 
     def __init__(self, work: Work, command: tuple[str, ...], task_dir: str, env: Mapping[str, str]) -> None:
-        """Makes the file for what they say. Raises OSError."""
+        """Makes the file for their reports. Raises OSError."""
         self._work = work
         self._command = command
         self._folder = Path(task_dir)
@@ -235,12 +235,12 @@ class World:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What is put between the launcher and the command."""
+        """The words between the launcher and the command."""
         return ("sh", "-c", _RANK, "rank", self._file, str(self._work.ranks)) if self._work.ranks > 1 else ()
 
     def look(self) -> Failure | None:
-        """What is wrong, as far as the ranks have said; cheap, for whoever looks again and again."""
-        with self._looking:  # the watchdog may be at it
+        """What is wrong, from the ranks' reports so far; cheap enough to call often."""
+        with self._looking:  # the watchdog may be using it
             if self._work.ranks > 1 and self._found is None:
                 with contextlib.suppress(OSError):  # the task removed the file
                     self._look()
@@ -262,7 +262,7 @@ class World:
         return None if family is None else self._apart(family)
 
     def end(self, exit_code: int | None) -> Failure | None:
-        """What was wrong when all ranks had ended: where they failed, their programs tell too."""
+        """What was wrong when all ranks had ended: if they failed, their programs say so too."""
         found = self.look()
         if found is not None or exit_code in (0, os.EX_TEMPFAIL):
             return found
@@ -275,7 +275,7 @@ class World:
         return self._apart(family) if family is not None and launcher.fits(family) is False else None
 
     def close(self) -> None:
-        """Removes the file. What else Open MPI had to say goes where it meant it to go."""
+        """Removes the file. Forwards Open MPI's other output to where it belongs."""
         if self._work.ranks > 1:
             Path(self._file).unlink(missing_ok=True)
             if self._found is None:
@@ -296,7 +296,7 @@ class World:
         if self._work.module is not None:
             linked = " (mpi4py loads it)"
         ranks = self._work.ranks
-        what = f"{ranks} ranks are no common world" if ranks > 1 else "its MPI cannot start"
+        what = f"{ranks} ranks do not form one world" if ranks > 1 else "its MPI cannot start"
         message = (
             f"{what}: the launcher is {launcher.text}, and the MPI of what it starts is {family}{linked}; "
             f"{advice(launcher, family, self._env)}"

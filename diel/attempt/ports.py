@@ -20,10 +20,10 @@ AT_HOME: Mapping[str, str] = {
     "FI_TCP_IFACE": "lo",
     "OMPI_MCA_btl": "^tcp,ofi",
 }
-"""Settings of launcher and ranks on one machine where nothing else is set: MPICH's launcher, its networks
+"""Settings of launcher and ranks on one machine if nothing else is set: MPICH's launcher, its networks
 by UCX and libfabric, and Open MPI, whose ranks share memory and would listen besides."""
 LOOKS = 2
-"""How often ports are looked for after the first were found: a launcher does not open all at once."""
+"""How often to look for ports after the first were found: a launcher does not open all at once."""
 _SEVERAL_HOSTS = frozenset(
     {
         "-f",
@@ -66,7 +66,7 @@ def at_home(launcher: Sequence[str], environ: Mapping[str, str]) -> bool:
 
 
 def keep_at_home(launcher: int) -> bool:
-    """Lets a launcher's open ports hear this machine alone; whether it had any.
+    """Makes a launcher's open ports hear only this machine; returns whether it had any.
 
     Does nothing where the system does not allow it (containers, kernels before 5.7).
     """
@@ -85,7 +85,7 @@ def keep_at_home(launcher: int) -> bool:
 
 
 def _sockets(pid: int) -> Iterator[tuple[int, str]]:
-    """The sockets of a process: descriptor and inode. Raises OSError where it is gone."""
+    """The sockets of a process: descriptor and inode. Raises OSError if it is gone."""
     for name in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
             target = os.readlink(f"/proc/{pid}/fd/{name}")
@@ -104,7 +104,7 @@ def _listening(pid: int, kind: str) -> dict[str, str]:
 
 
 def _bind(process: int, number: int, kind: str) -> None:
-    """Raises OSError where that is not allowed."""
+    """Binds a socket to this machine. Raises OSError if that is not allowed."""
     libc = ctypes.CDLL(None, use_errno=True)
     mine = libc.syscall(_GET_DESCRIPTOR, process, number, 0)
     if mine < 0:

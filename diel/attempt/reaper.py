@@ -1,4 +1,4 @@
-"""Ending processes, a whole group and whatever escaped from it, and telling what ended others.
+"""Ends processes, a whole group and whatever escaped from it, and finds what ended others.
 
 Every process of a task carries DIEL_TASK_DIR and every process of a run DIEL_RUN_DIR in its environment, so
 that one which made a session of its own is found all the same.
@@ -35,7 +35,7 @@ def signal_group(group: int, number: int) -> None:
 
 
 def ask_group(group: int) -> None:
-    """Sends SIGTERM to those of a process group that handle it; to all, where none does.
+    """Sends SIGTERM to those of a process group that handle it; to all if none does.
 
     A shell or script that only waits for the program which will save its state must not die before.
     """
@@ -70,7 +70,7 @@ def mark(run_dir: Path) -> dict[str, str]:
 
 
 def marked(variable: str, value: str, without: str | None = None) -> Iterator[psutil.Process]:
-    """This user's processes with this environment variable, this process and its ancestors apart.
+    """This user's processes with this environment variable, except this process and its ancestors.
 
     `without` names a variable that spares the processes which have it.
     """
@@ -138,7 +138,7 @@ def kill_children() -> None:
 
 
 LEAST = 64 * 1024
-"""Bytes; a file system with less counts as full."""
+"""A file system with fewer free bytes counts as full."""
 
 
 def is_full(folder: str) -> bool:
@@ -156,7 +156,7 @@ _OTHERWISE = re.compile(r"^srun: error: .*: tasks? [0-9,-]+: (?!Killed|Terminate
 
 
 def killer_of(exit_code: int | None, stderr: str, *, launched: bool) -> signal.Signals | None:
-    """The signal from outside that ended a program; None where it ended by itself.
+    """The signal from outside that ended a program; None if it ended on its own.
 
     `launched` says whether an MPI launcher stands between, which tells in words what killed a rank.
     """
@@ -170,12 +170,12 @@ def killer_of(exit_code: int | None, stderr: str, *, launched: bool) -> signal.S
 
 
 def told_by_mpiexec(stdout: str) -> str:
-    """What MPICH's mpiexec says of a rank that a signal ended, on the standard output of its program."""
+    """What MPICH's mpiexec says about a rank that a signal ended, on its program's standard output."""
     return "".join(_BANNER.findall(stdout))
 
 
 MOMENTS = 10.0
-"""Seconds: how long ago a kill may be, at least, that explains a worker which is found lost now."""
+"""Seconds for which a kill can at least explain the loss of a worker."""
 _CGROUPS = Path("/sys/fs/cgroup")
 _VMSTAT = Path("/proc/vmstat")
 _COUNT = re.compile(rb"^oom_kill (\d+)", re.MULTILINE)
@@ -183,7 +183,7 @@ _SAID = re.compile(r"oom[-_ ]kill|out of memory", re.IGNORECASE)
 
 
 class OomKills:
-    """Counts such kills from a mark on."""
+    """Counts out-of-memory kills since a mark."""
 
     def __init__(self, files: tuple[Path, ...] | None = None) -> None:
         self._files = _counters() if files is None else files
@@ -201,7 +201,7 @@ class OomKills:
         return [_count(path) for path in self._files]
 
     def evidence(self, exit_code: int | None, stderr: str, *, launched: bool, words: str = "") -> str:
-        """Why a failed program is taken to have been killed for want of memory; empty where it is not.
+        """Why a failed program seems to have been killed for lack of memory; empty if it does not.
 
         `launched` says whether an MPI launcher stands between, which tells what killed a rank; `words` is a
         regular expression of the scheduler's for that.
@@ -214,11 +214,11 @@ class OomKills:
             return ""
         if _SAID.search(stderr):
             return "as its standard error says"
-        return "the system killed for want of memory while it ran" if self.grew() else ""
+        return "the system killed for lack of memory while it ran" if self.grew() else ""
 
 
 class RecentOomKills:
-    """Whether there was such a kill within the last moments, for whoever looks now and then."""
+    """Whether there was such a kill in the last moments, for occasional looks."""
 
     def __init__(self) -> None:
         self._older, self._newer = OomKills(), OomKills()
@@ -240,7 +240,7 @@ class RecentOomKills:
 
 
 def _counters() -> tuple[Path, ...]:
-    """The files with counters that can be read here: this process's cgroups, outwards, and the machine."""
+    """The readable files with counters: this process's cgroups, outwards, and the machine."""
     found = [_VMSTAT]
     try:
         lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""A task's files on its node's disk: inputs are brought there before it begins, outputs are copied back.
+"""A task's files on its node's disk: inputs are copied there before it begins, outputs are copied back.
 
 In the task's directory stands a link in the place of each output that a command writes on the node's disk, so
 that the command writes through it without knowing. The result is committed once the copies stand in the
@@ -36,7 +36,7 @@ SHARDS_FILE = ".shards.json"
 
 
 def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Brought:
-    """Brings a task's inputs to its node; the attempt's request then has the paths of the copies.
+    """Copies a task's inputs to its node; the attempt's request then has the paths of the copies.
 
     Raises Failure where the task was cancelled, or its time was over, meanwhile.
     """
@@ -62,7 +62,7 @@ def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Bro
 
 
 def with_copies(request: Request, entries: str) -> Request:
-    """The request with the copies below a directory; as it was where there is none."""
+    """The request with the copies below a directory; unchanged without one."""
     staged = request.staged
     if not entries or staged is None:
         return request
@@ -74,7 +74,7 @@ def with_copies(request: Request, entries: str) -> Request:
 
 
 def on_this_node(request: Request, local: Local | None) -> Request:
-    """The request with its artifacts on the node of this MPI rank: the first rank there brings them."""
+    """The request with its artifacts on the node of this MPI rank: the first rank there copies them."""
     if request.staged is None or local is None:
         return request
     brought, entries = fetch(request.staged.items, local, os.environ)
@@ -85,7 +85,7 @@ def on_this_node(request: Request, local: Local | None) -> Request:
 def _on_each_node(
     attempt: RunningAttempt, staging: Staging, staged: Staged, env: Mapping[str, str], dog: Watchdog
 ) -> Brought:
-    """The same for a command on nodes of its own: a program on each of them, before the command's ranks.
+    """The same for a command on whole nodes: a program on each of them, before the command's ranks.
 
     One command line is for all ranks, so the copies must have the same path on all nodes.
     """
@@ -109,14 +109,14 @@ def _on_each_node(
         return whole
     if len(folders) > 1:
         places = " and ".join(folders[:2])
-        wrong = f"the task's nodes have other directories ({places}): one command line fits none"
+        wrong = f"the task's nodes have other directories ({places}): one command line cannot fit all"
         return whole._replace(warning=wrong)
     attempt.request = with_copies(attempt.request, f"{folders[0]}/entries")
     return whole
 
 
 def _summed(told: Sequence[Brought]) -> Brought:
-    """What several processes brought, in one."""
+    """The sum of what several processes copied."""
     return Brought(
         sum(one.copied for one in told),
         sum(one.bytes for one in told),
@@ -128,7 +128,7 @@ def _summed(told: Sequence[Brought]) -> Brought:
 
 
 def late_notes(attempt: RunningAttempt) -> list[Brought]:
-    """What was brought while the task ran: because it asked for its part, or by its ranks."""
+    """What was copied while the task ran: because it asked for its part, or by its ranks."""
     found = take_notes()
     if attempt.request.shards or attempt.request.staged is not None:
         found += read_notes(attempt.task_dir)
@@ -136,7 +136,7 @@ def late_notes(attempt: RunningAttempt) -> list[Brought]:
 
 
 def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> records.StagingRecord | None:
-    """What the journal keeps; None where nothing was copied and nothing went wrong."""
+    """What the journal keeps; None if nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None
     return {
@@ -165,7 +165,7 @@ def shard_environment(attempt: RunningAttempt, env: Mapping[str, str]) -> dict[s
     write_shards(path, shards, staging.local)
     found = {"DIEL_SHARDS": path}
     if any(shard.stage for shard in shards.values()) and not staging.each_node:
-        with contextlib.suppress(StagingError, OSError):  # told when a part is asked for
+        with contextlib.suppress(StagingError, OSError):  # reported when a part is asked for
             found["DIEL_LOCAL_PINS"] = own_disk(staging.local, env).pins()
     return found
 
@@ -181,21 +181,21 @@ class Drain(NamedTuple):
     paths: tuple[str, ...]
 
     def blame(self, failure: Failure) -> Failure:
-        """The failure of a command: a full disk is not its own fault. Another attempt writes elsewhere."""
+        """The failure of a command: a full disk is not its fault. Another attempt writes elsewhere."""
         if failure.kind != FailureClass.APP or not is_full(self.folder):
             return failure
         message = f"no space left on the node's disk {self.folder} ({failure.message})"
         return Failure(FailureClass.NODE, message, failure.exit_code)
 
     def copy(self) -> int:
-        """Puts the outputs into the places of their links; their bytes. Raises OSError."""
+        """Puts the outputs in place of their links; returns their bytes. Raises OSError."""
         copied = 0
         for path in self.paths:
             written, link = f"{self.folder}/{path}", f"{self.task_dir}/{path}"
             if not os.path.islink(link):
-                continue  # the command put a file of its own there, as programs do that rename
+                continue  # the command put its own file there, as programs that rename do
             if not os.path.exists(written):
-                os.unlink(link)  # so that it is told missing, and not a link astray
+                os.unlink(link)  # so that it is reported as missing, and not as a stray link
                 continue
             part = f"{self.task_dir}/.drain.part"
             if os.path.isdir(written):
@@ -208,12 +208,12 @@ class Drain(NamedTuple):
         return copied
 
     def close(self) -> None:
-        """Deletes what lies on the node's disk."""
+        """Deletes its files on the node's disk."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def open_drain(attempt: RunningAttempt, environ: Mapping[str, str], number: int) -> Drain | None:
-    """Makes the links; None where the task is to write to the run's directory itself.
+    """Makes the links; None if the task should write to the run's directory itself.
 
     So it is from the second attempt on, whatever the first died of. Raises StagingError where the
     node's disk cannot be used.

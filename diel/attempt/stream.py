@@ -29,7 +29,7 @@ def stream_environment(work: Work, request: Request) -> dict[str, str]:
 
 @contextmanager
 def held_to_streams(run_dir: str, work: Work, request: Request) -> Iterator[None]:
-    """Lets an attempt end well only where the streams that it read are whole, and what it put is.
+    """Lets an attempt succeed only if the streams that it read and wrote are complete.
 
     A command may overlook that its stream is broken, and a function may catch it. Raises Failure: `upstream`
     where what it read is broken, also if it failed by that; `app` where it did not put all; `node` where who
@@ -51,11 +51,11 @@ def held_to_streams(run_dir: str, work: Work, request: Request) -> Iterator[None
         for kind, flaw in _flaws(run_dir, work, request):
             raise Failure(kind, flaw)
     except StreamError as error:
-        raise Failure(FailureClass.NODE, f"nobody tells whether its streams are whole: {error}") from error
+        raise Failure(FailureClass.NODE, f"whether its streams are complete is unknown: {error}") from error
 
 
 def _flaws(run_dir: str, work: Work, request: Request) -> Iterator[tuple[str, str]]:
-    """What is wrong with the streams that a task got from, then with those that it put into."""
+    """What is wrong with the streams that a task read, then with those that it wrote."""
     from diel.streams.client import connect  # only here: most tasks have no streams
 
     task = f"{work.stage}/{request.index}"
@@ -66,7 +66,7 @@ def _flaws(run_dir: str, work: Work, request: Request) -> Iterator[tuple[str, st
 
 
 def close_streams(context: Context, *, good: bool) -> None:
-    """Flushes what a function put, and lets go of what it read.
+    """Flushes the streams that a function wrote, and closes those that it read.
 
     Raises Failure (class node) where an item of a function that ended well could not be put.
     """
@@ -80,7 +80,7 @@ def close_streams(context: Context, *, good: bool) -> None:
 
 
 def class_of(error: BaseException) -> FailureClass:
-    """The class of a failure by what a function raised."""
+    """The class of a failure, by what a function raised."""
     if isinstance(error, StreamLost):
         return FailureClass.NODE
     if isinstance(error, StreamBroken):

@@ -1,4 +1,4 @@
-"""Asking a stage's surrogate before a task is run: the answer is its result where that is sure enough."""
+"""Asks a stage's surrogate before a task runs: the answer is its result if it is sure enough."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from diel.journal.records import Answered, Done
     from diel.spec import Surrogate
 
-GONE = "the service has ended, or never came up"
-SILENT = "the service tells no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
+GONE = "the service has ended, or never started"
+SILENT = "the service gives no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
 
 
 class Consulted(NamedTuple):
-    """What came of a question."""
+    """The outcome of a question."""
 
     question: Question | None
     seconds: float
     """How long it took."""
     uncertainty: float | None = None
-    """As it was compared with the tolerance, the largest of several outputs; None without one."""
+    """The uncertainty compared with the tolerance, the largest of several outputs; None without one."""
     values: Values | None = None
-    """The task's result; None where it must be simulated."""
+    """The task's result; None if it must be simulated."""
     message: str = ""
-    """Why there was no answer that could be used, other than for its uncertainty."""
+    """Why there was no usable answer, apart from its uncertainty."""
 
     def tell(self, record: Done) -> None:
-        """Adds to a task's record what its surrogate said, and whether its result was simulated."""
+        """Adds to a task's record what its surrogate answered, and whether its result was simulated."""
         used = self.values is not None
         told: Answered = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
         if self.message:
@@ -80,7 +80,7 @@ Answer = Mapping[str, tuple[float, float | None]]
 
 
 def _read(answer: Any, outputs: Sequence[str]) -> Answer:
-    """What is said of one row. Raises ValueError for what is no such answer."""
+    """The answer for one row. Raises ValueError for anything else."""
     try:
         values = _by_output(answer["prediction"][0], outputs)
         deviations = answer.get("deviation")
@@ -93,20 +93,20 @@ def _read(answer: Any, outputs: Sequence[str]) -> Answer:
         ) from error
     for name, deviation in uncertain.items():
         if deviation < 0:
-            raise ValueError(f"the service tells an uncertainty of {deviation} for {name}")
+            raise ValueError(f"the service gives an uncertainty of {deviation} for {name}")
     return {name: (values[name], uncertain.get(name)) for name in outputs}
 
 
 def _by_output(given: Any, outputs: Sequence[str]) -> dict[str, float]:
-    """One number, or a mapping of one an output. Raises ValueError where one is not finite."""
+    """One number, or a mapping with one for each output. Raises ValueError if one is not finite."""
     by_name = given if isinstance(given, dict) else {outputs[0]: given} if len(outputs) == 1 else {}
     return {name: _number(name, by_name[name]) for name in outputs}
 
 
 def _number(name: str, given: Any) -> float:
-    """Raises TypeError where it is no number, ValueError where it is not finite."""
+    """A number. Raises TypeError if it is not one, ValueError if it is not finite."""
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise TypeError(f"for {name} it is no number, but of type {type(given).__name__}")
+        raise TypeError(f"for {name} it is not a number, but of type {type(given).__name__}")
     try:
         number = float(given)
     except OverflowError:
@@ -117,7 +117,7 @@ def _number(name: str, given: Any) -> float:
 
 
 def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
-    """The largest uncertainty of the answer, as the tolerance means it; None where one has none."""
+    """The largest uncertainty of the answer, in the tolerance's terms; None if one is missing."""
     found = []
     for value, deviation in answer.values():
         if deviation is None:
@@ -129,7 +129,7 @@ def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
 
 
 def _check(work: Work, answer: Answer) -> None:
-    """Holds an answer to the contracts of the outputs that it stands for. Raises ModuleError."""
+    """Checks an answer against the contracts of its outputs. Raises ModuleError."""
     promises = {name: promise for name, promise in work.promises.items() if name in answer}
     if promises:
         check_values({name: value for name, (value, _) in answer.items()}, promises)

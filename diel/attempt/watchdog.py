@@ -1,4 +1,4 @@
-"""The watchdog of a worker: a thread that ends an attempt which must not go on.
+"""The watchdog of a worker: a thread that ends an attempt that must not go on.
 
 A command is ended by signals to its process group. A Python function shares the worker's process, so the
 worker ends with it: the failure is committed first, and another worker is started.
@@ -34,11 +34,11 @@ from diel.values import format_duration, format_size
 TICK = 0.2
 """Seconds between two looks."""
 RELEASE_AFTER = 1.0
-"""Seconds that one task may take before the rest of its bundle is handed back."""
+"""Seconds that one task can take before the rest of its bundle is handed back."""
 SHORT_GRACE = 0.5
-"""Seconds from SIGTERM to SIGKILL for what no user asked to stop: a pruned trial is gone within 2 s."""
+"""Seconds from SIGTERM to SIGKILL if no user asked for the stop: a pruned trial is gone within 2 s."""
 LATE = 3.0
-"""Seconds beyond its timeout after which a function is ended that does not even let this thread run."""
+"""Seconds beyond its timeout after which a function is ended that blocks even this thread."""
 SHARE = 0.02
 """The most of a core's time that measuring memory may take: finding a task's processes means listing all."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -48,7 +48,7 @@ EXIT_CODE = 70
 
 @dataclass
 class RunningAttempt:
-    """An attempt: what it was given, and what became of it so far."""
+    """An attempt: its request, and its progress so far."""
 
     work: Work
     request: Request
@@ -57,13 +57,13 @@ class RunningAttempt:
     began: float = field(default_factory=time.monotonic)
     """In time.monotonic seconds."""
     epoch: float = field(default_factory=lambda: time.time() - time.monotonic())
-    """What to add to time.monotonic for seconds since the epoch, as the clock was when it began."""
+    """Added to time.monotonic, gives seconds since the epoch, by the clock when it began."""
     group: int | None = None
     """Process group of its command, once it began."""
     world: World | None = None
     """Its MPI ranks, once they began."""
     doors: int = 0
-    """How often ports of its launcher are still to be looked for, to keep them from other hosts."""
+    """How often to look for ports of its launcher, to keep them from other hosts."""
     warned: bool = False
     """Whether its command was asked to save a checkpoint."""
     is_fetching: bool = False
@@ -101,7 +101,7 @@ class Watchdog:
     def begin(self, attempt: RunningAttempt) -> None:
         self._watched = attempt
         if attempt.in_process and attempt.work.timeout is not None:
-            # A function in C may keep the interpreter, and so this thread, from running. The thread
+            # A function in C can keep the interpreter, and so this thread, from running. The thread
             # behind this call needs no interpreter.
             faulthandler.dump_traceback_later(attempt.work.timeout + LATE, exit=True, file=2)
 
@@ -111,7 +111,7 @@ class Watchdog:
         self._watched = None
 
     def end_now(self, *_: object) -> None:
-        """Ends the running command and this process: what SIGTERM asks for. Nothing is committed."""
+        """Ends the running command and this process, as SIGTERM asks. Nothing is committed."""
         attempt = self._watched
         if attempt is not None and attempt.group is not None:
             signal_group(attempt.group, signal.SIGKILL)
@@ -119,7 +119,7 @@ class Watchdog:
         os._exit(128 + signal.SIGTERM)
 
     def look_again(self) -> None:
-        """Makes the next look read the requests, whatever was read for an earlier task."""
+        """Makes the next look read the requests again, whatever was read for an earlier task."""
         self._seen = 0.0
 
     def _run(self) -> None:
@@ -132,14 +132,14 @@ class Watchdog:
     def _look(self, attempt: RunningAttempt) -> None:
         age = time.monotonic() - attempt.began
         drains = attempt.work.staging is not None and attempt.work.staging.drains
-        if age > RELEASE_AFTER and not drains:  # those that drain are to run while outputs are copied
+        if age > RELEASE_AFTER and not drains:  # those that drain must run while outputs are copied
             self._release()
         if attempt.verdict is not None:
             return
         if attempt.doors and attempt.group is not None and keep_at_home(attempt.group):
             attempt.doors -= 1
         if attempt.request.streams is not None and is_cut():
-            self.end_now()  # it would wait for ever: another controller's tasks begin anew
+            self.end_now()  # it would wait forever: another controller's tasks begin again
         if self._is_cancelled(attempt):
             self._release()  # the rest of the bundle may be cancelled too
             self._stop(attempt, Failure(FailureClass.CANCELLED, "cancelled"))
@@ -153,7 +153,7 @@ class Watchdog:
             self._warn(attempt)
 
     def _warn(self, attempt: RunningAttempt) -> None:
-        """Tells a command that keeps checkpoints that its end comes."""
+        """Warns a command that keeps checkpoints of its end."""
         with self.lock:
             if self._watched is attempt and attempt.group is not None:
                 attempt.warned = True
@@ -200,7 +200,7 @@ def _covers(cancel: Cancel, attempt: RunningAttempt) -> bool:
 
 
 def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
-    """Why an attempt must not run any longer; None where it may."""
+    """Why an attempt must not run any longer; None if it may."""
     work, limits = attempt.work, attempt.limits
     if work.timeout is not None and age > work.timeout:
         return Failure(FailureClass.TIMEOUT, f"ran longer than its timeout of {work.timeout:g} s")
@@ -211,7 +211,7 @@ def _out_of_time(attempt: RunningAttempt, age: float) -> Failure | None:
         message = "its block ended before it did"
     else:
         return None
-    ignored = "; it was warned before, and went on" if attempt.interrupted else ""
+    ignored = "; it was warned before, and continued" if attempt.interrupted else ""
     return Failure(FailureClass.WALLTIME, message + ignored)
 
 
@@ -259,7 +259,7 @@ def _resident(process: int) -> int:
 
 
 def _proportional(process: int) -> int:
-    """Resident bytes, those shared with other processes in proportion; all of them where Linux is old."""
+    """Resident bytes, shared ones in proportion; on an old Linux, all of them."""
     try:
         with open(f"/proc/{process}/smaps_rollup", "rb") as file:
             for line in file:

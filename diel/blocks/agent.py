@@ -1,4 +1,4 @@
-"""The agent: talks to the scheduler in a thread of its own, since a busy one may take long to answer.
+"""The agent: talks to the scheduler in a thread of its own, because a busy scheduler is slow to answer.
 
 It asks one batched question a poll, and asks less often while the scheduler does not answer. What it
 learns becomes news, which the controller's one thread takes in.
@@ -20,7 +20,7 @@ LONGEST_WAIT = 60.0
 """Seconds between two questions to a scheduler that does not answer."""
 
 GONE_AFTER = 2.0
-"""Polls for which a scheduler must not have known a job before it counts as gone."""
+"""Polls in a row that must miss a job before it counts as gone."""
 
 
 class BlockQueued(NamedTuple):
@@ -44,7 +44,7 @@ class Silent(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """An answer to a question that was put at `since` (monotonic seconds)."""
+    """An answer to a question asked at `since` (monotonic seconds)."""
 
     since: float
     jobs: Mapping[str, JobStatus]
@@ -69,11 +69,11 @@ class Agent:
         self._failures = 0
         self._missing: dict[str, float] = {}
         self.jobs: frozenset[str] = frozenset()
-        """Those to ask about."""
+        """The jobs to ask about."""
         self._next = self._asked = 0.0
         self.news: SimpleQueue[News] = SimpleQueue()
         self.loads: Mapping[str, Mapping[str, Load]] | None = None
-        """What the connected blocks have to do, by shape and number; None until it was looked at."""
+        """The load of the connected blocks, by shape and number; None until the first look."""
         self._thread = threading.Thread(target=self._run, name="diel-agent", daemon=True)
         self._thread.start()
 
@@ -85,7 +85,7 @@ class Agent:
                 job = grow()
             except SchedulerRefused as error:
                 self.news.put(BlockRefused(block, str(error)))
-            except Exception as error:  # a full disk, say: whatever it is, it is asked again
+            except Exception as error:  # a full disk, for example: it will ask again
                 raise SchedulerBusy(f"{type(error).__name__}: {error}") from error
             else:
                 self.jobs |= {job}
@@ -100,7 +100,7 @@ class Agent:
         self.look_now()
 
     def unask(self) -> set[str]:
-        """Takes back what was not yet asked for; returns these blocks."""
+        """Withdraws blocks that were not yet requested; returns them."""
         with self._lock:
             under_way = self._orders[:1] if self._busy else []
             asks = {block for block, _ in self._orders[len(under_way) :] if block}
@@ -120,7 +120,7 @@ class Agent:
             self._wake.set()
 
     def stop(self, patience: float) -> None:
-        """Carries out what was ordered, within so many seconds, and ends."""
+        """Carries out its orders, within so many seconds, and ends."""
         end = time.monotonic() + patience
         while self._orders and time.monotonic() < end:
             time.sleep(0.02)
@@ -129,7 +129,7 @@ class Agent:
         self._thread.join(max(0.0, end - time.monotonic()))
 
     def drain(self) -> Iterator[News]:
-        """The news since the last time, one by one: what is not taken stays."""
+        """The news since the last call, one by one: what is not taken stays."""
         while not self.news.empty():
             yield self.news.get()
 
@@ -144,7 +144,7 @@ class Agent:
                 elif not self.jobs:
                     self._next = time.monotonic() + self._poll
                 self._failures = 0
-            except Exception as error:  # one that nobody thought of must not end this thread
+            except Exception as error:  # an unexpected one must not end this thread
                 self._wait_longer(str(error) or type(error).__name__)
 
     def _carry_out(self) -> None:
@@ -160,7 +160,7 @@ class Agent:
             except SchedulerBusy:
                 done = False  # it stays first in line
                 raise
-            except Exception as error:  # whatever it is, the agent goes on
+            except Exception as error:  # whatever it is, the agent continues
                 self.news.put(Silent(str(error)))
             finally:
                 with self._lock:
@@ -171,7 +171,7 @@ class Agent:
         since = self._asked = time.monotonic()
         asked = self.jobs
         answer = dict(self._scheduler.query(sorted(asked)))
-        # A job just queued may not be known yet: one is gone if it is missing for a while.
+        # A job just queued may not be known yet: it is gone if it is missing for a while.
         self._missing = {job: self._missing.get(job, since) for job in asked - answer.keys()}
         gone = [job for job, first in self._missing.items() if since - first >= GONE_AFTER * self._poll]
         answer.update({job: JobStatus(JobState.GONE) for job in gone})

@@ -1,4 +1,4 @@
-"""How a block is asked for: Parsl's engine, what it knows about the workers, and the job that carries them.
+"""How a block is requested: Parsl's engine, what it knows about the workers, and their job.
 
 The engine starts with the first bundle: a run that takes all from the cache needs none.
 """
@@ -42,9 +42,9 @@ class BlockAsking:
         self._current: Block | None = None
         self._job = ""
         self.shapes: dict[str, Shape] = {}
-        """Those that ever had a bundle, by label."""
+        """Shapes that ever had a bundle, by label."""
         self.excluded: frozenset[str] = frozenset()
-        """Nodes that new blocks must do without."""
+        """Nodes that new blocks must avoid."""
 
     # --- shapes -----------------------------------------------------------------------------------
 
@@ -52,22 +52,22 @@ class BlockAsking:
         return self._site.pools[shape.pool]
 
     def walltime(self, shape: Shape) -> float:
-        """Seconds that a block asked for now may last."""
+        """Seconds that a block requested now can last."""
         left = self._scheduler.left if isinstance(self._scheduler, Inside) else math.inf
         return min(shape.block_walltime(self.pool(shape), self._site.grace), max(1.0, left))
 
     def slots(self, shape: Shape, nodes: int) -> int:
-        """Tasks of a shape that run side by side on so many connected nodes of a block."""
+        """Tasks of a shape that run side by side on `nodes` connected nodes of a block."""
         workers = shape.workers(self.pool(shape))
         return workers if shape.nodes else workers * nodes
 
     def drain(self, shape: Shape, needed: float = 0.0) -> float:
-        """Seconds after which a block gets no more tasks; those without a walltime need so many."""
+        """Seconds after which a block gets no more tasks; tasks without a walltime need `needed`."""
         walltime, wanted = self.walltime(shape), shape.walltime or max(self._site.grace, needed)
         return max(start_slack(walltime), walltime - wanted - MARGIN)
 
     def is_worth_it(self, shape: Shape, needed: float) -> bool:
-        """Whether a block asked for now would last for a task: an allocation may be close to its end.
+        """Whether a block requested now would last for a task: an allocation may be close to its end.
 
         `needed` are the seconds that such tasks took so far; where they are nearly as long as blocks, they
         are given what there is.
@@ -94,14 +94,14 @@ class BlockAsking:
     def start(self) -> BlockEngine:
         if self.engine is None:
             load()
-            from diel.executors.parsl import BlockEngine  # slow: not where all is cached
+            from diel.executors.parsl import BlockEngine  # slow, and not needed if all is cached
 
             self._paths.blocks.mkdir(parents=True, exist_ok=True)
             self.engine = BlockEngine(self._paths, addresses(self._site.address), self._submit_job)
         return self.engine
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
-        """Hands out a bundle; there may be no block for it yet."""
+        """Sends a bundle; there may be no block for it yet."""
         engine, label = self.start(), shape.label
         if not engine.is_open(label):
             engine.open(label, self._workers(shape))
@@ -109,7 +109,8 @@ class BlockAsking:
         return engine.submit(label, bundle, cores)
 
     def asks_the_same(self, block: Block) -> bool:
-        """Whether the job of an earlier controller's block is what would be asked for now, word for word."""
+        """Whether the job of an earlier controller's block equals what would be requested now, word for
+        word."""
         if isinstance(self._scheduler, Inside) or block.shape.pool not in self._site.pools:
             return False
         if block.walltime != self.walltime(block.shape):
@@ -124,14 +125,14 @@ class BlockAsking:
 
     def ask(self, block: Block) -> str:
         """Asks for a block; returns the job's id."""
-        # A scheduler that did not answer in time may have queued the job all the same.
+        # A scheduler that did not answer in time may still have queued the job.
         name = block_job_name(self._paths, block)
         if block.tried and (job := self._scheduler.find(name).get(name)):
             return job
         return self._grow(block)
 
     def renew(self, block: Block) -> str:
-        """Has the nodes of a block that was kept work for this controller; returns its job's id."""
+        """Makes the nodes of a kept block work for this controller; returns its job's id."""
         return block.job if block.number else self._grow(block)
 
     def _grow(self, block: Block) -> str:
@@ -142,7 +143,7 @@ class BlockAsking:
         return self._job
 
     def _submit_job(self, label: str, number: str, command: str) -> str:
-        """Submits the job of the block that is being asked for; called by Parsl."""
+        """Submits the job of the block that is being requested; called by Parsl."""
         block = self._current
         assert block is not None
         paths = self._paths
@@ -165,18 +166,18 @@ class BlockAsking:
         return self._scheduler.script(job._replace(exclude=tuple(sorted(self.excluded))))
 
     def hold(self, block: Block) -> None:
-        """Has Parsl give a block no more tasks."""
+        """Makes Parsl give a block no more tasks."""
         if self.engine is not None:
             self.engine.hold(block.shape.label, block.number)
 
     def loads(self) -> Mapping[str, Mapping[str, Load]]:
-        """What Parsl's blocks have to do, by shape and number."""
+        """The load of Parsl's blocks, by shape and number."""
         if self.engine is None:
             return {}
         return {label: self.engine.loads(label) for label in list(self.shapes)}
 
     def end_unknown(self, blocks: Mapping[str, Block]) -> None:
-        """Ends jobs of the run that were queued and never written down: their controller was killed then."""
+        """Ends jobs of the run that were queued but never recorded, because their controller was killed."""
         prefix, known = f"{job_prefix(self._paths)}-", {block.job for block in blocks.values()}
         found = self._scheduler.find(prefix).items()
         if jobs := [job for name, job in found if not name.startswith(f"{prefix}c") and job not in known]:

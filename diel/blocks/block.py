@@ -1,4 +1,4 @@
-"""A block: one job of a scheduler, as its controller knows it; when another is worth asking for."""
+"""A block: one job of a scheduler, as its controller knows it; and when another is worth requesting."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from diel.journal import records
 
 WAITED = 5.0
-"""Seconds that a bundle waits for a worker before another block is worth asking for."""
+"""Seconds that a bundle waits for a worker before another block is worth requesting."""
 WORTH = 60.0
-"""Seconds of work for all workers of a shape that make another block worth asking for."""
+"""Seconds of work for all workers of a shape that make another block worth requesting."""
 TAIL = 2048
 """Bytes of a block's standard error that the journal keeps."""
 Adopt = Callable[[str, int, int], None]
@@ -28,22 +28,22 @@ Adopt = Callable[[str, int, int], None]
 
 
 class LetGo(DielError):
-    """This controller must stop now; what runs in blocks goes on, for the next one to adopt."""
+    """This controller must stop now; tasks in blocks continue, for the next one to adopt."""
 
 
 class EngineLost(DielError):
-    """Nothing reaches the workers of the run's blocks any more: its next controller takes them over."""
+    """The workers of the run's blocks can no longer be reached: its next controller takes them over."""
 
 
 class Outlook(NamedTuple):
     """What the controller knows of its tasks."""
 
     backlog: Mapping[str, float]
-    """Seconds of work in line, by shape, as far as run times are known."""
+    """Seconds of queued work, by shape, where run times are known."""
     excluded: frozenset[str]
-    """Nodes that are to be avoided."""
+    """Nodes to avoid."""
     needed: Mapping[str, float] = {}
-    """Seconds that the shortest tasks in line were seen to need, by shape."""
+    """Seconds that the shortest queued tasks have needed so far, by shape."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Block:
     """Epoch of the controller that asked for it, and a number: `1-0`."""
     shape: Shape
     slots: int
-    """Tasks that run in it side by side."""
+    """Tasks that can run in it side by side."""
     walltime: float
     asked: float
     epoch: int
@@ -62,7 +62,8 @@ class Block:
     number: str = ""
     """Parsl's name of it, within the executor of its shape."""
     tried: bool = False
-    """Whether it was asked for, maybe without an answer; a kept one: whether its nodes are to come over."""
+    """Whether it was requested, maybe without an answer; for a kept one, whether its nodes should come
+    over."""
     job: str = ""
     """The scheduler's id; empty until it gave one."""
     state: JobState = JobState.PENDING
@@ -73,24 +74,24 @@ class Block:
     began: float | None = None
     ended: float | None = None
     connected: bool = False
-    """Whether any of its nodes ever was."""
+    """Whether any of its nodes ever connected."""
     connected_since: float = 0.0
     """Monotonic seconds."""
     ending: bool = False
     """Whether diel has asked for its end."""
     held: bool = False
-    """Whether it gets no more tasks, for one of its nodes is to be avoided."""
+    """Whether it gets no more tasks because one of its nodes must be avoided."""
     adopted: bool = False
     """Whether its nodes work for an earlier controller: it gets no tasks until one of them comes over."""
     kept: float | None = None
-    """When this controller made an earlier one's its own, in seconds since the epoch."""
+    """When this controller adopted it from an earlier one, in seconds since the epoch."""
     stderr_tail: str = ""
     idle: float = 0.0
-    """Seconds for which it had nothing to do."""
+    """Seconds that it has been idle."""
     bundles: int = 0
     stuck_since: float | None = None
     free_since: float | None = None
-    """Since when no task is known to run there (monotonic seconds)."""
+    """Since when no task is known to run in it (monotonic seconds)."""
 
     @property
     def live(self) -> bool:
@@ -102,10 +103,10 @@ class Block:
         return self.live and not (self.ending or self.adopted or self.held) and fresh
 
     def blame(self, adopted: bool) -> FailureClass:
-        """Why a task was lost with it; `adopted` is one that an earlier controller handed out."""
+        """Why a task was lost with it; an `adopted` task was handed out by an earlier controller."""
         state = self.state
         match state:
-            case JobState.TIMEOUT:  # an adopted task was told of its end by nobody who listened
+            case JobState.TIMEOUT:  # nobody listened when an adopted task was warned of its end
                 return FailureClass.NODE if adopted else FailureClass.WALLTIME
             case JobState.OOM:
                 return FailureClass.OOM
@@ -125,7 +126,7 @@ class Block:
         return f"its block {self.name} (job {self.job or 'unknown'}) ended: {self.state}{reason}"
 
     def record(self) -> records.BlockRecord:
-        """What the journal keeps of it."""
+        """What the journal keeps about it."""
         return {
             "event": "block",
             "block": self.name,
@@ -148,7 +149,7 @@ class Block:
 
 
 def tail_of(path: Path) -> str:
-    """The end of a file that may not be there."""
+    """The end of a file that may not exist."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
         return file.read().decode("utf-8", "replace")
@@ -158,7 +159,7 @@ def tail_of(path: Path) -> str:
 def wants_block(
     shape: Shape, out: Sequence[float], usable: Sequence[Block], *, more: bool, backlog: float, now: float
 ) -> bool:
-    """Whether another block would be of use for tasks of a shape that are ready now.
+    """Whether another block would help tasks of a shape that are ready now.
 
     `out` holds when each bundle was handed out, ascending, and `usable` the blocks that these go to;
     `more` says whether further tasks are ready and found no room; `backlog` is the work in line, in
@@ -170,7 +171,7 @@ def wants_block(
     if len(out) <= slots and not more:
         return False
     if not all(block.connected for block in usable):
-        return bool(shape.walltime) and more  # it is said how long they take: ask for all at once
+        return bool(shape.walltime) and more  # their length is given: ask for all at once
     since = max(block.connected_since for block in usable)
     waiting = out[slots:]
     waited = bool(waiting) and now - max(since, waiting[0]) > WAITED
@@ -178,7 +179,7 @@ def wants_block(
 
 
 def is_idle(block: Block, out: int, others: int, patience: float, now: float) -> bool:
-    """Whether a block is of no more use: nothing in it, nothing for it, and that for so many seconds.
+    """Whether a block has had nothing in it, and nothing for it, for so many seconds.
 
     `out` counts the bundles of its shape, `others` the workers of that shape's other blocks; `now` is
     in seconds since the epoch.

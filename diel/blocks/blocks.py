@@ -28,9 +28,9 @@ from diel.site import Shape
 from diel.tasks.ledger import Ledger
 
 COMING = 60.0
-"""Seconds that the nodes of a kept block have to come over, once none of its tasks runs any more."""
+"""Seconds that the nodes of a kept block have to come over, once none of its tasks runs."""
 STUCK = 120.0
-"""Seconds that a block may have bundles and no worker at a task, before it is given back."""
+"""Seconds that a block can have bundles but no worker at a task, before it is given back."""
 END_PATIENCE = 45.0
 """Seconds that the jobs of a run may take to end with it."""
 
@@ -47,7 +47,7 @@ class Blocks:
         lost: Callable[[Block], None],
         busy: Callable[[], set[str]],
     ) -> None:
-        """`lost` gets each block that ended; `busy` says in which blocks tasks are known to run."""
+        """`lost` gets each block that ended; `busy` names the blocks in which tasks are known to run."""
         self._ledger = ledger
         self._epoch = epoch
         self._busy = busy
@@ -66,11 +66,11 @@ class Blocks:
     # --- what the dispatcher asks -----------------------------------------------------------------
 
     def line(self, shape: Shape) -> str:
-        """The line that tasks of a shape stand in: nothing of a line goes before its first task."""
+        """The queue of tasks of a shape: none goes before its first task."""
         return shape.label
 
     def bundles(self, shape: Shape) -> bool:
-        """Whether tasks of a shape go several at a time."""
+        """Whether several tasks of a shape go in one bundle."""
         return not shape.nodes
 
     def width(self, shape: Shape) -> int:
@@ -78,7 +78,7 @@ class Blocks:
         return sum(block.slots for block in self._usable(shape)) or shape.slots(self._asking.pool(shape))
 
     def has_room(self, shape: Shape, cores: int) -> bool:
-        """Whether one more bundle of tasks with so many cores each may be handed out.
+        """Whether one more bundle of tasks with so many cores each can be handed out.
 
         There is room for twice what running workers can take, and once what those of waiting blocks will;
         without any block for one, which is asked for once there is work for it.
@@ -90,7 +90,7 @@ class Blocks:
         return fits
 
     def has_room_for(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        """Whether tasks with so many cores each can run at the same time, beside what is out.
+        """Whether tasks with so many cores each can run at the same time, beside those handed out.
 
         Blocks that may still be asked for count: what is handed out together waits for them. Each shape
         has blocks of its own, so that those of all shapes of a pool count together.
@@ -106,7 +106,7 @@ class Blocks:
         return min(free.values(), default=0) >= 0
 
     def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        """Whether they could once all that is out has ended, but for services."""
+        """Whether they could once everything handed out has ended, except services."""
         counts = Counter(shape for shape, _ in tasks)
         return all(self._holding.room_beside(shape) >= count for shape, count in counts.items())
 
@@ -127,15 +127,15 @@ class Blocks:
             out.pop(number, None)
 
     def knows(self, since: float) -> bool:
-        """Whether it is known by now why a worker was lost at that moment (monotonic seconds)."""
+        """Whether the reason is known by now why a worker was lost at that moment (monotonic seconds)."""
         return self._watching.knows(since)
 
     def tend(self, outlook: Outlook) -> None:
-        """Looks after the workers, now and then."""
+        """Looks after the blocks, now and then."""
         self._backlog, self._needed = outlook.backlog, outlook.needed
         self._asking.excluded = outlook.excluded - self._watching.forgiven
         if self._asking.engine is not None and self._asking.engine.broken:
-            raise EngineLost("Parsl's interchange is gone (out of memory on this host?); running tasks go on")
+            raise EngineLost("Parsl's interchange is gone (out of memory here?); running tasks continue")
         self._watching.take_news()
         self._hold_unfit()
         for shape in list(self._asking.shapes.values()):
@@ -186,7 +186,7 @@ class Blocks:
     # --- giving back ------------------------------------------------------------------------------
 
     def _hold_unfit(self) -> None:
-        """Gives no more tasks to blocks with a node to avoid, or too short for the shortest in line."""
+        """Gives no more tasks to blocks with a node to avoid, or too short for the shortest queued task."""
         excluded, workers = self._asking.excluded, self._ledger.history.workers.values()
         tainted = {worker["block"] for worker in workers if worker["node"] in excluded} if excluded else set()
         for block in self._blocks.values():
@@ -216,7 +216,7 @@ class Blocks:
         return wanted and block.free_since is not None and time.monotonic() - block.free_since < COMING
 
     def _is_idle(self, block: Block) -> bool:
-        """Whether a block is of no more use: nothing in it, nothing for it, and that for a while."""
+        """Whether a block has had nothing in it, and nothing for it, for a while."""
         if not block.live or block.ending or not block.job:
             return False
         others = sum(other.slots for other in self._usable(block.shape) if other is not block)
@@ -230,7 +230,7 @@ class Blocks:
         return any(self._out.get(shape.label) and not self._usable(shape) for shape in rivals)
 
     def _is_stuck(self, block: Block) -> bool:
-        """Whether a block has bundles and does nothing: a killed worker can take its node's queue along."""
+        """Whether a block has bundles but does nothing: a killed worker can take its node's queue with it."""
         if not block.live or block.ending or not block.connected or not block.bundles:
             block.stuck_since = None
             return False
@@ -253,7 +253,7 @@ class Blocks:
     # --- from one controller to the next, and the end ---------------------------------------------
 
     def adopt(self, take: Adopt) -> None:
-        """Takes over what runs on from an earlier controller; calls `take` with each task."""
+        """Takes over what still runs from an earlier controller; calls `take` with each task."""
         begun = {worker["block"] for worker in self._ledger.history.workers.values()}
         for block in adopt(self._ledger, take):
             self._blocks[block.name] = block
@@ -266,14 +266,14 @@ class Blocks:
         self._agent.do(partial(self._asking.end_unknown, self._blocks))
 
     def _renew(self, shape: Shape) -> None:
-        """Has the nodes of kept blocks work for this controller, now that there is work for them."""
+        """Makes the nodes of kept blocks work for this controller, now that there is work for them."""
         for block in self._blocks.values():
             if block.shape == shape and block.live and block.kept is not None and not block.tried:
                 block.tried = True
                 self._agent.ask(block.name, partial(self._asking.renew, block))
 
     def detach(self) -> None:
-        """Lets go: what runs in blocks goes on, for the next controller to adopt."""
+        """Lets go: tasks in blocks continue, for the next controller to adopt."""
         self._agent.stop(1.0)
         if self._asking.engine is not None:
             self._asking.engine.stop()
@@ -297,5 +297,5 @@ class Blocks:
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Jobs that the scheduler has not said to have ended."""
+        """Jobs that have not ended, according to the scheduler."""
         return tuple(block.job for block in self._blocks.values() if block.live and block.job)

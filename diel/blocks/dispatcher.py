@@ -1,4 +1,4 @@
-"""Handing out tasks in bundles, as many as the backend has room for."""
+"""Hands out tasks in bundles, as many as the backend has room for."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     """Where bundles go, and what says how many more have room there."""
 
 BUNDLE_SECONDS = 0.25
-"""Run time that a bundle of short tasks aims at."""
+"""The run time to aim at for a bundle of short tasks."""
 LEAST_SECONDS = 0.2
-"""Run time below which no bundle of short tasks is made smaller so that all workers get a share."""
+"""The shortest run time to which a bundle is split so that all workers get a share."""
 MAX_BUNDLE = 2000
 FIRST_BUNDLE = 16
 """Tasks in a stage's first bundles, before their run time is known."""
@@ -43,7 +43,7 @@ class InFlight:
     """A task that was handed out."""
 
     bundle: int
-    """0 where an earlier controller handed it out."""
+    """0 if an earlier controller handed it out."""
     attempt: int
 
     @property
@@ -82,18 +82,18 @@ class Dispatcher:
         """Bundles that ended, put there by the threads of pipes or Parsl."""
 
     def shape(self, stage: StageRun, index: int | None = None) -> Shape:
-        """What a task needs; the stage's tasks as they begin where none is named."""
+        """What a task needs; without one, what the stage's tasks need at first."""
         shape = self._plan.stages[stage.name].shape
         if index is None or not stage.escalated:
             return shape
         return shape_of(shape.pool, stage.resources_of(index))
 
     def has_room(self, stage: StageRun, shape: Shape) -> bool:
-        """Whether a task of a stage may be handed out."""
+        """Whether a task of a stage can be handed out."""
         return self._backend.has_room(shape, self._plan.stages[stage.name].cores)
 
     def has_room_for(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
-        """Whether all of these can run at the same time, beside what runs."""
+        """Whether all of these can run at the same time, beside running tasks."""
         return self._backend.has_room_for(self._with_cores(tasks))
 
     def could_hold(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
@@ -107,7 +107,7 @@ class Dispatcher:
         return [(shape, self._plan.stages[stage.name].cores) for stage, shape in tasks]
 
     def line(self, shape: Shape) -> str:
-        """The line that tasks of a shape stand in."""
+        """The queue of tasks of a shape."""
         return self._backend.line(shape)
 
     def bundle_size(self, stage: StageRun, shape: Shape) -> int:
@@ -121,12 +121,12 @@ class Dispatcher:
         if stage.mean_seconds is None:
             return min(FIRST_BUNDLE, fair)
         each = stage.mean_seconds + OVERHEAD
-        # What comes bit by bit waits for results of what runs, which a bundle tells at its end.
+        # What comes bit by bit waits for results of running tasks, which a bundle reports at its end.
         most = fair if at_once < stage.size else max(fair, int(LEAST_SECONDS / each))
         return max(1, min(int(BUNDLE_SECONDS / each), most, MAX_BUNDLE))
 
     def send(self, stage: StageRun, shape: Shape, work: Work, tasks: list[Request]) -> None:
-        """Hands out a bundle, written down first, each task as the attempt behind those that began."""
+        """Records and hands out a bundle, each task as the attempt after those that began."""
         number = self._ledger.history.bundles + 1
         before = stage.history.attempts
         requests = tuple(task._replace(attempt=before.get(task.index, 0) + 1) for task in tasks)
@@ -135,7 +135,7 @@ class Dispatcher:
         if any(request.attempt > 1 for request in requests):
             record["attempts"] = [request.attempt for request in requests]
         if stage.escalated:
-            resources = stage.resources_of(indices[0])  # all have the same: their shape tells
+            resources = stage.resources_of(indices[0])  # all have the same: their shape shows it
             work = work.within(resources)
             if changed := resources.changes(stage.spec.resources):
                 record["resources"] = changed
@@ -149,7 +149,7 @@ class Dispatcher:
         future.add_done_callback(lambda done: self.finished.put((number, done)))
 
     def adopt(self, stage: str, index: int, attempt: int) -> None:
-        """Counts a task as handed out that an earlier controller handed out, and that still runs."""
+        """Counts a running task of an earlier controller as handed out."""
         self.in_flight[(stage, index)] = InFlight(0, attempt)
 
     def pop(self, number: int) -> Sent | None:
@@ -160,12 +160,12 @@ class Dispatcher:
         return sent
 
     def is_out(self, stage: StageRun, index: int, bundle: int) -> bool:
-        """Whether a task of a bundle has yet to be settled, and went out in no other since."""
+        """Whether a task of a bundle is still open, and has not gone out in another since."""
         task = self.in_flight.get((stage.name, index))
         return task is not None and task.bundle == bundle
 
     def take_back(self, stage: StageRun, bundle: int, indices: Iterable[int]) -> None:
-        """Puts tasks that a worker did not begin back in line: what was written has been read before."""
+        """Queues tasks again that a worker did not begin: its records were read before."""
         back = [index for index in indices if self.is_out(stage, index, bundle)]
         for index in back:
             del self.in_flight[(stage.name, index)]
@@ -174,7 +174,7 @@ class Dispatcher:
             stage.look_at(back)
 
     def drop_settled(self) -> None:
-        """Forgets bundles whose tasks are all settled by what workers wrote, though no report came."""
+        """Forgets bundles without a report whose tasks are all settled by workers' records."""
         out = {task.bundle for task in self.in_flight.values()}
         for number in [number for number in self.sent if number not in out]:
             self.pop(number)

@@ -1,4 +1,4 @@
-"""What an earlier controller left: tasks that run on are adopted, jobs of a run that is over are ended.
+"""What an earlier controller left: adopts its running tasks, ends the jobs of a run that is over.
 
 A worker whose controller is gone ends the task that it is at and commits it. The next controller counts
 such tasks as handed out, and reads their workers' segments. What becomes of their blocks, the caller decides
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from diel.journal import records
 
 AGAIN = 15.0
-"""Seconds after which jobs that have not ended are cancelled once more."""
+"""Seconds after which jobs that have not ended are cancelled again."""
 PAUSE = 0.5
 
 
@@ -50,7 +50,7 @@ def _give_up(ledger: Ledger, live: Container[str]) -> None:
     history = ledger.history
     over = {history.workers[attempt.worker]["block"] for attempt in history.left.values()}
     for block in sorted(name for name in over if name not in live):
-        with contextlib.suppress(OSError):  # what is written down decides
+        with contextlib.suppress(OSError):  # the record decides
             put_up(ledger.paths, block)
     ledger.read_all()
     for (stage, index), attempt in sorted(history.left.items()):
@@ -59,7 +59,7 @@ def _give_up(ledger: Ledger, live: Container[str]) -> None:
 
 
 def _block(record: records.BlockFacts) -> Block:
-    """A block as the journal has it."""
+    """A block from its journal record."""
     return Block(
         name=record["block"],
         shape=Shape(**record["needs"]),
@@ -81,9 +81,9 @@ class Leftovers(NamedTuple):
     """What became of a run's jobs."""
 
     ended: tuple[str, ...]
-    """Ids of the jobs that were there, and have ended."""
+    """Ids of the jobs that existed and have ended."""
     left: tuple[str, ...]
-    """Ids of those that may still be there."""
+    """Ids of those that may still exist."""
     why: str = ""
     """What the scheduler said last, if it does not answer."""
 
@@ -102,7 +102,7 @@ def end_jobs(
     scheduler = scheduler_named(site.scheduler)
     seen: set[str] = set()
     left, why = noted_jobs(paths, history), ""
-    if absent := scheduler.lacking():  # to wait for an answer is of no use here
+    if absent := scheduler.lacking():  # waiting for an answer is no use here
         return Leftovers((), tuple(sorted(left)), f"no {', '.join(absent)} here")
     end = time.monotonic() + patience
     again, pause = 0.0, PAUSE
@@ -125,10 +125,10 @@ def end_jobs(
 
 
 def noted_jobs(paths: RunPaths, history: History) -> set[str]:
-    """The jobs that have not ended as far as the run's files tell."""
+    """The jobs that have not ended according to the run's files."""
     controllers = [one.job for one in read_submissions(paths) if one.job is not None]
     live = (block for block in history.blocks.values() if not JobState(block["state"]).ended)
     blocks = {block["job"] for block in live if block["job"]}
-    # Within an allocation blocks are no jobs of the scheduler's: they end with it.
+    # Within an allocation blocks are not jobs of the scheduler: they end with it.
     within = {job for job in blocks if any(job.startswith(f"{one}.") for one in controllers)}
     return (blocks - within) | set(controllers[-2:])

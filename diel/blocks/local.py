@@ -22,7 +22,7 @@ LONG = 5.0
 
 
 class ThisMachine:
-    """Worker processes of this machine. What its methods are for, `Blocks` says."""
+    """Worker processes of this machine. `Blocks` explains its methods."""
 
     def __init__(self, plan: Plan, ledger: Ledger) -> None:
         self._plan = plan
@@ -78,7 +78,7 @@ class ThisMachine:
         self._holding.ended(number)
 
     def tend(self, outlook: Outlook) -> None:
-        """Says what became of workers, and what the run waits for. Raises DielError if none ever came."""
+        """Reports problems of workers, and what the run waits for. Raises DielError if none ever started."""
         if self._pipes is None:
             return
         self._tell(self._pipes)
@@ -102,7 +102,7 @@ class ThisMachine:
         return True
 
     def adopt(self, take: Adopt) -> None:
-        """Only a task can outlive its controller here, and the next controller ends it."""
+        """Adopts nothing: only a task can outlive its controller here, and the next controller ends it."""
 
     @property
     def left(self) -> tuple[str, ...]:

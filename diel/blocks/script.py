@@ -24,11 +24,11 @@ from diel.scheduler import Job, JobState, Scheduler, SchedulerBusy, SchedulerRef
 from diel.site import Shape, Site, cores_of
 
 CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX")
-"""Variables of the controller that its workers get: the programs and libraries that it found."""
+"""The controller's variables for its workers: the programs and libraries that it found."""
 REFUSED = "the scheduler does not take"
 """Begins the message that a run cannot have blocks."""
 ATTENDED = 60.0
-"""Seconds after a run's start in which its user is still there to correct the site file."""
+"""Seconds after a run's start in which its user is still there to fix the site file."""
 ANSWER = 5.0
 """Seconds that a scheduler has to say why a new job waits."""
 PAUSE = 0.25
@@ -52,7 +52,7 @@ def block_job_name(paths: RunPaths, block: Block) -> str:
 
 
 def block_job(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block) -> Job:
-    """The job that holds a block; its nodes run its node script.
+    """The job of a block; its nodes run its node script.
 
     Raises UsageError if nothing says how to start that on each of several nodes.
     """
@@ -135,7 +135,7 @@ def block_jobs(plan: Plan, runs: Path) -> Iterator[tuple[str, Job]]:
 
 
 def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:
-    """Asks the scheduler whether it would take these jobs; none of them is there afterwards.
+    """Asks the scheduler whether it would take these jobs; none of them stays.
 
     Raises UsageError if it refuses one, or no job script can name the run's directory. A scheduler that
     does not answer says nothing about a job.
@@ -159,7 +159,7 @@ def try_out(plan: Plan, jobs: Iterable[tuple[str, Job]]) -> None:
 
 
 def refusal(site: Site, pool: str, why: str) -> str:
-    """What was refused, in the words of the site file, and what to do."""
+    """The message of a refusal, in the words of the site file, with what to do."""
     asked = site.pools[pool]
     named = {"queue": asked.queue, "account": asked.account or site.account}
     keys = [f"`{key}: {value}`" for key, value in named.items() if value]
@@ -167,7 +167,7 @@ def refusal(site: Site, pool: str, why: str) -> str:
     told = f" ({', '.join(keys)})" if keys else ""
     return (
         f"{REFUSED} a block of pool '{pool}' of site '{site.name}'{told}: {why}\n"
-        f"correct the site file, or choose another site by --site; `diel doctor --site {site.name}` checks it"
+        f"fix the site file, or choose another site by --site; `diel doctor --site {site.name}` checks it"
     )
 
 
@@ -177,7 +177,7 @@ def is_at_start(history: History) -> bool:
 
 
 def is_answered(history: History) -> bool:
-    """Whether the scheduler lets a run's first block wait or run, or none is needed any more."""
+    """Whether the scheduler lets a run's first block wait or run, or none is needed any longer."""
     if history.ended is not None or history.trouble.startswith(REFUSED):
         return history.ended is not None
     blocks = history.blocks.values()
@@ -195,7 +195,7 @@ def refuse_hopeless(scheduler: Scheduler, job: str) -> None:
             status = scheduler.query([job]).get(job)
             if status is not None and status.hopeless:
                 scheduler.cancel([job])
-                raise SchedulerRefused(f"job {job} would wait for ever: {status.reason}")
+                raise SchedulerRefused(f"job {job} would wait forever: {status.reason}")
             if status is not None and (status.reason or status.state is not JobState.PENDING):
                 return
         time.sleep(PAUSE)

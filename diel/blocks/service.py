@@ -1,4 +1,4 @@
-"""What services hold of a backend for as long as they are up, besides the tasks that ask them."""
+"""What services hold of a backend while they are up, besides the tasks that ask them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from diel.site import Shape
 
 
 class Holding:
-    """The services that are out."""
+    """The services that are handed out."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -32,7 +32,7 @@ class Holding:
         return sum(cores for _, cores in self._held.values())
 
     def room_beside(self, shape: Shape) -> int:
-        """Tasks of a shape that all blocks of its pool could run."""
+        """How many tasks of a shape all blocks of its pool could run, beside services."""
         pool, own, blocks = self._plan.site.pools[shape.pool], 0, 0
         for other, count in Counter(shape for shape, _ in self._held.values()).items():
             if other == shape:

@@ -1,4 +1,4 @@
-"""What is heard of a run's blocks: from the scheduler, their states; from Parsl, how busy they are.
+"""News of a run's blocks: their states from the scheduler, and from Parsl how busy they are.
 
 A site that gives no block that works is given up.
 """
@@ -21,17 +21,17 @@ from diel.site import Site
 from diel.tasks.ledger import Ledger
 
 BARREN = 3
-"""Blocks in a row that may end before any of their nodes was heard of: then something is wrong."""
+"""Consecutive blocks that may end before any of their nodes reports: then something is wrong."""
 REFUSALS = 3
 REFUSED_WAIT = 5.0
-"""Seconds before a refused block is asked for again; doubles."""
+"""Seconds before a refused block is requested again; doubles."""
 LONGEST_REFUSED_WAIT = 300.0
 LIMBO = 30.0
-"""Seconds that a lost worker waits for the word of a scheduler that does not answer."""
+"""Seconds that a lost worker waits for a scheduler that does not answer."""
 
 
 class Watching:
-    """Takes in the agent's news, and records what changed."""
+    """Reads the agent's news, and records what changed."""
 
     def __init__(
         self,
@@ -50,18 +50,18 @@ class Watching:
         self._site = site
         self._lost = lost
         self._barren: dict[str, int] = {}
-        """Blocks in a row that came to nothing, by pool."""
+        """Consecutive blocks that failed, by pool."""
         self._refusals: dict[str, int] = {}
-        """In a row, by shape."""
+        """Consecutive refusals, by shape."""
         self.not_before: dict[str, float] = {}
-        """When a block of a shape may be asked for that was refused (monotonic seconds)."""
+        """When a refused block of a shape can be requested again (monotonic seconds)."""
         self._silent = ""
         self._heard = 0.0
         self.forgiven: frozenset[str] = frozenset()
-        """Nodes to be avoided that blocks may have all the same: there may be no others."""
+        """Nodes to avoid that blocks can still have: there may be no others."""
 
     def knows(self, since: float) -> bool:
-        """The scheduler has answered a question put since then, or does not answer at all."""
+        """Whether the scheduler has answered a question asked since then, or does not answer at all."""
         if self._heard > since or time.monotonic() - since > LIMBO:
             return True
         self._agent.look_now()
@@ -71,7 +71,7 @@ class Watching:
         self._ledger.append(block.record())
 
     def take_news(self) -> None:
-        """Takes in what is new. Raises DielError if the site gives no block that works."""
+        """Reads the news. Raises DielError if the site gives no block that works."""
         for news in self._agent.drain():
             match news:
                 case BlockQueued():
@@ -95,7 +95,7 @@ class Watching:
             self._agent.end([news.job])
             return
         for other in self._live():
-            # A scheduler that lost its memory counts anew.
+            # A scheduler that lost its memory counts from the beginning.
             if other is not block and other.job == news.job:
                 other.state, other.reason = JobState.GONE, "the scheduler gave its id to another job"
                 self._note_end(other)
@@ -115,9 +115,9 @@ class Watching:
         if count >= REFUSALS and not self._has_working(pool) and not excluded:
             raise DielError(
                 f"the scheduler refuses blocks of pool '{pool}': {news.message}\n"
-                f"correct the site file, or choose another; `diel doctor --site {self._site.name}` checks it"
+                f"fix the site file, or choose another; `diel doctor --site {self._site.name}` checks it"
             )
-        without = " (asked again without the nodes to avoid)" if excluded else ""
+        without = " (requested again without the nodes to avoid)" if excluded else ""
         self.forgiven |= excluded
         wait = min(REFUSED_WAIT * 2 ** min(count - 1, 10), LONGEST_REFUSED_WAIT)
         self.not_before[label] = time.monotonic() + wait
@@ -127,7 +127,7 @@ class Watching:
         return [block for block in self._blocks.values() if block.live]
 
     def _has_working(self, pool: str) -> bool:
-        """Whether a pool has a block whose nodes were heard of: then the site's description is right."""
+        """Whether a pool has a block whose nodes reported: then the site's description is right."""
         return any(block.connected for block in self._live() if block.shape.pool == pool)
 
     def _note_silent(self, message: str) -> None:
@@ -156,9 +156,9 @@ class Watching:
             block.stderr_tail = tail_of(self._ledger.paths.blocks / f"{block.name}.err")
         if before != (block.state, block.reason, block.nodes):
             self.write(block)
-        if is_at_start(self._ledger.history):  # the first word on a block may be that it can never run
+        if is_at_start(self._ledger.history):  # the first news of a block can be that it can never run
             if status.hopeless:
-                why = f"job {block.job} would wait for ever: {status.reason}"
+                why = f"job {block.job} would wait forever: {status.reason}"
                 raise NeverRuns(refusal(self._site, block.shape.pool, why))
             if status.state is JobState.PENDING and not status.reason:
                 self._agent.look_now()
@@ -179,7 +179,7 @@ class Watching:
         if self._barren[pool] >= BARREN and not self._has_working(pool):
             said = block.stderr_tail.strip() or "nothing"
             raise DielError(
-                f"{BARREN} blocks of pool '{pool}' ended before any worker was heard of; the last was "
+                f"{BARREN} blocks of pool '{pool}' ended before any worker reported; the last was "
                 f"{block.state}{f' ({block.reason})' if block.reason else ''} and said: {said}\n"
                 f"see {self._ledger.paths.blocks}, and `diel doctor --site {self._site.name} --job`"
             )
@@ -192,7 +192,7 @@ class Watching:
         for block in self._live():
             load = loads.get(block.shape.label, {}).get(block.number)
             if load is None:
-                if block.connected:  # Parsl has given all its nodes up: it will never hear of them again
+                if block.connected:  # Parsl has given up all its nodes: it will never hear from them again
                     block.bundles, block.idle, block.held = 0, float("inf"), True
                 continue
             if block.kept is not None:  # its nodes come over one by one, as their tasks end

@@ -1,4 +1,4 @@
-"""A controller that nobody watches.
+"""A controller in the background.
 
     python -m diel.controller RUN_DIR --submission N [--end SECONDS]
 
@@ -35,7 +35,7 @@ from diel.scheduler.inside import END, KEPT
 from diel.states import EXIT_CODES, RunState
 
 AHEAD = 30.0
-"""Seconds before it lets go of its run at which a controller asks for its successor."""
+"""Seconds before a controller lets go of its run at which it asks for its successor."""
 
 
 def main() -> int:
@@ -50,7 +50,7 @@ def main() -> int:
         wanted = refuse_unwanted(paths, options.submission, read_run(paths).history)
         own()
         os.environ.update(mark(paths.root))
-        os.chdir(paths.root)  # where it was asked for may be gone tomorrow
+        os.chdir(paths.root)  # the directory of the request may be gone tomorrow
         if wanted.home == "inside" and options.end is not None:
             os.environ[END] = str(options.end)
         controller = take_over(paths)
@@ -68,7 +68,7 @@ def say(message: str) -> None:
 
 
 def _drive(controller: Controller, wanted: Submission, end: float | None) -> int:
-    """Drives a run until it is over, a signal asks for an end, or the job's walltime is nearly over.
+    """Drives a run until it is over, a signal asks it to end, or the job's walltime is nearly over.
 
     `end` is when that is, in time.monotonic seconds. Returns the exit code.
     """
@@ -92,20 +92,20 @@ def _drive(controller: Controller, wanted: Submission, end: float | None) -> int
         successor.settle(needed=state is RunState.INTERRUPTED)
     paths = controller.paths
     let_go = state is RunState.INTERRUPTED and not controller.history.state.ended
-    say(f"{paths.run_id} {'let go: what runs in blocks goes on' if let_go else state}")
+    say(f"{paths.run_id} {'let go: tasks in blocks continue' if let_go else state}")
     if controller.left:
-        say(f"jobs {', '.join(controller.left)} may still be there; `diel cancel {paths.run_id}` ends them")
+        say(f"jobs {', '.join(controller.left)} may still exist; `diel cancel {paths.run_id}` ends them")
     return EXIT_CODES[state]
 
 
 class Signals:
-    """What the controller calls, many times a second: where a signal and the walltime take effect."""
+    """Called by the controller many times a second: here a signal and the walltime take effect."""
 
     def __init__(self, let_go: Callable[[], None] | None) -> None:
-        """`let_go` leaves what runs in blocks to the next controller, where it can."""
+        """`let_go` leaves tasks in blocks to the next controller, if it can."""
         self._let_go = let_go
         self.asked = False
-        """Whether a signal asked for an end: `scancel`, a reboot."""
+        """Whether a signal asked it to end: `scancel`, a reboot."""
         self.successor: Successor | None = None
         self._told: set[tuple[str, int]] = set()
         self._raised = False
@@ -131,7 +131,7 @@ class Signals:
 
 
 class Successor:
-    """The next controller of a run: asked for before this one's job ends, in a thread of its own."""
+    """The next controller of a run: requested before this one's job ends, in a thread of its own."""
 
     def __init__(self, controller: Controller, wanted: Submission, due: float, end: float) -> None:
         """`due` and `end` are time.monotonic seconds: when to ask, and when this job ends."""
@@ -157,17 +157,17 @@ class Successor:
         except DielError as error:
             if made is not None:
                 withdraw(paths, made)
-            say(f"{paths.run_id}: its next controller cannot be had, `diel resume` goes on with it: {error}")
+            say(f"{paths.run_id}: its next controller cannot start, `diel resume` continues it: {error}")
 
     def settle(self, *, needed: bool) -> None:
-        """Waits until the successor is queued, or takes it back where the run does not need it."""
+        """Waits until the successor is queued, or withdraws it if the run does not need it."""
         if self._thread is not None:
             self._thread.join(max(1.0, self._end - time.monotonic()))
         if not needed and self._next is not None and (job := self._next.job) is not None:
             try:
                 persist(lambda: self._scheduler.cancel([job]), max(1.0, self._end - time.monotonic()))
             except SchedulerBusy as error:
-                say(f"job {job} is no longer needed and cannot be taken back: {error}")
+                say(f"job {job} is no longer needed and cannot be withdrawn: {error}")
             withdraw(self._paths, self._next)
 
 

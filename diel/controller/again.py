@@ -1,4 +1,4 @@
-"""Results that a resumed run makes again: those whose files somebody removed, and those that are outdated.
+"""Results that a resumed run makes again: those whose files were removed, and outdated ones.
 
 `min_success` lets a task go on while some of those that it reads have failed. If these succeed after a
 resume, its result would no longer be one of what the run holds: it is outdated.
@@ -23,7 +23,7 @@ from diel.tasks.results import artifact_path
 from diel.tasks.stage_run import StageRun
 
 Again = Mapping[str, dict[int, int]]
-"""By stage, the tasks that must run again, and up to which attempt what they made is gone."""
+"""By stage, the tasks that must run again, and the last attempt whose result is gone."""
 
 
 def find_missing(view: RunView) -> Again:
@@ -76,7 +76,7 @@ def _lost(run: Recorded, readers: Readers, axes: set[Place], name: str) -> list[
 
 
 def find_outdated(view: RunView) -> Again:
-    """The tasks whose results count no more once the run is resumed, by stage, with their attempts.
+    """The tasks whose results no longer count once the run is resumed, by stage, with their attempts.
 
     They have no result any more in `view`. Left as they are: the tasks of searches and loops, whose decisions
     hold for the whole run, and those of which an axis is made, whose points do.
@@ -119,7 +119,7 @@ class _Outdated:
         return all(link.edge.min_success < 1 or not self._look(link, index)[1] for link in links)
 
     def _look(self, link: Link, index: int) -> tuple[bool, bool]:
-        """Whether any of what a task reads changes, and whether any stays without a result.
+        """Whether any input of a task changes, and whether any stays without a result.
 
         Told once for each group: a million tasks may read the same one.
         """
@@ -138,14 +138,14 @@ class _Outdated:
 
 
 def _reads(link: Link) -> bool:
-    """Whether tasks read results along a link, of tasks that they themselves do not choose."""
+    """Whether tasks read results along a link that are not picked."""
     edge = link.edge
     reads = edge.output is not None or edge.hyperparameter is not None
     return reads and not (edge.chosen or edge.stream or edge.published)
 
 
 def write_again(paths: RunPaths, epoch: int, again: Iterable[Again]) -> None:
-    """Writes into the journal, in one more segment, that these results count no more."""
+    """Records in a new segment of the journal that these results no longer count."""
     name = worker_segment_name(epoch, socket.gethostname(), os.getpid())
     with closing(SegmentWriter(paths.journal / name)) as segment:
         for stage, tasks in (item for found in again for item in found.items()):

@@ -1,4 +1,4 @@
-"""Closes a run that nobody drives: ends what still runs, and writes what its controller would write."""
+"""Closes a run without a controller: ends what still runs, and writes what its controller would write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 90.0
 
 
 def close(paths: RunPaths, reader: Reader, status: Status) -> Leftovers | None:
-    """Ends what still runs of a run, and writes that it was cancelled; returns what became of its jobs.
+    """Ends what still runs of a run, and records that it was cancelled; returns what became of its jobs.
 
     The lease comes first: a controller that is only just coming then finds the run taken.
     """
@@ -44,7 +44,7 @@ def end_left_jobs(
     patience: float,
     tend: Callable[[], None] = lambda: None,
 ) -> Leftovers | None:
-    """Ends the jobs of a run on a site with a scheduler; None where there is none."""
+    """Ends the jobs of a run on a site with a scheduler; None without one."""
     if not paths.site.exists():
         return None
     site = read_kept_site(paths)
@@ -54,7 +54,7 @@ def end_left_jobs(
 
 
 def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> None:
-    """Writes how the run's blocks ended: those that were ended here, and those that were there no more.
+    """Records how the run's blocks ended: those ended here, and those that were already gone.
 
     Of a block whose job may still be there nothing is written.
     """
@@ -71,7 +71,7 @@ def _note_blocks(paths: RunPaths, found: Leftovers, segment: SegmentWriter) -> N
 
 
 def _verdicts(paths: RunPaths, status: Status, segment: SegmentWriter) -> None:
-    """Tasks that failed stay failed, for a reader wants to know; the rest without a result is cancelled."""
+    """The verdicts: tasks that failed stay failed; the rest without a result is cancelled."""
     now = time.time()
     for record in status.failures:
         record["time"] = now

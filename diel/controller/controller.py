@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from diel.journal.records import WorkerFacts
 
 LOOK_SECONDS = 0.1
-"""Longest time spent looking for ready tasks before finished ones are taken in."""
+"""Longest time to look for ready tasks before finished ones are handled."""
 POLL = 0.5
-"""Seconds between two looks at what users ask and at workers that are slow to report."""
+"""Seconds between two looks at users' requests and at workers that are slow to report."""
 SLOW = 1.5
 """Seconds after which a bundle counts as slow to report."""
 SNAPSHOT_EVERY = 5.0
 STOP_SECONDS = 10.0
-"""How long cancelled tasks may take to end."""
+"""Seconds that cancelled tasks may take to end."""
 
 Watch = Callable[[History], None]
 
@@ -102,7 +102,7 @@ class Controller:
 
     @property
     def stages(self) -> Mapping[str, StageRun]:
-        """The stages as they run, for those who watch."""
+        """The running stages, for displays."""
         return self._stages.runs
 
     @property
@@ -153,7 +153,7 @@ class Controller:
         return state
 
     def note(self, trouble: str) -> None:
-        """Has `status` say what went wrong."""
+        """Makes `status` show what went wrong."""
         self._ledger.trouble(trouble)
 
     def let_go(self) -> None:
@@ -162,7 +162,7 @@ class Controller:
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Jobs of the run that the scheduler has not said to have ended."""
+        """Jobs of the run that have not ended, according to the scheduler."""
         return self._backend.left
 
     def _end(self, state: RunState) -> None:
@@ -172,7 +172,7 @@ class Controller:
         self._ledger.close(state)
 
     def abandon(self) -> None:
-        """Kills what the run has on this machine, for a process that ends at once; blocks go on."""
+        """Kills the run's processes on this machine, for a process that ends at once; blocks continue."""
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without="DIEL_BLOCK")
 
     def _let_go(self, _: RunState) -> None:
@@ -185,7 +185,7 @@ class Controller:
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without=without)
 
     def _hand_over(self, state: RunState) -> None:
-        """Leaves the run to the next controller, which adopts what runs in blocks."""
+        """Hands the run to the next controller, which adopts what runs in blocks."""
         self._let_go(state)
         self._intake.read_news()
         self._ledger.hand_over()
@@ -203,7 +203,7 @@ class Controller:
         return {worker["block"] for _, _, worker in self._running()}
 
     def _note_block_end(self, block: Block) -> None:
-        """A block ended: what is known to run there is lost; what had not begun waits for Parsl's word."""
+        """A block ended: tasks known to run there are lost; those not begun wait for Parsl's report."""
         self._intake.give_up_block(block.name)
         for name, index, worker in self._running():
             if worker["block"] == block.name:
@@ -234,7 +234,7 @@ class Controller:
         self._finder.flush()
 
     def _hand_out_one(self, until: float) -> bool:
-        """Hands out one bundle of the first stage that has ready tasks and room; False where none has.
+        """Hands out one bundle of the first stage that has ready tasks and room; False if none has.
 
         Nothing of a later stage in the same line goes before it, so that a task with many cores gets
         its turn.
@@ -261,7 +261,7 @@ class Controller:
         return False
 
     def _take_finished(self) -> None:
-        """Takes in what finished; waits a moment where there is nothing else to do."""
+        """Handles finished bundles; waits a moment if there is nothing else to do."""
         finished = self._dispatcher.finished
         with contextlib.suppress(Empty):
             number, future = finished.get(timeout=self._patience())
@@ -270,7 +270,7 @@ class Controller:
                 number, future = finished.get_nowait()
 
     def _take(self, number: int, future: Future[bytes], since: float) -> None:
-        """Takes in a bundle that ended at a moment.
+        """Handles a bundle that ended at a moment.
 
         One whose worker was lost in a block waits for the scheduler's word: the block may have ended,
         and why makes a difference.
@@ -294,10 +294,10 @@ class Controller:
         return self._finder.has_work_now(stage) and self._dispatcher.has_room(stage, shape)
 
     def _poll(self) -> None:
-        """What has to be done now and then: heartbeat, requests, slow workers, snapshot."""
+        """Does what is due now and then: heartbeat, requests, slow workers, snapshot."""
         now = time.monotonic()
         awake = time.clock_gettime(time.CLOCK_BOOTTIME)  # it counts on while the machine sleeps
-        # More often at first: the last one tells how long a run went on whose controller was killed.
+        # More often at first: the last one shows how long a run lasted whose controller was killed.
         if awake - self._last_beat > min(HEARTBEAT, (awake - self._born) / 4):
             self._last_beat = awake
             if not still_mine(self.paths, self._lease):
@@ -313,7 +313,7 @@ class Controller:
                 self._stages.serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
             slow = any(now - sent.since > SLOW for sent in self._dispatcher.sent.values())
             if slow or any(task.adopted for task in self._dispatcher.in_flight.values()):
-                self._intake.read_news()  # those of an earlier controller report to nobody
+                self._intake.read_news()  # workers of an earlier controller report to nobody
                 self._dispatcher.drop_settled()
             self._backend.tend(Outlook(self._backlog(), frozenset(self._intake.excluded), self._needed()))
             waiting, self._limbo = self._limbo, []
@@ -324,7 +324,7 @@ class Controller:
             self._ledger.save()
 
     def _backlog(self) -> dict[str, float]:
-        """Seconds of work in line, by the shape of its tasks, as far as their run time is known."""
+        """Seconds of queued work, by the shape of its tasks, where their run time is known."""
         found: dict[str, float] = {}
         for stage in self._stages.runs.values():
             if stage.mean_seconds is not None and self._finder.has_work(stage):
@@ -334,7 +334,7 @@ class Controller:
         return found
 
     def _needed(self) -> dict[str, float]:
-        """Seconds that the shortest tasks in line must have left in a block, by their shape."""
+        """Seconds that the shortest queued tasks must have left in a block, by their shape."""
         found: dict[str, float] = {}
         for stage in self._stages.runs.values():
             if not stage.complete and (self._finder.has_work(stage) or stage.history.under_way):

@@ -1,4 +1,4 @@
-"""Finding tasks that must run now, among those that may have become ready."""
+"""Finds tasks that must run now, among those that may have become ready."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Finder:
-    """Looks at tasks in line: skips, cancels and takes from the cache what need not run."""
+    """Looks at queued tasks: skips, cancels and takes from the cache what need not run."""
 
     def __init__(self, stages: Stages, ledger: Ledger, cache: Cache | None, anew: frozenset[str]) -> None:
         self._stages = stages
@@ -44,7 +44,7 @@ class Finder:
         return stage.in_line or bool(self._held.get(stage.name))
 
     def has_work_now(self, stage: StageRun) -> bool:
-        """Whether there is anything to look at that is not delayed."""
+        """Whether there is anything to look at without delay."""
         wake = stage.next_wake()
         due = wake is not None and wake <= time.monotonic()
         return stage.has_pending or due or bool(self._held.get(stage.name))
@@ -67,13 +67,13 @@ class Finder:
         for index in stage.candidates(time.monotonic()):
             task = self._examine(stage, index)
             if task is not None:
-                stage.history.set(index, TaskState.READY)  # it may stand in line twice: once for each edge
+                stage.history.set(index, TaskState.READY)  # it can be queued twice: once for each edge
                 yield task
             if time.monotonic() > until:
                 break
 
     def gather(self, stage: StageRun, until: float) -> Iterator[int]:
-        """Holds all tasks that must run now, and says which ones are new; looks no longer than `until`."""
+        """Holds all tasks that must run now, and returns the new ones; looks no longer than `until`."""
         held = self._held.setdefault(stage.name, {})
         for task in self._newly_ready(stage, until):
             held[task.index] = task
@@ -84,14 +84,14 @@ class Finder:
         return index in self._held.get(stage, ())
 
     def is_ready(self, stage: StageRun, index: int) -> bool:
-        """Whether a task that waits for room is still ready; if not, it waits no more."""
+        """Whether a task that waits for room is still ready; if not, it no longer waits."""
         if self._stays(stage, index):
             return True
         self._held[stage.name].pop(index, None)
         return False
 
     def take(self, stage: StageRun, index: int) -> Request:
-        """One that waited for room, to be handed out."""
+        """Takes a task that waited for room, to be handed out."""
         return self._held[stage.name].pop(index)
 
     def _stays(self, stage: StageRun, index: int) -> bool:
@@ -99,7 +99,7 @@ class Finder:
             return False
         serving = self._stages.serving
         if serving is not None and not (serving.may_start(stage, index) and serving.ask(stage, index)):
-            stage.history.set(index, TaskState.WAITING)  # it is looked at again when what it asks is up
+            stage.history.set(index, TaskState.WAITING)  # looked at again when its service is up
             return False
         return True
 
@@ -108,7 +108,7 @@ class Finder:
         return ((name, index) for name, tasks in self._held.items() for index in tasks)
 
     def _is_closed(self, stage: StageRun, index: int) -> bool:
-        """Whether a task's point will never be, as when its trial was pruned; then it is left out."""
+        """Whether a task's point will never come, as when its trial was pruned; then it is left out."""
         serving = self._stages.serving
         if stage.standing(index) is Standing.CLOSED:
             self._omit(stage, index, "", "axis")
@@ -123,7 +123,7 @@ class Finder:
         return True
 
     def cancel(self, cancels: list[Cancel]) -> None:
-        """Cancels tasks that wait, and those that will come to be looked at."""
+        """Cancels waiting tasks, and those still to be looked at."""
         self.cancels = cancels
         for stage in self._stages.runs.values():
             if not any(cancel.touches(stage.name) for cancel in cancels):
@@ -139,14 +139,14 @@ class Finder:
                 self._stages.note_end(stage, index)
 
     def flush(self) -> None:
-        """Writes down what was skipped: a million tasks of one cause are one line."""
+        """Records what was skipped: a million tasks with one cause are one line."""
         for (name, reason, cause), indices in self._skips.items():
             skipped = ranges(sorted(indices))
             self._ledger.skip(self._stages.runs[name], skipped, reason, cause)
         self._skips.clear()
 
     def _examine(self, stage: StageRun, index: int) -> Request | None:
-        """What a task needs to run; None where it waits, is skipped, cached, or cannot be made."""
+        """The request of a task; None if it waits, is skipped, cached, or cannot be made."""
         if any(cancel.covers(stage.name, index) for cancel in self.cancels):
             self._ledger.cancel(stage, [[index, index]])
             self._stages.note_end(stage, index)
@@ -185,7 +185,7 @@ class Finder:
             return False
         if index in stage.history.gone:  # a result from the cache would count as the one that lost its files
             return False
-        if recipe.streams is not None:  # what others put or get meanwhile is no part of its key
+        if recipe.streams is not None:  # what others put or get meanwhile is not part of its key
             return False
         key, parts, question = task.key, task.parts, task.question
         found = self._cache.find(recipe.family, key)

@@ -21,20 +21,20 @@ Member = tuple[StageRun, int]
 
 @dataclass
 class GangLine:
-    """A gang's places, one for each point of its common axes; the work of a look is that of what changed."""
+    """A gang's places, one for each point of its common axes; a look costs only what changed."""
 
     gang: Gang
     stages: tuple[StageRun, ...]
-    """Those that get before those that put."""
+    """Consumers before producers."""
     begun: dict[Group, int] = field(default_factory=dict)
-    """Where some were handed out together: how many of the place's tasks have not ended."""
+    """For places with tasks handed out: how many of them have not ended."""
     _ready: dict[Group, dict[str, dict[int, None]]] = field(default_factory=dict)
-    """Tasks that became ready, by place and stage, in order; some may not be ready any more."""
+    """Tasks that became ready, by place and stage, in order; some may no longer be ready."""
     _changed: dict[Group, None] = field(default_factory=dict)
     _more: dict[Group, None] = field(default_factory=dict)
-    """Places that have begun, and where another task is ready."""
+    """Places that have begun and have another ready task."""
     _whole: dict[Group, None] = field(default_factory=dict)
-    """Places that have not begun, and where all tasks are ready that must be there together."""
+    """Places that have not begun, whose tasks that must run together are all ready."""
 
     @property
     def first(self) -> Group | None:
@@ -49,7 +49,7 @@ class GangLine:
         self._changed[group] = None
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended for good: others may not wait for it any more."""
+        """A task ended for good: others must not wait for it any longer."""
         group = self._group(stage, index)
         self._changed[group] = None
         if group in self.begun:
@@ -61,7 +61,7 @@ class GangLine:
         return changed
 
     def mark(self, group: Group, can_go: bool) -> None:
-        """Notes whether something at a place can be handed out; forgets one where all have ended."""
+        """Notes whether something at a place can be handed out; forgets a place where all have ended."""
         for places in (self._more, self._whole):
             places.pop(group, None)
         if can_go:
@@ -74,7 +74,7 @@ class GangLine:
             self.begun[group] = sum(1 for stage in self.stages for _ in self.open_at(stage, group))
 
     def first_ready(self, stage: StageRun, group: Group, is_ready: Callable[[str, int], bool]) -> int | None:
-        """The first task of a stage at a place that is ready, and still is."""
+        """The first task of a stage at a place that is still ready."""
         ready = self._ready.get(group, {}).get(stage.name, {})
         while ready:
             index = next(iter(ready))
@@ -116,7 +116,7 @@ class Gangs:
         return stage.name in self._of
 
     def take_up(self) -> None:
-        """What an earlier controller handed out runs on: it needs the broker, and its channels' ends."""
+        """An earlier controller's tasks continue: they need the broker, and their channels' ends."""
         for name, index in self._dispatcher.in_flight:
             if name in self._of:
                 self._streaming.begin(self._stages.runs[name], index)
@@ -128,7 +128,7 @@ class Gangs:
         self._streaming.stop()
 
     def hand_out(self, stage: StageRun, full: set[str], until: float) -> bool:
-        """Hands out tasks of a stage's gang that run together, where there is room for all of them.
+        """Hands out tasks of a stage's gang that run together, if there is room for all of them.
 
         `full` are the lines (see Blocks.line) in which others stand; where it finds no room, those are
         added in which it stands itself. A gang has its turn with the last of its stages.
@@ -145,7 +145,7 @@ class Gangs:
             wanted = [*members, *(member for member in self._awaited() if member not in members)]
             shapes = [(one, self._dispatcher.shape(one, index)) for one, index in wanted]
             lines = {self._dispatcher.line(shape) for _, shape in shapes}
-            # What has begun goes before all others: what runs waits for it, and keeps its room meanwhile.
+            # What has begun goes first: running tasks wait for it, and keep their room meanwhile.
             if (group in line.begun or not lines & full) and self._dispatcher.has_room_for(shapes):
                 self._send(line, group, members)
                 return True
@@ -165,7 +165,7 @@ class Gangs:
         line.mark(group, bool(self._next(line, group)))
 
     def _next(self, line: GangLine, group: Group) -> list[Member]:
-        """What is to be handed out at a place: all that must be there, or one more where these are."""
+        """The tasks to hand out at a place: all that must run together, or one more if these run."""
         if group in line.begun:
             for stage in line.stages:
                 if (index := line.first_ready(stage, group, self._finder.is_held)) is not None:
@@ -174,7 +174,7 @@ class Gangs:
         return self._together(line, group)
 
     def _together(self, line: GangLine, group: Group) -> list[Member]:
-        """The tasks that must be there at the same time; none while one of them is not ready."""
+        """The tasks that must run at the same time; none while one of them is not ready."""
         found: list[Member] = []
         for stage in line.stages:
             if not stage.known:
@@ -195,7 +195,7 @@ class Gangs:
         return found
 
     def _is_there(self, line: GangLine, stage: StageRun, group: Group) -> bool:
-        """Whether a stage that comes in waves has a task at a place already, or will have none."""
+        """Whether a stage that comes in waves already has a task at a place, or will have none."""
         left = False
         for index in line.open_at(stage, group):
             if (stage.name, index) in self._dispatcher.in_flight:

@@ -36,17 +36,17 @@ from diel.site import Pool, Site, cores_of
 from diel.values import format_duration
 
 PATIENCE = 60.0
-"""Seconds that a busy scheduler is asked again."""
+"""Seconds for which a busy scheduler is asked again."""
 SHARE = 0.05
 """Part of a job's walltime that is kept for handing over to its successor."""
 LONGEST_MARGIN = 600.0
 """Seconds kept for that at most."""
 FIRST_BLOCK = 20.0
-"""Seconds for which a run is looked at until the scheduler has answered its first block."""
+"""Seconds to wait until the scheduler has answered a run's first block."""
 PAUSE = 0.05
-"""Seconds between two looks whether a controller has come."""
+"""Seconds between two looks for a controller."""
 DAY = 24 * 3600.0
-"""Seconds of a controller's job where its site does not say."""
+"""Seconds of a controller's job if its site does not say."""
 SHORTEST = 300.0
 """Seconds that the job of a controller must be given: a shorter one would do little but hand over."""
 Answer = TypeVar("Answer")
@@ -72,7 +72,7 @@ class ControllerRefused(SchedulerRefused):
 
 
 def choose_home(site: Site, wanted: Home | None = None) -> Home:
-    """Where a controller of a site lives. Raises UsageError where it cannot live as wanted."""
+    """Where a controller of a site lives. Raises UsageError if it cannot live as wanted."""
     if site.scheduled:
         home = wanted or site.controller.home
         if home == "inside" and not scheduler_named(site.scheduler).share:
@@ -127,7 +127,7 @@ def submit_new(
     use_cache: bool = True,
     begin_at: str | None = None,
 ) -> tuple[RunPaths, Submission]:
-    """Makes a new run and asks for its controller; where that cannot be had, nothing is left of it.
+    """Makes a new run and requests its controller; if that is refused, nothing is left of the run.
 
     Raises UsageError and SchedulerRefused; Unanswered where its job may be queued: then the run stays.
     """
@@ -149,7 +149,7 @@ def submit_new(
 
 
 def _await_first_block(paths: RunPaths, made: Submission) -> None:
-    """Raises NeverRuns where the scheduler refuses the first block: the controller has given up by then."""
+    """Raises NeverRuns if the scheduler refuses the first block: the controller has given up by then."""
     end, reader = time.monotonic() + FIRST_BLOCK, Reader(paths, History())
     history = reader.history
     while made.starts(time.time()) and time.monotonic() < end and not is_answered(history):
@@ -163,7 +163,7 @@ def _await_first_block(paths: RunPaths, made: Submission) -> None:
 
 
 def submit(paths: RunPaths, plan: Plan, home: Home) -> Submission:
-    """Asks for a controller of a run.
+    """Requests a controller for a run.
 
     Raises UsageError where the run has one and SchedulerRefused where its job is not taken: then nothing
     is left of the request. Raises Unanswered where its job may be queued: then the request stays.
@@ -188,7 +188,7 @@ def submit(paths: RunPaths, plan: Plan, home: Home) -> Submission:
 
 
 def _refusal(plan: Plan, home: Home, error: SchedulerRefused) -> str:
-    """What was refused, by the keys of the site file, and what to do."""
+    """The message of a refusal, by the keys of the site file, with what to do."""
     site, own = plan.site, plan.site.controller
     if home != "inside" and own.queue is not None:
         asked = f"`controller: {{queue: {own.queue}}}`"
@@ -199,13 +199,13 @@ def _refusal(plan: Plan, home: Home, error: SchedulerRefused) -> str:
     more = ", --home login needs no job of its own" if home == "job" else ""
     return (
         f"the scheduler refuses the job of the controller, which asks for {asked} of site '{site.name}': "
-        f"{error}\ncorrect the site file, or choose another site by --site{more}; "
+        f"{error}\nfix the site file, or choose another site by --site{more}; "
         f"`diel doctor --site {site.name}` checks it; nothing was submitted"
     )
 
 
 def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> bool:
-    """Waits until a controller on this host has taken its run; False where it ended before, or is late."""
+    """Waits until a controller on this host has taken its run; False if it ended before, or is late."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if newest_epoch(paths) > made.epoch and read_lease(paths) is not None:
@@ -217,7 +217,7 @@ def has_come(paths: RunPaths, made: Submission, patience: float = PATIENCE) -> b
 
 
 def _words(paths: RunPaths, submission: int) -> list[str]:
-    """The program of a controller that nobody watches."""
+    """The program of a controller in the background."""
     return [sys.executable, "-m", "diel.controller", str(paths.root), "--submission", str(submission)]
 
 
@@ -258,18 +258,18 @@ def queue(
     try:
         job = scheduler.submit(script)
     except SchedulerBusy:
-        # One that did not answer in time may have queued it all the same.
+        # A scheduler that did not answer in time may still have queued it.
         job = persist(lambda: scheduler.find(name).get(name) or scheduler.submit(script), patience)
     return queued(paths, made, job)
 
 
 def controller_job(plan: Plan, paths: RunPaths, home: Home, number: int = 1, after: str | None = None) -> Job:
-    """What the scheduler is asked for. Pure. Raises UsageError where no one allocation can hold the run."""
+    """The job for the scheduler. Pure. Raises UsageError if no single allocation can hold the run."""
     site = plan.site
     whole = home == "inside"
     pool = inside_pool(plan) if whole else plan.site.pools[_pool_name(plan)]
     own = site.controller
-    # Without a queue of its own it stands in the pool's, and there may need the pool's options.
+    # Without a queue of its own it uses the pool's, and may need the pool's options there.
     options = pool.options if whole or (own.queue is None and not own.options) else own.options
     folder = paths.controllers
     walltime = job_walltime(plan, home)
@@ -318,24 +318,24 @@ def margin(walltime: float, grace: float) -> float:
 
 
 def _pool_name(plan: Plan) -> str:
-    """The pool of the first stage: a controller's job stands in its queue where it has none of its own."""
+    """The pool of the first stage: a controller's job uses its queue if it has none of its own."""
     return next(iter(plan.stages.values())).pool
 
 
 def inside_pool(plan: Plan) -> Pool:
-    """The pool of the allocation that holds a whole run. Raises UsageError where its stages need several."""
+    """The pool of the allocation that holds a whole run. Raises UsageError if its stages need several."""
     names = dict.fromkeys(stage.pool for stage in plan.stages.values())
     if len(names) > 1:
         told = ", ".join(f"'{name}'" for name in names)
         raise UsageError(
-            f"one allocation cannot hold this run, for its stages go to the pools {told}; "
+            f"one allocation cannot hold this run, because its stages go to the pools {told}; "
             "give them one `pool` in their `resources`, or choose --home job"
         )
     return plan.site.pools[next(iter(names))]
 
 
 def persist(ask: Callable[[], Answer], patience: float | None = None) -> Answer:
-    """Asks a scheduler until it answers, ever less often. Raises SchedulerBusy where it stays busy."""
+    """Asks a scheduler until it answers, less and less often. Raises SchedulerBusy if it stays busy."""
     end = time.monotonic() + (PATIENCE if patience is None else patience)
     pause = 0.5
     while True:

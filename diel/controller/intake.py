@@ -1,4 +1,4 @@
-"""Taking in what became of tasks: results, failures, lost workers."""
+"""Handles what became of tasks: results, failures, lost workers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 MAX_BACKOFF = 300.0
 SHARED = "retries"
-"""What failures are counted under that the stage's `retries` is for."""
+"""The name under which failures that `retries` covers are counted."""
 HASTE = 1.0
-"""Seconds: an attempt that is interrupted sooner did no work."""
+"""An attempt that is interrupted before so many seconds did no work."""
 MAX_HASTY = 20
-"""Such attempts in a row after which a task counts as failed."""
+"""After so many such attempts in a row a task counts as failed."""
 TRIES = 5
-"""Workers in a row that could not begin, after which the run ends."""
+"""After so many workers in a row that could not begin, the run ends."""
 DIED = WorkerLost.__name__
 """Parsl's exception has the same name, and is not imported here. It says that a worker ended under a bundle,
 not that its node or block did."""
@@ -44,9 +44,9 @@ Fits = Callable[[str, Resources], bool]
 """Whether a task of a stage (by name) with these resources fits any pool."""
 
 _STEPS = {"memory": 2.0**20, "walltime": 1.0}
-"""How near to a pool's limit what is asked for comes: a MiB, a second."""
+"""How close a request comes to a pool's limit: a MiB, a second."""
 _LEAST = 1.01
-"""A growth below this factor is none."""
+"""A growth below this factor does not count."""
 
 
 class Intake:
@@ -60,7 +60,7 @@ class Intake:
         fits: Fits,
         stillborn: Stillborn,
     ) -> None:
-        """`fits` bounds what a retry may ask for, `stillborn` how often workers may fail to begin."""
+        """`fits` bounds what a retry can ask for, `stillborn` how often workers may fail to begin."""
         self._stages = stages
         self._ledger = ledger
         self._dispatcher = dispatcher
@@ -68,10 +68,10 @@ class Intake:
         self._stillborn = stillborn
         self._kills = RecentOomKills()
         self.excluded: set[str] = set()
-        """Nodes that further blocks should not have: tasks were lost on them."""
+        """Nodes that further blocks should avoid: tasks were lost on them."""
 
     def take(self, number: int, future: Future[bytes]) -> None:
-        """Takes in a bundle that ended, or whose worker was lost.
+        """Handles a bundle that ended, or whose worker was lost.
 
         Raises DielError where workers cannot begin, again and again.
         """
@@ -92,7 +92,7 @@ class Intake:
         self._dispatcher.take_back(sent.stage, number, sent.indices)
 
     def read_news(self) -> bool:
-        """Takes in what workers wrote and did not report yet; says whether there was anything."""
+        """Handles what workers wrote but have not reported; returns whether there was anything."""
         self._kills.look()
         news = self._ledger.read_news()
         for segment, offset, record, ended in news:
@@ -100,7 +100,8 @@ class Intake:
         return bool(news)
 
     def _take_late(self, segment: str, offset: int, record: Start | Done | Fail) -> None:
-        """Takes in what a worker wrote that was given up for lost: its task waits to be handed out again."""
+        """Handles the records of a worker that was given up for lost: its task waits to be handed out
+        again."""
         index, stage = record["index"], self._stages.runs.get(record["stage"])
         if (
             stage is None
@@ -115,7 +116,7 @@ class Intake:
             reset(stage, index)
 
     def _take_record(self, segment: str, offset: int, record: Record, *, ended: bool = True) -> None:
-        """Takes in what a worker wrote; `ended` is whether its task had ended before."""
+        """Handles a worker's record; `ended`: whether its task had ended before."""
         match record["event"]:
             case "done" if not self._ledger.counts(record):
                 pass
@@ -127,10 +128,10 @@ class Intake:
             case "staging":
                 self._ledger.history.apply(record, segment)
             case _:
-                pass  # folded in already, where it says anything of tasks
+                pass  # folded in already, if it says anything about tasks
 
     def _take_end(self, segment: str, offset: int, record: Start | Done | Fail) -> bool:
-        """Takes in how an attempt goes; says whether its task is in flight."""
+        """Handles the progress of an attempt; returns whether its task is in flight."""
         task = self._dispatcher.in_flight.get((record["stage"], record["index"]))
         if task is None:
             return False
@@ -158,7 +159,7 @@ class Intake:
         self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
 
     def _take_lost(self, number: int, sent: Sent, error: BaseException) -> None:
-        """A worker was lost: its segment tells which tasks were done and which one it was at."""
+        """A worker was lost: its segment shows which tasks were done and which one it was running."""
         self.read_news()
         stage = sent.stage
         if self._give_up(stage, [i for i in sent.indices if self._dispatcher.is_out(stage, i, number)]):
@@ -183,7 +184,7 @@ class Intake:
             self._stillborn.count(error, sent.since)
 
     def _give_up(self, stage: StageRun, indices: Iterable[int]) -> bool:
-        """Puts fences up for the workers in blocks that run these tasks; says whether there are any."""
+        """Fences the workers in blocks that run these tasks; returns whether there are any."""
         found: dict[str, set[str]] = {}
         for index in indices:
             attempt = stage.history.under_way.get(index)
@@ -191,12 +192,12 @@ class Intake:
             if attempt is not None and worker is not None and attempt.state == TaskState.RUNNING:
                 found.setdefault(worker["block"], set()).add(attempt.worker)
         for block, workers in found.items():
-            with contextlib.suppress(OSError):  # what is written down decides
+            with contextlib.suppress(OSError):  # the record decides
                 put_up(self._ledger.paths, block, workers)
         return bool(found)
 
     def give_up_block(self, block: str) -> None:
-        """Puts a fence up for a block that ended, and takes in what its workers wrote before."""
+        """Fences a block that ended, and handles what its workers wrote before."""
         with contextlib.suppress(OSError):
             put_up(self._ledger.paths, block)
         self.read_news()
@@ -204,9 +205,9 @@ class Intake:
     def _blame(
         self, stage: StageRun, attempt: Attempt, sent: Sent, error: BaseException
     ) -> tuple[FailureClass, str]:
-        """Why a worker was lost under a task, as far as it can be told from here."""
+        """Why a worker was lost with a task, as far as this host knows."""
         limit = stage.spec.timeout
-        age = min(time.time() - attempt.time, time.monotonic() - sent.since)  # the clock may make a step
+        age = min(time.time() - attempt.time, time.monotonic() - sent.since)  # the clock can step
         if limit is not None and age >= limit:
             message = f"ran longer than its timeout of {limit:g} s, and let nothing else run"
             return FailureClass.TIMEOUT, message
@@ -214,13 +215,13 @@ class Intake:
         lost = f"its worker was lost: {said[:200]}"
         if isinstance(error, WorkerLost) and error.killed and self._kills.grew():
             self._kills.forget()
-            return FailureClass.OOM, f"out of memory: the system killed for want of it ({lost})"
+            return FailureClass.OOM, f"out of memory: the system killed for lack of it ({lost})"
         return FailureClass.NODE, lost
 
     def lose(
         self, stage: StageRun, index: int, kind: FailureClass, message: str, node: str | None = None
     ) -> None:
-        """Takes in that a running task was lost with its worker or block, which cannot say so any more.
+        """Handles a running task that was lost with its worker or block, which can no longer say so.
 
         What is not in flight is left alone. `node` is where it ran, as its scheduler calls that.
         """
@@ -259,7 +260,7 @@ class Intake:
                 self._retry(stage, index, record, kind, node)
 
     def _leave(self, stage: StageRun, index: int) -> None:
-        """A task was stopped: by its search, as a trial that was pruned, or by a user."""
+        """A task was stopped: by its search, when its trial was pruned, or by a user."""
         if stage.standing(index) is Standing.CLOSED:
             stage.omitted.add(index)
             self._ledger.skip(stage, [[index, index]], "axis", "")
@@ -268,7 +269,7 @@ class Intake:
         self._stages.note_end(stage, index)
 
     def _retry(self, stage: StageRun, index: int, record: Fail, kind: FailureClass, node: str | None) -> None:
-        """Has a task run again, with more memory or walltime where its policy says so, or fails it."""
+        """Runs a task again, with more memory or walltime if its policy says so, or fails it."""
         rule = stage.spec.rule(kind)
         if rule.exclude and node:
             self.excluded.add(node)
@@ -288,7 +289,7 @@ class Intake:
         stage.later(index, time.monotonic() + min(rule.backoff * 2.0 ** min(count - 1, 32), MAX_BACKOFF))
 
     def _continue(self, stage: StageRun, index: int, record: Fail) -> None:
-        """An interrupted task goes on at once, as another attempt, unless it gets nowhere."""
+        """An interrupted task continues at once, as another attempt, unless it makes no progress."""
         hasty = stage.hasty.get(index, 0) + 1 if record.get("seconds", HASTE) < HASTE else 0
         stage.hasty[index] = hasty
         if hasty >= MAX_HASTY:
@@ -303,14 +304,14 @@ class Intake:
         stage.look_at([index])
 
     def _fail(self, stage: StageRun, index: int, record: Fail, message: str = "") -> None:
-        """Takes in that a task failed for good; `message` says more than its last attempt."""
+        """Records that a task failed for good; `message` says more than its last attempt."""
         record["message"] = message or record["message"]
         self._ledger.fail(stage, index, record, record["attempt"])
         self._stages.note_end(stage, index)
 
 
 class Stillborn:
-    """Workers that ended before they could run anything: those of one moment, which count once."""
+    """Workers that ended before they could run anything; those of one moment count once."""
 
     def __init__(self, advice: str = "`diel doctor` checks this machine") -> None:
         """`advice` is for whoever reads why the run ended."""
@@ -319,7 +320,7 @@ class Stillborn:
         self._last = 0.0
 
     def count(self, error: BaseException, handed_out: float) -> None:
-        """One that got its bundle at that moment (monotonic seconds), and began no task of it.
+        """Counts a worker that got its bundle at that moment (monotonic seconds) and began no task of it.
 
         Raises DielError after some tries.
         """
@@ -330,7 +331,7 @@ class Stillborn:
         if self._tries >= TRIES:
             raise DielError(
                 f"no worker can begin, {TRIES} tries in a row: {error};\n"
-                f"{self._advice}; `diel resume` then goes on"
+                f"{self._advice}; `diel resume` then continues"
             )
 
     def forget(self) -> None:
@@ -338,7 +339,7 @@ class Stillborn:
 
 
 def escalated(stage: str, resources: Resources, rule: Rule, fits: Fits) -> Resources:
-    """What the rule's factors make of resources; no more than the largest pool can hold."""
+    """Resources times the rule's factors, but no more than the largest pool can hold."""
     for key, factor in (("memory", rule.memory), ("walltime", rule.walltime)):
         now = getattr(resources, key)
         if now is not None and factor > 1:
@@ -347,7 +348,7 @@ def escalated(stage: str, resources: Resources, rule: Rule, fits: Fits) -> Resou
 
 
 def exhausted(before: Resources, after: Resources, rule: Rule) -> str:
-    """What cannot grow although the rule says so, for a message; empty where all did."""
+    """What cannot grow although the rule says so, for a message; empty if all did."""
     told = []
     if rule.memory > 1 and before.memory is not None and before.memory == after.memory:
         told.append(f"{format_size(before.memory)} of memory")

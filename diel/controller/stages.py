@@ -1,4 +1,4 @@
-"""The stages of a running workflow: opened when their axes are known, linked along their edges."""
+"""The stages of a running workflow: opened once their axes are known, linked along their edges."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ class Stages:
         uses = plan.workflow.any_stage
         joined = uses(lambda stage: stage.joined)
         self.streams = ends_of(plan.graph, self.into, self.out_of) if joined else {}
-        """By stage, what tasks put and get while they run; only of stages that run together."""
+        """By stage, the streams of its tasks; only for stages that run together."""
         self.recipes = {name: self._recipe(stage, run_file) for name, stage in self.runs.items()}
         self.work = {name: self._work(name) for name in self.runs}
         served = uses(lambda stage: stage.service is not None)
         self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
-        """What is up while others ask it."""
+        """The services that are up while others ask them."""
         published = uses(lambda stage: stage.publishes)
         self._publishing = Publishing(plan.workflow, run_file, ledger) if published else None
         loose = uses(lambda stage: not all(output.keep for output in stage.outputs.values()))
@@ -97,8 +97,8 @@ class Stages:
         self.deepest_first = sorted(
             self.runs.values(), key=lambda stage: (stage.spec.service is None, -stage.depth)
         )
-        """So that samples flow through, instead of piling up behind the first stage; what others ask goes
-        before what they do not need."""
+        """Later stages first, so that samples flow through instead of piling up after the first stage;
+        services before what does not need them."""
 
     def _recipe(self, stage: StageRun, run_file: RunFile) -> Recipe:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)
@@ -128,7 +128,7 @@ class Stages:
         self.begin()
 
     def begin(self) -> None:
-        """Begins searches and loops in all contexts that are there by now; one may make room for another."""
+        """Begins searches and loops in all contexts that exist by now; one can make room for another."""
         for decider in self.deciders.values():
             decider.begin()
 
@@ -137,11 +137,11 @@ class Stages:
             decider.tend()
 
     def _wake(self, label: str, coordinates: Mapping[str, int]) -> None:
-        """Looks again at what waits for points of an axis: tasks at them, tasks that choose among them."""
+        """Looks again at tasks that wait for points of an axis: those at them, those that pick among them."""
         for stage in self.runs.values():
             if label in stage.spec.over:
                 stage.look_at(stage.domain.matching(coordinates))
-        over = label not in coordinates  # what is chosen from outside of an axis is known when it is over
+        over = label not in coordinates  # a pick from outside an axis is known when the axis is over
         for link in self._links if over else ():
             if label in link.edge.chosen:
                 link.down.look_at_all()
@@ -150,7 +150,7 @@ class Stages:
                 decider.begin()
 
     def _is_used(self, label: str, coordinates: Mapping[str, int]) -> bool:
-        """Whether a task that picks among the points of an axis has a result, at some coordinates."""
+        """Whether a task that picks among the points of an axis has a result at some coordinates."""
         for link in self._links:
             domain, state = link.down.domain, link.down.history.state
             if label in link.edge.chosen:
@@ -160,11 +160,11 @@ class Stages:
         return False
 
     def watch_ends(self, tell: Callable[[StageRun, int], None]) -> None:
-        """Has someone told of each task that ends for good, once it is counted along its edges."""
+        """Calls this for each task that ends for good, once it is counted along its edges."""
         self._watching_ends.append(tell)
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended: those that wait for it may go on, or never."""
+        """A task ended: those that wait for it can run now, or never."""
         stage.ended += 1
         for link in self.out_of[stage.name]:
             link.count(index)
@@ -181,14 +181,14 @@ class Stages:
             self.begin()
 
     def _wake_empty_groups(self, stage: StageRun) -> None:
-        """Looks at tasks that wait for combinations of points which do not exist: no end tells them."""
+        """Looks at tasks that wait for missing combinations of points: no end of a task wakes them."""
         if stage.size and all(factor.rows is None for factor in stage.domain.factors):
             return
         for link in self.out_of[stage.name]:
             link.down.look_at_all()
 
     def _open_known(self) -> None:
-        """Opens the stages whose axes have become known; one may make another's axis known."""
+        """Opens the stages whose axes have become known; one can make another's axis known."""
         opened = True
         while opened:
             opened = False
@@ -198,7 +198,7 @@ class Stages:
                     opened = True
 
     def _know_axes(self, stage: StageRun) -> bool:
-        """Whether all axes of a stage are known, deriving those that can be; may make it void."""
+        """Whether all axes of a stage are known, deriving those that can be; can make it void."""
         for label in stage.spec.over:
             if label in self._axes.points:
                 continue
@@ -218,7 +218,7 @@ class Stages:
         return True
 
     def _make_void(self, stage: StageRun, reason: str) -> None:
-        """A stage whose tasks will never be known; all that waits for it looks again."""
+        """Marks a stage whose tasks will never be known; all that waits for it looks again."""
         stage.void = True
         kind = self._plan.stages[stage.name].kind
         self._ledger.append({"event": "stage", "stage": stage.name, "kind": kind, "total": 0, "void": reason})
@@ -264,7 +264,7 @@ class Stages:
             self._wake_empty_groups(stage)
 
     def _keep_losses(self, stage: StageRun) -> None:
-        """What failed before an axis was taken from a stage's results stays failed in this run.
+        """Keeps failures final that came before an axis was made of a stage's results.
 
         Its success now would add points to the axis, and the results of stages over it would no
         longer stand at their points.
@@ -285,10 +285,10 @@ class Stages:
         try:
             return self.recipes[stage.name].is_wanted(index)
         except (DielError, LookupError):
-            return True  # what its condition reads was lost as well
+            return True  # what its condition reads was lost too
 
     def _count_ended(self, stage: StageRun) -> None:
-        """Takes in what an earlier controller's journal says of the tasks."""
+        """Counts what an earlier controller's journal says about the tasks."""
         states = stage.history.states
         states.extend(bytes(stage.size - len(states)))
         if not any(states):

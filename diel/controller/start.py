@@ -36,12 +36,12 @@ from diel.site import Site, find_program, find_site, missing
 from diel.version import __version__
 
 TIMES = 5
-"""How often a process takes its own run over."""
+"""How often a process takes over its own run."""
 Outcome = TypeVar("Outcome")
 
 
 def start(plan: Plan, runs: Path, *, use_cache: bool = True, begin_at: str | None = None) -> Controller:
-    """Makes a new run and its controller. Raises UsageError where it cannot run, before it is made."""
+    """Makes a new run and its controller. Raises UsageError, before anything is made, if it cannot run."""
     jobs = block_jobs(plan, runs) if plan.site.scheduled else ()
     paths = create(plan, runs, use_cache=use_cache, begin_at=begin_at, jobs=jobs)
     try:
@@ -53,7 +53,7 @@ def start(plan: Plan, runs: Path, *, use_cache: bool = True, begin_at: str | Non
 
 
 def discard(paths: RunPaths, *, fresh: bool) -> None:
-    """Removes a new run that came to nothing; the directory of the runs too, where it was made for it."""
+    """Removes a new run that failed to start; the directory of the runs too, if it was made for it."""
     shutil.rmtree(paths.root, ignore_errors=True)
     if fresh:
         with contextlib.suppress(OSError):  # somebody else's run came there meanwhile
@@ -132,7 +132,7 @@ def take_over(paths: RunPaths) -> Controller:
 
 
 def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> Outcome:
-    """What `drive` returns of a controller, or of the next one where Parsl's interchange was lost.
+    """What `drive` returns for a controller, or for the next one if Parsl's interchange was lost.
 
     That is in this process too, and takes over what runs in blocks. Raises DielError after some times.
     """
@@ -141,7 +141,7 @@ def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> 
             return drive(controller)
         except EngineLost as error:
             controller = take_over(controller.paths)
-            controller.note(f"{error}; it is started anew")
+            controller.note(f"{error}; it is started again")
     try:
         return drive(controller)
     except EngineLost as error:
@@ -149,7 +149,7 @@ def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> 
 
 
 def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
-    """The plan of a run that was made before, from what was kept of its workflow, values and site.
+    """The plan of an earlier run, from its stored workflow, values and site.
 
     Another site may be given. Raises SpecError where a stage fits none of its pools.
     """
@@ -165,7 +165,7 @@ def plan_again(paths: RunPaths, site: Site | None = None) -> Plan:
 
 
 def find_site_again(paths: RunPaths, name: str) -> Site:
-    """A site as its file says now, looked for from the run's workflow.
+    """A site as its file describes it now, searched from the run's workflow.
 
     Raises UsageError and SpecError, also where jobs of the run may still be with another scheduler.
     """
@@ -184,19 +184,19 @@ def find_site_again(paths: RunPaths, name: str) -> Site:
 
 
 def keep_site(paths: RunPaths, site: Site) -> None:
-    """Makes a site the one on which a run goes on. Raises UsageError where it cannot be written."""
+    """Makes a site the one on which a run continues. Raises UsageError if it cannot be written."""
     run_file = read_run_file(paths).model_copy(update={"site": site.name})
     try:
         put(paths.site, site.model_dump_json(indent=1))
         made = paths.run_file.stat().st_mtime_ns
         put(paths.run_file, run_file.model_dump_json(indent=1))
-        os.utime(paths.run_file, ns=(made, made))  # it is as new as it was among the runs
+        os.utime(paths.run_file, ns=(made, made))  # its place among the runs must not change
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
 
 def read_kept_site(paths: RunPaths) -> Site:
-    """The site as it was when the run was made. Raises UsageError where it cannot be read."""
+    """The site as it was when the run was made. Raises UsageError if it cannot be read."""
     try:
         return Site.model_validate_json(paths.site.read_bytes())
     except (OSError, ValueError) as error:
@@ -204,7 +204,7 @@ def read_kept_site(paths: RunPaths) -> Site:
 
 
 def refuse_unreachable(site: Site) -> None:
-    """A site whose scheduler has no commands here. Raises UsageError.
+    """Raises UsageError for a site whose scheduler has no commands here.
 
     Within one allocation that holds a whole run none are needed.
     """
@@ -218,8 +218,8 @@ def refuse_unreachable(site: Site) -> None:
 
 
 def refuse_unrunnable(plan: Plan) -> None:
-    """What validates but cannot run: searches without Optuna, ranks without a launcher, jobs without a
-    scheduler.
+    """Refuses what validates but cannot run: searches without Optuna, ranks without a launcher, jobs without
+    a scheduler.
 
     Raises UsageError.
     """

@@ -1,4 +1,4 @@
-"""Failures that are none of the run: those that a search or `min_success` tolerates.
+"""Failures that do not fail the run: those that a search or `min_success` tolerates.
 
 A failed task is tolerated where everything that depends on it went on without it, because the workflow says
 that it may; so is a search or loop. That is worked out when all tasks have ended.
@@ -21,14 +21,14 @@ from diel.tasks.link import Link, Verdict
 from diel.tasks.stage_run import StageRun
 
 Lost = tuple[str, int | Context]
-"""What has no result: a task, by stage and index, or a search or loop, by axis and context."""
+"""A loss: a task, by stage and index, or a search or loop, by axis and context."""
 
 Finding = Generator[Lost, str | None, str]
-"""Finds what tolerates a loss, empty where nothing does; asks for the same of the losses behind it."""
+"""Finds what tolerates a loss, empty if nothing does; asks the same about the losses behind it."""
 
 
 def has_failed(stages: Stages, ledger: Ledger) -> bool:
-    """Whether a task, search or loop has failed and nothing tolerates that; writes down what does.
+    """Whether a task, search or loop has failed and nothing tolerates that; records what does.
 
     All tasks have ended.
     """
@@ -65,7 +65,7 @@ class _Tolerance:
         return found
 
     def cause(self, lost: Lost) -> str:
-        """What tolerates a loss; empty where nothing does.
+        """What tolerates a loss; empty if nothing does.
 
         That rests on the tasks behind it. They are kept on a stack, for a chain of stages may be longer than
         Python lets functions call each other.
@@ -128,7 +128,7 @@ class _Tolerance:
         return ""
 
     def _by_readers(self, reading: Iterable[tuple[Link, int]]) -> Generator[Lost, str | None, str | None]:
-        """What tolerates the loss along all edges: empty where none is met, None where one does not."""
+        """What tolerates the loss along all edges: empty if none is met, None if one does not."""
         causes = []
         for link, index in reading:
             cause = yield from self._by(link, index)
@@ -138,7 +138,7 @@ class _Tolerance:
         return next(filter(None, causes), "")
 
     def _by(self, link: Link, index: int) -> Generator[Lost, str | None, str | None]:
-        """What tolerates the loss along one edge: empty where none is met, None where it is not tolerated."""
+        """What tolerates the loss along one edge: empty if none is met, None if it is not tolerated."""
         if not link.down.known:
             return None
         if self._is_spared(link, index):
@@ -160,14 +160,15 @@ class _Tolerance:
         return bool(readers) and all(self._look(link, reader)[0] is Verdict.READY for reader in readers)
 
     def _met(self, link: Link, index: int) -> Iterator[int]:
-        """The tasks that read a task, or would, had no search or loop failed."""
+        """The tasks that read a task, or would if no search or loop had failed."""
         all_of_them = not isinstance(link, ChoosingLink) or link.has_failed(index)
         for reader in link.woken_by(index):
             if all_of_them or index in self._look(link, reader)[1]:
                 yield reader
 
     def _look(self, link: Link, reader: int) -> tuple[Verdict, frozenset[int]]:
-        """What an edge meant for a task, and what it picked: looked up once, for it may rank many trials."""
+        """What an edge meant for a task, and what it picked: looked up once, because it can rank many
+        trials."""
         group = link.group_of_downstream(reader)
         place = (id(link), group)
         if place not in self._looked:

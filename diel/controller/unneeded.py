@@ -1,4 +1,4 @@
-"""Artifacts of a run that no task needs any more: found, and deleted while the run is kept."""
+"""Artifacts of a run that no task needs any longer: finds them, and deletes them while the run is kept."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Unneeded:
-    """An output of a stage, and the results whose artifact of it all readers are done with."""
+    """An output of a stage, and the results whose artifact all readers are done with."""
 
     place: Place
     records: dict[int, Made]
 
     @property
     def size(self) -> int:
-        """Bytes, as the records tell them."""
+        """Bytes, according to the records."""
         return sum(record["artifacts"][self.place[1]]["size"] for record in self.records.values())
 
     @property
@@ -38,7 +38,7 @@ class Unneeded:
 
 
 def find_unneeded(run: Recorded) -> list[Unneeded]:
-    """The outputs that stages hand to each other and that no unfinished task needs any more.
+    """The outputs that stages hand to each other and no unfinished task needs any longer.
 
     What nothing reads is a result of the run, and is not among them.
     """
@@ -47,7 +47,7 @@ def find_unneeded(run: Recorded) -> list[Unneeded]:
     handed = {
         (link.edge.upstream, link.edge.output) for link in links if link.edge.upstream != link.edge.downstream
     }
-    # A stage that reads its own last round is a reader as well, of what it hands to others too.
+    # A stage that reads its own last round is also a reader of what it hands to others.
     readers = Readers(link for link in links if (link.edge.upstream, link.edge.output) in handed)
     for stage in view.stages.values():
         readers.count_ended(stage)
@@ -66,7 +66,7 @@ def _records(run: Recorded, readers: Readers, place: Place) -> Iterator[tuple[in
 
 
 def drop(paths: RunPaths, run: Recorded, found: list[Unneeded]) -> tuple[int, int]:
-    """Deletes them, then writes that into a segment of its own; returns how many files that were, and bytes.
+    """Deletes them, then records that in a segment of its own; returns the numbers of files and bytes.
 
     Killed in between, it leaves files in the journal that are gone; the next one finds that, and says so.
     """

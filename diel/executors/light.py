@@ -1,4 +1,4 @@
-"""Loads Parsl without what of it diel does not use: half of the time that loading it takes.
+"""Loads Parsl without the parts that diel does not use, in half of the time.
 
 - The database library of its monitoring. Where SQLAlchemy is installed, and Optuna brings it along, each
   process that loads Parsl would spend a quarter of a second on it: the controller, the interchange, two on
@@ -21,14 +21,14 @@ _INSTEAD: dict[str, ModuleType | None] = {
     "typeguard": ModuleType("typeguard"),
     "requests": ModuleType("requests"),
 }
-"""What Parsl finds in the place of packages; None: it takes them for not installed."""
+"""What Parsl finds in place of packages; None: they count as not installed."""
 vars(_INSTEAD["typeguard"])["typechecked"] = lambda function: function
 
 _is_own = False
 
 
 def own() -> None:
-    """Says that this process is diel's: nobody else's code runs in it.
+    """Declares that this process is diel's: nobody else's code runs in it.
 
     A line of a log that cannot be written, as on a full disk, is dropped in it: by default Python prints a
     traceback.

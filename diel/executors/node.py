@@ -28,14 +28,14 @@ from diel.executors.scratch import VARIABLE, Scratch
 from diel.executors.succession import LOOK, Controllers
 
 PATIENCE = 1.0
-"""Seconds that the pool gets to end by itself: schedulers kill within two to thirty."""
+"""Seconds that the pool has to end on its own: schedulers kill after two to thirty."""
 DRAIN = "--drain_period="
 GPU_LISTS = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 ENDED = 128 + signal.SIGTERM
 
 
 class _Stop(Exception):
-    """What this node does is to end: the scheduler asks for that, or a later controller wants the node."""
+    """This node's work must end: the scheduler asks for that, or a later controller wants the node."""
 
 
 class NodeKeeper:
@@ -54,7 +54,7 @@ class NodeKeeper:
         self._asked = False
         self._ending = False
         self._given_up = False
-        """Whether the controller took this node for lost: its tasks run elsewhere."""
+        """Whether the controller gave this node up for lost: its tasks run elsewhere."""
 
     def run(self) -> int:
         """Runs the pool to its end, or to the scheduler's SIGTERM, and clears the node. Returns an exit code.
@@ -73,15 +73,16 @@ class NodeKeeper:
         finally:
             self._clear()
         os.close(alive)
-        os.waitpid(guard, 0)  # it must not clear away what a later controller begins here
-        # From here on SIGTERM ends this process by itself: there is nothing to clear any more.
+        os.waitpid(guard, 0)  # it must not remove what a later controller begins here
+        # From here on SIGTERM may end this process: there is nothing left to clear.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if not (self._ending or self._given_up) and self._succession.renewed():
             os.execv("/bin/sh", ["/bin/sh", str(self._succession.script)])
         return code
 
     def _begin_guard(self) -> tuple[int, int]:
-        """A process that clears the node if this one is killed; its pid, and what is open while this lives.
+        """Starts a process that clears the node if this one is killed; returns its pid, and a file open while
+        this lives.
 
         In a session of its own, which what kills a job's session does not see: a scheduler's daemon does so
         when it starts again, and leaves the tasks alone, which have sessions of their own too.
@@ -95,7 +96,7 @@ class NodeKeeper:
             os.setsid()
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             os.close(alive)
-            for number in range(3):  # whoever waits for the end of the job's output does not wait for this
+            for number in range(3):  # whoever waits for the job's output must not wait for this
                 os.dup2(ears, number)
             os.read(ears, 1)
             self._clear()
@@ -107,14 +108,14 @@ class NodeKeeper:
         self._scratch.remove()
 
     def _work(self) -> int:
-        """Runs the pool, again where it found no controller and that comes back; returns its exit code."""
+        """Runs the pool, and again if its controller was gone and comes back; returns its exit code."""
         while True:
             code = self._run_pool()
             with self._stoppable():
                 if not code or self._orphans.has_worked() or not self._succession.is_lost():
                     return code
                 heard = self._succession.heartbeat()
-                while not self._succession.is_heard_since(heard):  # the watch sees to another one, or none
+                while not self._succession.is_heard_since(heard):  # the watch handles another one, or none
                     time.sleep(LOOK)
 
     def _run_pool(self) -> int:
@@ -132,7 +133,7 @@ class NodeKeeper:
             return self._pool.wait()
 
     def _watch(self) -> None:
-        """In a thread of its own: looks whether to go over to another controller, or to end."""
+        """In a thread of its own: looks whether to change to another controller, or to end."""
         while True:
             time.sleep(LOOK)
             with contextlib.suppress(OSError, JournalError):  # a full disk, perhaps: the next look may tell
@@ -155,7 +156,7 @@ class NodeKeeper:
 
     @contextlib.contextmanager
     def _stoppable(self) -> Iterator[None]:
-        """Where a signal ends what is done; one that came before does so at once."""
+        """A `with` block that a signal ends; a signal that came before ends it at once."""
         self._can_stop = True
         try:
             if self._asked:
@@ -173,7 +174,7 @@ class NodeKeeper:
 
 
 def _aged(words: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """The pool's command, whose drain period counts from the block's begin and not from now."""
+    """The pool's command, whose drain period counts from the block's start and not from now."""
     try:
         age = time.time() - float(environ["DIEL_BLOCK_END"]) + float(environ["DIEL_BLOCK_WALLTIME"])
     except (KeyError, ValueError):

@@ -40,12 +40,12 @@ class Orphans:
         self._segment: SegmentWriter | None = None
 
     def is_idle(self) -> bool:
-        """Whether none of this node's workers is at a task."""
+        """Whether none of this node's workers is running a task."""
         names = (name for name in self._own() if name not in self._told)
         return all(_open_attempt(self._paths.journal / name) is None for name in names)
 
     def are_given_up(self) -> bool:
-        """Whether the controller took for lost what lives here: this block, or one of this node's workers."""
+        """Whether the controller gave up for lost this block, or one of this node's workers."""
         given_up = fenced(self._paths, self._block)
         return bool(given_up) and (
             ALL in given_up or any(name in given_up and self._lives(name) for name in self._own())
@@ -56,7 +56,7 @@ class Orphans:
         return next(self._own(), None) is not None
 
     def look(self) -> None:
-        """Writes down which tasks were lost. Does nothing while the block's own controller may live."""
+        """Records which tasks were lost. Does nothing while the block's own controller may live."""
         if not self._paths.controller_segment(self._epoch + 1).exists():
             return
         for name in self._own():
@@ -80,12 +80,12 @@ class Orphans:
                     self._others.add(name)
 
     def _lives(self, name: str) -> bool:
-        """Whether a worker of this node lives, as far as anybody can know."""
+        """Whether a worker of this node may be alive."""
         worker = self._worker(name)
         return worker is None or lives(worker["pid"], worker.get("birth", "")) is not False
 
     def _worker(self, name: str) -> WorkerRecord | None:
-        """What a worker wrote of itself; empty as long as it has not."""
+        """What a worker wrote about itself; empty until it has."""
         record = next(read_segment(self._paths.journal / name), (0, 0, None))[2]
         return record if record is not None and record["event"] == "worker" else None
 

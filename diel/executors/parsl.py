@@ -44,7 +44,7 @@ from diel.worker.process import run_bundle
 STRATEGY_PERIOD = 0.1
 """Seconds; Parsl starts the first block only after one period, five seconds by default."""
 STARTS = 5
-"""How often an interchange is started that ends before it answers."""
+"""How often to start an interchange that ends before it answers."""
 LOOK = 0.05
 """Seconds between two looks at one that starts."""
 ANSWER = 20
@@ -61,7 +61,7 @@ POOL = DEFAULT_LAUNCH_CMD.replace(
 
 
 def _hush() -> contextlib.ExitStack:
-    """Keeps Parsl out of other people's logs, and gives it a user's name where a container has none.
+    """Keeps Parsl out of other people's logs, and gives it a user's name if a container has none.
 
     Both are undone at the end.
     """
@@ -124,7 +124,7 @@ class BlockEngine:
         provider = _Provider(lambda number, command: self._ask(label, number, command))
         executor = _mpi(label, workers, provider) if workers.mpi_nodes else _packed(label, workers, provider)
         executor.interchange_launch_cmd = self._interchange
-        # Nodes must outlive the controller's silence longer than it puts up with theirs: what they run
+        # Nodes must outlive the controller's silence longer than it tolerates theirs: what they run
         # when it is killed ends and is committed.
         orphan = f"--hb_threshold={workers.orphan}"
         executor.launch_cmd = POOL.replace("--hb_threshold={heartbeat_threshold}", orphan)
@@ -132,7 +132,7 @@ class BlockEngine:
         return executor
 
     def _starts(self, executor: HighThroughputExecutor) -> bool:
-        """Starts an executor; False where its interchange ends before it answers.
+        """Starts an executor; False if its interchange ends before it answers.
 
         Parsl waits two minutes for the answer, also of a process that was killed.
         """
@@ -160,7 +160,7 @@ class BlockEngine:
         return label in self._executors
 
     def submit(self, label: str, bundle: Bundle, ranks: int) -> Future[bytes]:
-        """Queues a bundle for the workers of a shape. The future raises where the worker was lost."""
+        """Queues a bundle for the workers of a shape. The future raises if the worker was lost."""
         executor = self._executors[label]
         wanted: dict[str, Any] = {}
         if isinstance(executor, MPIExecutor):
@@ -172,7 +172,7 @@ class BlockEngine:
             raise DielError(f"Parsl takes no more tasks: {error}") from error
 
     def grow(self, label: str) -> None:
-        """Asks for one more block. May take as long as the scheduler does; raises what `ask` raised."""
+        """Asks for one more block. Takes as long as the scheduler does; raises what `ask` raised."""
         executor = self._executors[label]
         provider = cast("_Provider", executor.provider)
         provider.error = None
@@ -187,7 +187,7 @@ class BlockEngine:
                 self._command(label, ["HOLD_MANAGER", manager["manager"]])
 
     def _managers(self, label: str) -> list[dict[str, Any]]:
-        """The nodes that are connected. Parsl's own call would wait for ever where nobody answers."""
+        """The connected nodes. Parsl's own call would wait forever if nobody answers."""
         return cast("list[dict[str, Any]]", self._command(label, "MANAGERS"))
 
     def _command(self, label: str, command: object) -> object:
@@ -201,7 +201,7 @@ class BlockEngine:
         return any(process is not None and process.poll() is not None for process in started)
 
     def loads(self, label: str) -> dict[str, Load]:
-        """What the connected blocks of a shape have to do, by number."""
+        """The load of the connected blocks of a shape, by number."""
         found: dict[str, Load] = defaultdict(lambda: Load(0, 0, float("inf")))
         for manager in self._managers(label):
             known = found[manager["block_id"]]
@@ -222,7 +222,7 @@ class BlockEngine:
 
 
 class _Provider(ExecutionProvider):
-    """What Parsl asks for blocks. It polls nothing and cancels nothing: diel does both."""
+    """What Parsl asks for blocks. It neither polls nor cancels: diel does both."""
 
     def __init__(self, ask: Callable[[str, str], str], nodes: int = 1) -> None:
         self._ask = ask

@@ -23,18 +23,18 @@ from diel.attempt.reaper import wait_ended
 from diel.errors import NotBegun, WorkerLost
 
 PAUSE = 0.3
-"""Seconds after the end of a worker that could run nothing before its thread takes another bundle."""
+"""Seconds that a thread waits after a worker that could run nothing, before its next bundle."""
 PATIENCE = 5.0
 """Seconds that processes get to end once they were killed."""
 REASON = 500
-"""Letters at most of what a process said before it died."""
+"""The most characters of a process's last output."""
 
 
 class Pipes:
-    """Worker processes. They are forked as threads need them, from a server that is started at once."""
+    """Worker processes, forked as threads need them from a server that starts at once."""
 
     def __init__(self, workers: int, environ: Mapping[str, str]) -> None:
-        """`environ` is what workers and tasks find around them."""
+        """`environ` is the environment of workers and tasks."""
         self._environ = environ
         self._threads = ThreadPoolExecutor(workers, "diel-pipe")
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class Pipes:
 
     @property
     def starting(self) -> float:
-        """Seconds for which no worker of the server has begun; 0 once one has."""
+        """Seconds without a worker of the server; 0 once one has begun."""
         since = self._since
         return 0.0 if since is None else time.monotonic() - since
 
@@ -70,7 +70,7 @@ class Pipes:
             lost = WorkerLost("the server of the workers is gone") if pipe is None else pipe.end()
             if self._stopped or (pipe is not None and pipe.begun):
                 raise lost from error
-            time.sleep(PAUSE)  # whatever keeps workers from beginning may be over in a moment
+            time.sleep(PAUSE)  # whatever keeps workers from beginning can pass in a moment
             said = self._server.reason()
             raise NotBegun(f"{lost}{said and f': {said}'}") from error
         self._idle.append(pipe)
@@ -89,7 +89,7 @@ class Pipes:
             if ended := self._server.ended:
                 said = self._server.reason()
                 why = f"{ended}{said and f': {said}'}"
-                self.news.put(f"the server that workers are forked from {why}; it is started anew")
+                self.news.put(f"the server that workers are forked from {why}; it is started again")
                 self._server.stop()
                 self._server.close()
                 self._server, self._since = WorkerServer(self._environ), time.monotonic()
@@ -125,12 +125,12 @@ class WorkerServer:
 
     @property
     def ended(self) -> str:
-        """How it ended; empty while it lives."""
+        """How it ended; empty while it is alive."""
         code = self._process.poll()
         return "" if code is None else _how(code)
 
     def fork(self) -> Pipe:
-        """Asks for a worker. Raises OSError where the server is gone."""
+        """Asks for a worker. Raises OSError if the server is gone."""
         pipe = Pipe()
         with pipe.far_end, pipe.telling:
             given = [pipe.far_end.fileno(), pipe.telling.fileno()]
@@ -147,7 +147,7 @@ class WorkerServer:
         return ""
 
     def stop(self, patience: float = PATIENCE) -> None:
-        """Ends it with all its workers, within some seconds; may be called again."""
+        """Ends it with all its workers, within some seconds; can be called again."""
         with contextlib.suppress(OSError):
             self._requests.send(b"end")
         try:
@@ -163,7 +163,7 @@ class WorkerServer:
 
 
 class Pipe:
-    """A worker, as its controller has it."""
+    """A worker, as its controller sees it."""
 
     def __init__(self) -> None:
         self._end, self.far_end = socket.socketpair()
@@ -192,7 +192,7 @@ class Pipe:
             self._process = int(receive(self._end, self._told.fileno()))
 
     def take(self) -> bytes:
-        """The report of the bundle. Raises EOFError or OSError where the worker ends meanwhile."""
+        """The report of the bundle. Raises EOFError or OSError if the worker ends meanwhile."""
         return receive(self._end, self._told.fileno())
 
     def close(self) -> None:
@@ -200,7 +200,7 @@ class Pipe:
         self._told.close()
 
     def end(self) -> WorkerLost:
-        """Makes sure that the worker has ended; returns what tells how."""
+        """Makes sure that the worker has ended; returns how."""
         self._end.close()
         if self._process and not self.is_gone:  # its own end may be closed, by a module that closes all
             with contextlib.suppress(ProcessLookupError):

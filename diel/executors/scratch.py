@@ -1,4 +1,4 @@
-"""What the pool of a node makes outside its run: a directory for its sockets, and semaphores of its name.
+"""What the pool of a node makes outside its run: a directory for its sockets, and named semaphores.
 
 Python's multiprocessing leaves both behind where its processes are killed. So they get a name that the node's
 keeper gives, and it removes them. For a keeper that was killed itself the next one on that node does so: the
@@ -19,18 +19,18 @@ PREFIX = "dielpool-"
 VARIABLE = "DIEL_POOL_SCRATCH"
 SEMAPHORES = Path("/dev/shm")
 LONGEST = 107 - len("/dielpool-12345678/listener-12345678")
-"""Bytes of a temporary directory in which a socket of the pool still has a path that the system takes."""
+"""The longest path, in bytes, of a temporary directory in which the pool can still make sockets."""
 
 
 class Scratch:
     """One of them, and its lock."""
 
     def __init__(self) -> None:
-        """Makes it, and removes those that killed keepers left."""
+        """Makes it, and removes those that killed keepers left behind."""
         for left in _folder().glob(f"{PREFIX}*"):
             _remove_left(left)
         self.path, self._lock = _make()
-        while not self.path.exists():  # another keeper took it for left before it was locked
+        while not self.path.exists():  # another keeper thought it was left behind before it was locked
             os.close(self._lock)
             self.path, self._lock = _make()
 
@@ -40,7 +40,7 @@ class Scratch:
 
 
 def use() -> None:
-    """Has multiprocessing put into this node's directory what it makes; its children do the same."""
+    """Makes multiprocessing, here and in children, use this node's directory."""
     folder = os.environ.pop(VARIABLE, "")
     if folder:
         config = process.current_process()._config  # type: ignore[attr-defined]

@@ -26,12 +26,12 @@ from diel.executors.scratch import use
 from diel.worker.tied import tie
 
 NOISE = ("ignore::RuntimeWarning:runpy", "ignore::UserWarning:multiprocessing.resource_tracker")
-"""What Python says of modules that are preloaded, and of a pool that is killed: the end of a block's output
-should tell why the block ended."""
+"""Python's warnings about preloaded modules and killed pools: the end of a block's output should say why the
+block ended."""
 
 
 def _prepare_pool() -> None:
-    """Has what the pool asks `spawn` for forked from a server."""
+    """Makes the pool fork from a server where it asks for `spawn`."""
     use()
     sys.warnoptions.extend(NOISE)  # multiprocessing hands them to its own processes
     server, other = multiprocessing.get_context("forkserver"), multiprocessing.get_context
@@ -51,7 +51,7 @@ def _follow(parent: int) -> None:
 
 
 def _tie_to(parent: int) -> None:
-    """The kernel is asked about the parent before the slow imports."""
+    """Ties this process to its parent, before the slow imports."""
     if not tie(parent, signal.SIGKILL):
         sys.exit()
     with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def _tie_to(parent: int) -> None:
 
 
 def main() -> None:
-    """Runs the module that the command line names, with what is left of that."""
+    """Runs the module that the command line names, with the remaining words."""
     _, kind, *words = sys.argv
     if kind == "pool":
         _prepare_pool()

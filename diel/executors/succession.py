@@ -1,4 +1,4 @@
-"""Whom a node of a block works for: the controller that wrote its script, or a later one that did so anew.
+"""Whom a node of a block works for: the controller that wrote its script, or a later one that rewrote it.
 
 A block may wait in the queue for longer than its controller lives, and begin while the run has none. Its
 nodes then wait for the next controller, so that the place in the queue is not lost.
@@ -18,8 +18,7 @@ from diel.project.lease import driver
 LOOK = 2.0
 """Seconds between two looks."""
 ORPHAN = 600.0
-"""Seconds without a heartbeat of the run's controller, by the node's own watch, after which an idle node
-ends."""
+"""An idle node ends after so many seconds without a heartbeat of the run's controller, by its own clock."""
 _EPOCH = re.compile(r"^export DIEL_CONTROLLER_EPOCH=([0-9]+)$", re.MULTILINE)
 
 
@@ -33,7 +32,7 @@ class Controllers:
         self.script = self._paths.node_script(environ["DIEL_BLOCK"])
 
     def renewed(self) -> bool:
-        """Whether a later controller wrote this node's script anew."""
+        """Whether a later controller rewrote this node's script."""
         if not self._is_superseded():  # asked by many nodes, again and again: that is cheaper than to read
             return False
         try:
@@ -48,12 +47,12 @@ class Controllers:
         return held is not None and held[0].epoch == self._epoch
 
     def is_heard_since(self, heartbeat: float) -> bool:
-        """Whether that controller was heard of since then."""
+        """Whether that controller has sent a heartbeat since then."""
         return not self._is_superseded() and self.heartbeat() != heartbeat
 
     def is_lost(self) -> bool:
-        """Whether that controller is gone. One that died on another host is believed alive for a while, so
-        that this waits for its next heartbeat.
+        """Whether that controller is gone. One that died on another host seems alive for a while, so this
+        waits for its next heartbeat.
         """
         heard = self.heartbeat()
         while self.is_driven():
@@ -63,7 +62,7 @@ class Controllers:
         return not self.is_heard_since(heard)
 
     def is_abandoned(self) -> bool:
-        """Whether no controller was heard of for long."""
+        """Whether no controller has sent a heartbeat for long."""
         heard = self.heartbeat()
         if heard != self._heard:
             self._heard, self._since = heard, time.monotonic()
@@ -73,7 +72,7 @@ class Controllers:
         return self._paths.controller_segment(self._epoch + 1).exists()
 
     def heartbeat(self) -> float:
-        """When a controller was last heard of, by the file system's clock; 0 where the run is gone."""
+        """When a controller last sent a heartbeat, by the file system's clock; 0 if the run is gone."""
         try:
             with open(self._paths.lease, "rb") as file:
                 return os.fstat(file.fileno()).st_mtime

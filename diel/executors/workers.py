@@ -9,17 +9,17 @@ class Workers(NamedTuple):
     """What Parsl must know about the workers of a shape. Times are whole seconds."""
 
     slots: int
-    """Workers of a node; where tasks span whole nodes, tasks side by side in a block."""
+    """Workers of a node; if tasks span whole nodes, tasks side by side in a block."""
     mpi_nodes: int
-    """Whole nodes of one task; 0 where tasks share a node."""
+    """Whole nodes of one task; 0 if tasks share a node."""
     gpus: tuple[str, ...]
     """The GPUs of each worker of a node: `("0,1", "2,3")`."""
     drain: int
-    """Age of a block from which on it gets no more tasks, for it could not finish them."""
+    """The age at which a block gets no more tasks, because it could not finish them."""
     silence: int
     """A node counts as lost after this long without a heartbeat."""
     orphan: int
-    """How long a node goes on without a word from the controller."""
+    """How long a node continues without hearing from the controller."""
 
     @property
     def beat(self) -> int:
@@ -28,10 +28,10 @@ class Workers(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What one block has to do."""
+    """The load of one block."""
 
     nodes: int
     """Nodes that are connected."""
     bundles: int
     idle: float
-    """Seconds for which none of its nodes had anything to do."""
+    """Seconds that all its nodes have been idle."""

@@ -1,1 +1,1 @@
-"""What runs beside the tasks that use it: services, streams, and gangs in line."""
+"""What runs beside the tasks that use it: services and streams."""

@@ -40,11 +40,11 @@ from diel.tasks.service import ServiceLink, tie
 from diel.tasks.stage_run import StageRun
 
 PATIENCE = 10.0
-"""Seconds for which a point with a replica that is ready waits for the others."""
+"""Seconds for which a point with a ready replica waits for the others."""
 SPARE = 2.0
 """Seconds without a consumer after which a point gives its room to others that wait for it."""
 WORKERS = "workers"
-"""What services without cores of their own share, beside the pools."""
+"""The pool of services without cores of their own, beside the site's pools."""
 HANDED_OUT = (TaskState.QUEUED, TaskState.RUNNING)
 
 
@@ -55,17 +55,17 @@ class _Point:
     service: StageRun
     group: Group
     links: list[ServiceLink]
-    """To those that ask it."""
+    """The edges to those that ask it."""
     offered: bool = False
-    """Whether those who may want it have heard that it could be started."""
+    """Whether its possible consumers were looked at since it could be started."""
     used: float = 0.0
     """When a consumer was last seen at it, or came to ask for it."""
     answers_since: float | None = None
-    """Since when a replica has been ready; None while none is."""
+    """Since when a replica has been ready; None if none is."""
     ready: bool = False
-    """Whether it is up, and consumers may be handed out."""
+    """Whether it is up, so consumers can be handed out."""
     why: str = ""
-    """Why it is being stopped: `over`, or what the journal says of its pause."""
+    """Why it is being stopped: `over`, or the journal's reason for its pause."""
 
     @property
     def replicas(self) -> range:
@@ -77,7 +77,7 @@ class _Point:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody will ask it any more."""
+        """Whether nobody will ask it any longer."""
         return all(link.is_done(self.group) for link in self.links)
 
     def wake(self) -> None:
@@ -115,12 +115,12 @@ class Serving:
         self._room = _Room(plan, runs, self._asked)
         self._points: dict[tuple[str, Group], _Point] = {}
         self._up: dict[_Point, None] = {}
-        """What is up, comes up, or is being stopped, in the order in which it was started."""
+        """The points that are up, starting or stopping, in the order of their start."""
         self._turned_away: set[_Point] = set()
         self._before: set[tuple[str, int]] = set()
-        """Replicas that an earlier controller has seen to their end."""
+        """Replicas whose end an earlier controller recorded."""
         self._sent: dict[Path, str] = {}
-        """Marks of the newest inputs of attempts at replicas, by the file that brings them."""
+        """Marks of the newest inputs of replicas' attempts, by the file that brings them."""
         self._owed: dict[Path, str] = {}
         """Files for replicas' workers that could not be written yet."""
         self._adopted: list[tuple[StageRun, int]] = []
@@ -128,7 +128,7 @@ class Serving:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a service is up, or on its way: what that means for others is seen at the next look."""
+        """Whether a service is up or starting: the next look sees what that means for others."""
         return bool(self._up)
 
     def _at(self, service: StageRun, group: Group) -> _Point:
@@ -151,7 +151,8 @@ class Serving:
             link.up.look_at_all()  # there may be nobody who asks it
 
     def _begin_anew(self, stage: StageRun) -> None:
-        """Takes over what an earlier controller left; what ended well left no result, and can start again."""
+        """Takes over what an earlier controller left; a replica that succeeded left no result, and can start
+        again."""
         for index in range(min(stage.size, len(stage.history.states))):
             if stage.history.state(index) in HANDED_OUT:
                 self._adopted.append((stage, index))
@@ -161,7 +162,7 @@ class Serving:
                 self._before.add((stage.name, index))
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended: it may have made newer inputs, or have been the last to ask a service."""
+        """A task ended: it may have made newer inputs, or have been a service's last consumer."""
         for renewing in self._renews.get(stage.name, ()):
             if renewing.down.known:
                 self._renew(renewing, index)
@@ -173,7 +174,7 @@ class Serving:
             self._write_off(stage, index)
 
     def _write_off(self, service: StageRun, index: int) -> None:
-        """Says that a replica is gone whose worker was lost, and so cannot."""
+        """Records that a replica is gone whose lost worker cannot say so."""
         path = endpoint_file(self._ledger.paths, service.name, index)
         endpoint = read_endpoint(path)
         if endpoint is not None and not endpoint.is_over:
@@ -193,7 +194,7 @@ class Serving:
         try:
             inputs = self._recipes[service.name].resolve(index).inputs
         except (ExpressionError, MissingInput, ModuleError):
-            return  # it goes on with what it has
+            return  # it continues with what it has
         text = json.dumps(inputs)
         path, mark = self._renewal(service, index), mark_of(text.encode())
         if self._sent.get(path) != mark:
@@ -205,7 +206,7 @@ class Serving:
         return message_file(self._ledger.paths, service.name, index, service.history.latest(index), INPUTS)
 
     def _put(self, path: Path, text: str) -> None:
-        """Puts a file in place for a replica's worker; one that cannot be written now is owed."""
+        """Puts a file in place for a replica's worker; if that fails, tries again later."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             put(path, text)
@@ -221,7 +222,7 @@ class Serving:
         self._ledger.trouble(f"{name} cannot be written: {error.strerror}")
 
     def may_start(self, service: StageRun, index: int) -> bool:
-        """Whether a task may go on: a replica only where it is wanted.
+        """Whether a task can start: a replica only if it is wanted.
 
         If not, those who may want it hear that it could be started.
         """
@@ -237,7 +238,7 @@ class Serving:
         return False
 
     def _forget_told(self, service: StageRun, index: int) -> None:
-        """A message to an attempt that never began is not meant for the one that gets its number."""
+        """Removes messages to an attempt that never began: they are not for the next one with its number."""
         paths, number = self._ledger.paths, service.history.attempts.get(index, 0) + 1
         for word in (STOP, INPUTS):
             path = message_file(paths, service.name, index, number, word)
@@ -246,15 +247,15 @@ class Serving:
             path.unlink(missing_ok=True)
 
     def is_over(self, stage: StageRun, index: int) -> bool:
-        """Whether a task is a replica that is not up, and will never be needed."""
+        """Whether a task is a replica that is not up and will never be needed."""
         return stage.spec.service is not None and self._of(stage, index).is_over
 
     def was_up(self, service: StageRun, index: int) -> bool:
-        """Whether an earlier controller has seen the replica to its end."""
+        """Whether an earlier controller recorded the end of the replica."""
         return (service.name, index) in self._before
 
     def ask(self, stage: StageRun, index: int) -> bool:
-        """Whether all services that a task asks are ready; if not, they are started, where there is room."""
+        """Whether all services that a task asks are ready; if not, starts them if there is room."""
         links = self._asks.get(stage.name)
         if links is None:
             return True
@@ -279,7 +280,7 @@ class Serving:
     def _admit(self, stage: StageRun, points: list[_Point], now: float) -> None:
         """Starts points, all of them or none."""
         if any(point.why for point in points):
-            return  # on its way down: whoever waits for it is looked at again then
+            return  # stopping: whoever waits for it is looked at again then
         missing = [point for point in points if point not in self._up]
         if not missing:
             return
@@ -294,7 +295,7 @@ class Serving:
             point.service.look_at(point.replicas)
 
     def tend(self, in_use: Iterable[tuple[str, int]]) -> None:
-        """Sees which points are ready, which idle, which have come down. `in_use` are tasks that are out."""
+        """Looks which points are ready, idle or down. `in_use` are tasks that were handed out."""
         for path, text in list(self._owed.items()):
             self._put(path, text)
         while self._adopted:
@@ -327,12 +328,12 @@ class Serving:
         self._look_ready(point, now)
         wanted, idle = bool(self._turned_away), now - point.used
         if point.ready and idle > (min(SPARE, settings.idle) if wanted else settings.idle):
-            point.why = "its room is wanted by another service" if wanted else f"idle for {idle:.0f} s"
+            point.why = "another service needs its room" if wanted else f"idle for {idle:.0f} s"
             point.ready = False
             self._tell_stop(point)
 
     def _look_ready(self, point: _Point, now: float) -> None:
-        """Whether consumers may go on: all replicas are ready, or one is and the others take long.
+        """Whether consumers can start: all replicas are ready, or one is and the others take long.
 
         None may before each that is ready was given its newest inputs: their results claim these.
         """
@@ -375,7 +376,7 @@ class Serving:
                     self._put(path, point.why)
 
     def _note_down(self, point: _Point) -> None:
-        """A point is down: its room is free, and whoever came to ask for it meanwhile asks again."""
+        """A point is down: its room is free, and consumers that came meanwhile ask again."""
         del self._up[point]
         point.ready, point.why, point.answers_since = False, "", None
         waiting, self._turned_away = self._turned_away, set()

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from diel.streams.client import Connection
 
 START_SECONDS = 30.0
-"""How long a call waits for the broker."""
+"""Seconds that a call waits for the broker."""
 AGAIN = 0.2
 """Seconds between the end of a process and its next start; doubles while it ends at once."""
 LONGEST = 5.0
 STEADY = 10.0
-"""Seconds after which the broker counts as well started."""
+"""Seconds after which the broker counts as started."""
 STOP_SECONDS = 5.0
 LOOK_EVERY = 1.0
-"""Seconds between two looks at how the channels stand."""
+"""Seconds between two looks at the state of the channels."""
 MOST_TOLD = 300
-"""Letters of a producer's failure that its readers get to see."""
+"""The most characters of a producer's failure that its readers see."""
 
 
 class Streaming:
@@ -63,10 +63,10 @@ class Streaming:
         self._connection: Connection | None = None
         self._looked = 0.0
         self._asked = False
-        """Whether the broker was asked how the channels stand, and has not answered yet."""
+        """Whether the broker was asked for the state of the channels, and has not answered yet."""
 
     def begin(self, stage: StageRun, index: int) -> None:
-        """A task is about to be handed out: the broker runs, and the task's channels are open.
+        """A task is about to be handed out: makes sure that the broker runs and its channels are open.
 
         Raises StreamError where the broker does not come.
         """
@@ -104,7 +104,7 @@ class Streaming:
                     self._settle(other, index)
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended for good: it puts no more, and what it got is settled."""
+        """A task ended for good: it puts nothing more, and what it got is settled."""
         links = self._out_of.get(stage.name, ())
         self._break(links, index)
         for link in links:
@@ -114,7 +114,7 @@ class Streaming:
                 self._settle(link, index)
 
     def _break(self, links: Iterable[StreamLink], index: int) -> None:
-        """Tells those who read what a task put, where it ended without a result, that it is not all."""
+        """Tells readers that the items of a task that ended without a result are not complete."""
         for link in links:
             group = link.group_of_upstream(index)
             if group is not None and link.is_cut(index) and link.channel(group) in self._opened:
@@ -160,14 +160,14 @@ class Streaming:
             self._broker = _Broker(self._plan, self._ledger.paths)
 
     def tend(self) -> None:
-        """Has it written down how the channels stand, now and then; waits for nothing."""
+        """Has the state of the channels written now and then; waits for nothing."""
         now = time.monotonic()
         if self._connection is not None and not self._asked and now - self._looked > LOOK_EVERY:
             self._looked, self._asked = now, True
             self._connection.tell_facts(self._write_facts)
 
     def _write_facts(self, facts: dict[str, Any]) -> None:
-        """In the connection's thread, or when nothing else is asked any more."""
+        """Writes the state; runs in the connection's thread, or when no more questions come."""
         with contextlib.suppress(OSError):  # written again at the next look
             put(facts_file(self._ledger.paths), json.dumps(facts))
         self._asked = False
@@ -184,20 +184,20 @@ class Streaming:
 
 
 class _Broker:
-    """The broker's process: started again whenever it ends, for it may be killed like everything else.
+    """The broker's process: started again whenever it ends, because it can be killed like any other.
 
     In a thread of its own: the controller may just be waiting for its answer.
     """
 
     def __init__(self, plan: Plan, paths: RunPaths) -> None:
-        """Raises DielError where it cannot be started."""
+        """Starts it. Raises DielError if it cannot start."""
         self._paths = paths
         self._environ = mark(paths.root)
         reached: tuple[str, ...] = ("127.0.0.1",)
         self._words = [sys.executable, "-m", "diel.streams.server", str(paths.root)]
         if plan.executor == "blocks":
             reached = (*addresses(plan.site.address), *reached)
-        else:  # tasks in blocks go on without their controller; here they end with it
+        else:  # tasks in blocks continue without their controller; here they end with it
             self._words += ["--parent", str(os.getpid())]
         self._words += [word for address in dict.fromkeys(reached) for word in ("--address", address)]
         paths.logs.mkdir(parents=True, exist_ok=True)

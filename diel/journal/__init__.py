@@ -1,1 +1,1 @@
-"""A run's history: append-only JSON lines, one writer a file, folded into a state (see `records`)."""
+"""A run's history: append-only JSON lines, one writer for each file, folded into a state (see `records`)."""

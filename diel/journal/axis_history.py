@@ -1,4 +1,4 @@
-"""What is known of a search or loop: its trials or rounds, once for each combination of other axes."""
+"""What is known about a search or loop: its trials or rounds, for each combination of other axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Trial:
     """Seconds since the epoch."""
     state: TrialState = TrialState.RUNNING
     values: list[float] = field(default_factory=list)
-    """One an objective, in the order of the search's; empty where it has no score."""
+    """One for each objective, in the search's order; empty without a score."""
     message: str = ""
     """Why it has none."""
     lost: list[list[Any]] = field(default_factory=list)
@@ -36,18 +36,18 @@ class Trial:
     reported: dict[int, float] = field(default_factory=dict)
     """What it reported while it ran, by step."""
     core_seconds: float = 0.0
-    """What the tasks took that were stopped when it was pruned."""
+    """Core time of the tasks that were stopped when it was pruned."""
 
 
 def ranked(trials: Iterable[Trial], small: bool) -> list[Trial]:
-    """The complete trials of one objective, the best first; the earlier of two equal ones."""
+    """The complete trials of one objective, the best first; of two equal ones, the earlier first."""
     complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
     sign = 1 if small else -1
     return sorted(complete, key=lambda trial: (sign * trial.values[0], trial.number))
 
 
 def front(trials: Iterable[Trial], small: Sequence[bool]) -> list[Trial]:
-    """The complete trials that no other is as good as in all objectives and better than in one, by number."""
+    """The Pareto front: the complete trials that no other dominates, by number."""
     complete = [trial for trial in trials if trial.state is TrialState.COMPLETE]
     costs = {
         trial.number: tuple(v if s else -v for v, s in zip(trial.values, small, strict=True))
@@ -94,15 +94,15 @@ class Course:
     """What the searcher was asked and what was reported to it, in that order: [number] for a new trial,
     [number, -1] for its end, [number, step] for a report."""
     points: int | None = None
-    """How many points there are in the end; None while more may come."""
+    """How many points there are in the end; None while more can come."""
     reason: str = ""
     """Why it ended."""
     stopped: str = ""
-    """Why no further trial is asked for while others still run."""
+    """Why no further trial is requested while others still run."""
     failed: bool = False
     """Whether it ended without a point to hand on."""
     tolerated: str = ""
-    """What says that others may go on without it, where it failed and they did."""
+    """If it failed and others went on without it: what allowed that."""
     at: dict[str, Any] = field(default_factory=dict)
     """The parameters of the points that its context is made of, by name."""
 
@@ -111,7 +111,7 @@ class Course:
         return self.points is not None
 
     def known(self, number: int) -> Trial:
-        """A trial that began. Raises Contradiction where none with this number did."""
+        """A trial that began. Raises Contradiction if none with this number did."""
         if not 0 <= number < len(self.trials):
             raise Contradiction(f"trial {number} has a record, but never began")
         return self.trials[number]
@@ -123,7 +123,7 @@ class Course:
             self.told.append([record["number"]])
 
     def report(self, record: records.Reported) -> None:
-        """A trial reported how it does."""
+        """A trial reported a value."""
         trial, step = self.known(record["number"]), record["step"]
         if step not in trial.reported and trial.state is TrialState.RUNNING:
             trial.reported[step] = record["value"]
@@ -148,7 +148,7 @@ class Course:
             self.rounds.append(Round(record["number"], record["holds"], record["values"], record["time"]))
 
     def reopen(self, trials: Iterable[int]) -> None:
-        """Goes on; these trials are tried again.
+        """Continues; these trials are tried again.
 
         What else it learned stays as it is, so that it goes on as if no controller had been killed.
         """
@@ -161,7 +161,7 @@ class Course:
 
 @dataclass(slots=True)
 class AxisFacts:
-    """What the workflow says of an axis, kept so that status needs no workflow."""
+    """What the workflow says about an axis, kept so that status needs no workflow."""
 
     kind: str
     """`search` or `loop`."""
@@ -170,18 +170,18 @@ class AxisFacts:
     context: list[str]
     """It runs once for each combination of these axes."""
     judges: list[str]
-    """The stages by which its points are judged; none for a loop that runs all of its rounds."""
+    """The stages that judge its points; none for a loop that runs all of its rounds."""
     stages: list[str]
     """The stages that run over it."""
     until: str = ""
-    """The expression at which it ends; empty where there is none."""
+    """The expression that ends it; empty if there is none."""
     sampler: str = ""
     parallel: int = 1
     pruner: str = "none"
     objectives: list[list[Any]] = field(default_factory=list)
-    """[STAGE.VALUE, whether it is to be made small] each."""
+    """[STAGE.VALUE, whether it is minimized] each."""
     watched: str = ""
-    """The STAGE.METRIC that tells how a running trial does."""
+    """The STAGE.METRIC that the pruner watches."""
 
 
 @dataclass(slots=True)
@@ -195,7 +195,7 @@ class AxisHistory:
         return self.courses.setdefault(tuple(context), Course(tuple(context)))
 
     def know(self, facts: dict[str, Any]) -> None:
-        """Raises Contradiction where these are not what a workflow says of an axis."""
+        """Reads its facts. Raises Contradiction if a workflow cannot say these about an axis."""
         try:
             self.facts = AxisFacts(**facts)
         except TypeError as error:
@@ -229,8 +229,8 @@ class AxisHistory:
                 assert_never(never)
 
     def reopen(self, cancelled: Callable[[Trial], bool]) -> Iterator[tuple[str, int]]:
-        """A new controller goes on with what is not decided. It tries trials again that lost tasks, where
-        their search failed or a user stopped them.
+        """A new controller continues what is not decided. It tries trials again that lost tasks, if their
+        search failed or a user stopped them.
 
         Gives the tasks that were lost in trials which stay failed.
         """

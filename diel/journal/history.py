@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from diel.journal import records
 
 VERSION = 7
-"""Of a snapshot's form: one of another version is left alone."""
+"""The version of a snapshot's form: one of another version is ignored."""
 MAX_FAILURES = 1000
-"""How many failures are kept with their messages; the rest are counted."""
+"""The most failures to keep with their messages; the rest are counted."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class History:
     state: RunState = RunState.PENDING
     epoch: int = 0
     bundles: int = 0
-    """The number of the last bundle: a worker of an earlier controller may still speak of one of its own."""
+    """The number of the last bundle: a worker of an earlier controller may still report its own."""
     began: float = 0.0
     ended: float | None = None
     uses: set[str] = field(default_factory=set)
@@ -50,20 +50,20 @@ class History:
     workers: dict[str, records.WorkerFacts] = field(default_factory=dict)
     """The workers in blocks, by segment."""
     left: dict[tuple[str, int], Attempt] = field(default_factory=dict)
-    """What workers in blocks were at when their controller went: it may still go on."""
+    """Tasks that ran in blocks when their controller went: they may still run."""
     silent: str = ""
-    """Why the scheduler does not answer; empty where it does."""
+    """Why the scheduler does not answer; empty if it does."""
     trouble: str = ""
     """The last problem that was not a task's."""
     axes: dict[str, AxisHistory] = field(default_factory=dict)
     """Searches and loops, by axis."""
     staging: dict[str, records.NodeFacts] = field(default_factory=dict)
-    """What was brought to the disk of each node, and what last went wrong there, by node."""
+    """What was copied to the disk of each node, and what last went wrong there, by node."""
     staging_told: dict[str, float] = field(default_factory=dict)
     """The time of the last such record of each worker: they are counted once."""
 
     def apply(self, record: records.Record, worker: str = "") -> None:
-        """Folds one record in: the most frequent are asked for first.
+        """Folds one record in: the most frequent come first.
 
         What only a newer diel writes is left alone; a damaged record raises.
         """
@@ -140,7 +140,7 @@ class History:
             raise TypeError(event)
 
     def asks_first(self) -> bool:
-        """Whether tasks of a stage ask another model before they run."""
+        """Whether tasks of a stage ask a surrogate before they run."""
         return any(stage.surrogate is not None for stage in self.stages.values())
 
     def stage(self, name: str) -> StageHistory:
@@ -154,7 +154,7 @@ class History:
             self._reopen()
 
     def _reopen(self) -> None:
-        """A new controller tries again what its predecessor gave up, and nobody went on without."""
+        """A new controller tries again what its predecessor gave up and others still need."""
         self.silent = self.trouble = ""
         kept = {(name, index) for name, stage in self.stages.items() for index in stage.tolerated}
         for axis in self.axes.values():
@@ -174,7 +174,7 @@ class History:
         return any(self.stage(name).state(index) == TaskState.CANCELLED for name, index in trial.lost)
 
     def _leave(self, stage: str, index: int, attempt: Attempt) -> None:
-        """Keeps an attempt whose controller is gone, where its worker does not end with that."""
+        """Keeps an attempt whose controller is gone, if its worker does not end with it."""
         if attempt.worker in self.workers and attempt.number >= self.stage(stage).attempts.get(index, 0):
             self.left[(stage, index)] = attempt
 
@@ -229,7 +229,7 @@ class History:
         if worker and stage.is_fenced(index, record["attempt"]):
             return
         bundle = record.get("bundle")
-        if bundle is None:  # runs of before may not tell
+        if bundle is None:  # older runs may not have it
             known = stage.under_way.get(index)
             bundle = 0 if known is None else known.bundle
         self._advance(name, index, Attempt(record["attempt"], state, record["time"], worker, bundle), worker)
@@ -379,7 +379,7 @@ _STEP = {TaskState.QUEUED: 0, TaskState.RUNNING: 1, TaskState.READY: 2}
 
 
 def _order(attempt: Attempt) -> tuple[int, int, int]:
-    """What comes later is greater: a number that nobody began with is handed out again, in another bundle."""
+    """Later attempts order higher: a number that no worker began is handed out again, in another bundle."""
     return attempt.number, attempt.bundle, _STEP[attempt.state]
 
 
@@ -387,7 +387,7 @@ _VERDICTS = {"failed": TaskState.FAILED, "skipped": TaskState.SKIPPED, "cancelle
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no form for: an object by its fields, a set of tasks as ranges, bytes squeezed."""
+    """JSON for other types: an object by its fields, a set of tasks as ranges, bytes compressed."""
     if isinstance(value, bytearray):
         return base64.b64encode(zlib.compress(bytes(value), 1)).decode()
     if isinstance(value, set):

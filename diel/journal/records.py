@@ -1,4 +1,4 @@
-"""The records of a journal: one JSON object a line, told apart by its `event`.
+"""The records of a journal: one JSON object on each line, of a type by its `event`.
 
 Whoever writes a record makes it of one of these types, and whoever reads one gets it: mypy names the field
 that a writer forgot, and the places that have to deal with a new kind. At run time they are plain dicts, as
@@ -56,13 +56,13 @@ class End(_Stamped):
 
 class Trouble(_Stamped):
     event: Literal["trouble"]
-    """What went wrong besides tasks: a block was refused."""
+    """A problem that is not a task's: a block was refused."""
     message: str
 
 
 class SchedulerRecord(_Stamped):
     event: Literal["scheduler"]
-    """Why the scheduler does not answer; an empty message where it does again."""
+    """Why the scheduler does not answer; an empty message if it does again."""
     message: str
 
 
@@ -93,11 +93,11 @@ class BlockFacts(TypedDict):
 
 class BlockRecord(BlockFacts, _Stamped):
     event: Literal["block"]
-    """The state of one allocation. By `diel cancel` too, for those that it ended."""
+    """The state of one allocation. Also by `diel cancel`, for those that it ended."""
 
 
 class BlockNow(BlockFacts):
-    """The same for status, with how many tasks are known to run there."""
+    """The same for status, with the number of tasks known to run there."""
 
     running: int
 
@@ -128,7 +128,7 @@ class StageRecord(_Stamped):
     total: Total
     family: NotRequired[str]
     parts: NotRequired[dict[str, str]]
-    """Of the family: the parts of the cache key that its tasks share."""
+    """The family: the parts of the cache key that its tasks share."""
     reads: NotRequired[list[str]]
     """The hyperparameters that its tasks read."""
     factors: NotRequired[list[dict[str, Any]]]
@@ -138,13 +138,13 @@ class StageRecord(_Stamped):
 
 class Queued(_Stamped):
     event: Literal["queued"]
-    """Tasks were handed out in a bundle, to be these attempts (the first, where none are said)."""
+    """Tasks were handed out in a bundle, as these attempts (the first, if not given)."""
     stage: str
     bundle: NotRequired[Count]
     tasks: Indices
     attempts: NotRequired[list[Count]]
     resources: NotRequired[dict[str, Any]]
-    """What they ask for where that is not what their stage says."""
+    """What they ask for, if it differs from their stage."""
 
 
 class _Verdict(_Stamped):
@@ -161,15 +161,15 @@ Said = TypedDict(
         "stderr_tail": NotRequired[str],
     },
 )
-"""What an attempt said that ended without a result."""
+"""What an attempt without a result reported."""
 
 
 class Failed(_Verdict, Said):
     event: Literal["failed"]
-    """The verdict on tasks that failed for good, with what the last attempt said."""
+    """The verdict on tasks that failed for good, with the message of the last attempt."""
     attempt: NotRequired[Count]
     tolerated: NotRequired[str]
-    """Never written: the fold adds what says that others may go on without them."""
+    """Never written: the fold adds what lets others go on without them."""
 
 
 class Cause(TypedDict, total=False):
@@ -178,7 +178,7 @@ class Cause(TypedDict, total=False):
     reason: str
     """`upstream`, `when`, `axis` or `service`."""
     cause: str
-    """The stage that it comes from; empty where the task's own `when` says so."""
+    """The stage that it comes from; empty if the task's own `when` says so."""
 
 
 class Skipped(_Verdict, Cause):
@@ -193,7 +193,7 @@ class Cancelled(_Verdict):
 
 class Tolerated(_Verdict):
     event: Literal["tolerated"]
-    """Failed tasks that others went on without, and what says that they may."""
+    """Failed tasks that others went on without, and what allows that."""
     cause: str
 
 
@@ -213,7 +213,7 @@ class Gone(_Stamped):
 
 class Dropped(_Stamped):
     event: Literal["dropped"]
-    """Artifacts that were deleted after their use. By `diel clean --intermediate` too."""
+    """Artifacts that were deleted after use. Also by `diel clean --intermediate`."""
     stage: str
     output: str
     tasks: Ranges
@@ -225,7 +225,7 @@ class Dropped(_Stamped):
 
 class AxisRecord(_Stamped):
     event: Literal["axis"]
-    """What the workflow says of a search or loop."""
+    """What the workflow says about a search or loop."""
     axis: str
     facts: dict[str, Any]
     """The fields of diel.journal.axis_history.AxisFacts."""
@@ -297,13 +297,13 @@ class Closed(CourseKey):
 
 class Reopened(CourseKey):
     event: Literal["reopened"]
-    """A search goes on with trials that had been cancelled, for nobody has used what it found."""
+    """A search continues with trials that were cancelled, because nobody has used what it found."""
     trials: list[Count]
 
 
 class Spared(CourseKey):
     event: Literal["spared"]
-    """It failed and others went on without it, and what says that they may."""
+    """It failed and others went on without it, and what allows that."""
     cause: str
 
 
@@ -364,7 +364,7 @@ class Made(TypedDict, total=False):
     values: dict[str, Any]
     artifacts: dict[str, dict[str, Any]]
     run: str
-    """The earlier run in which that lies; not there where it is this one."""
+    """The earlier run that holds it; missing if it is this one."""
 
 
 class _Result(_Task, Made):
@@ -392,7 +392,7 @@ class Cached(_Result, _Stamped):
 
 class Fail(_Attempt, Said):
     event: Literal["fail"]
-    """An attempt ended without a result. By the controller, where a worker does not answer."""
+    """An attempt ended without a result. By the controller if a worker does not answer."""
     bundle: NotRequired[Count]
     seconds: NotRequired[float]
 
@@ -429,7 +429,7 @@ class StagingRecord(_Attempt):
 
 
 class NodeFacts(TypedDict):
-    """What was brought to the disk of a node by all attempts, as the fold keeps it."""
+    """What all attempts copied to the disk of a node, as the fold keeps it."""
 
     copied: Count
     bytes: Count
@@ -440,7 +440,7 @@ class NodeFacts(TypedDict):
 
 Result = Done | Cached
 OfTask = Start | Fail | Done | Cached | ServiceRecord | StagingRecord
-"""What is written of one task alone."""
+"""Records about a single task."""
 OfCourse = (
     Begin | TrialRecord | Reported | JudgedRecord | RoundRecord | StoppedRecord | Closed | Reopened | Spared
 )

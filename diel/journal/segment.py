@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from diel.journal.records import Record, Result
 
 LATE = 60.0
-"""Seconds after a block's end for which lines of its workers may still appear on a shared file system."""
+"""Seconds after a block's end in which lines of its workers can still appear on a shared file system."""
 _NAME = re.compile(r"(controller-[0-9]+|worker-[0-9]+-.*)\.jsonl")
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
@@ -35,7 +35,7 @@ _encode_ascii = json.JSONEncoder(separators=(",", ":"), check_circular=False).en
 
 
 class SegmentWriter:
-    """Appends records to one file that nobody else writes. The file is made new: it must not exist.
+    """Appends records to one new file that nobody else writes. The file must not exist.
 
     Several threads may append.
     """
@@ -113,7 +113,7 @@ def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record
 
 
 def decode(line: bytes) -> Record | None:
-    """The record of a line, or None where it is no JSON object with an event."""
+    """The record of a line, or None if it is not a JSON object with an event."""
     try:
         record: Record = json.loads(line.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
@@ -122,7 +122,7 @@ def decode(line: bytes) -> Record | None:
 
 
 def result_in(line: bytes) -> Result | None:
-    """The result of a line; None where it is none."""
+    """The result of a line; None if it has none."""
     record = decode(line)
     if record is not None and (record["event"] == "done" or record["event"] == "cached"):
         return record
@@ -130,7 +130,7 @@ def result_in(line: bytes) -> Result | None:
 
 
 def read_result(path: Path, offset: int) -> Result:
-    """The result at an offset. Raises JournalError where there is none."""
+    """The result at an offset. Raises JournalError if there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
@@ -144,17 +144,17 @@ def read_result(path: Path, offset: int) -> Result:
 
 @dataclass
 class Reader:
-    """A run's history and how far each of its segments has been read."""
+    """A run's history, and how far each of its segments was read."""
 
     paths: RunPaths
     history: History
     offsets: dict[str, int] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
-    """Segments that nothing is appended to any more: their blocks ended long ago."""
+    """Segments that are complete: their blocks ended long ago."""
     _saved: dict[str, int] | None = None
 
     def catch_up(self, seen: Callable[[str, int, Record], None] | None = None) -> None:
-        """Folds what was appended since the last time; `seen` gets each record first, with its place.
+        """Folds what was appended since the last call; `seen` gets each record first, with its place.
 
         Raises UsageError at a record that is damaged, or of another diel.
         """
@@ -189,21 +189,21 @@ class Reader:
                     ) from error
 
     def _is_long_over(self, name: str) -> bool:
-        """Whether a segment is of a worker whose block has ended, so long ago that no line is under way."""
+        """Whether a segment's worker was in a block that ended so long ago that no line is under way."""
         worker = self.history.workers.get(name)
         block = self.history.blocks.get(worker["block"]) if worker is not None else None
         ended = block.get("ended") if block is not None else None
         return ended is not None and time.time() - ended > LATE
 
     def save(self) -> None:
-        """Writes the snapshot in one step, where there is anything new."""
+        """Writes the snapshot in one step, if there is anything new."""
         if self._saved != self.offsets:
             put(self.paths.snapshot, self.history.packed(self.offsets))
             self._saved = dict(self.offsets)
 
 
 def _flaw(error: BaseException, record: Record) -> str:
-    """What is wrong with a record at which the fold went wrong; empty where the fold is to blame."""
+    """What is wrong with a record at which the fold failed; empty if the fold is to blame."""
     if isinstance(error, Contradiction):
         return str(error)
     from diel.journal.form import flaw_of  # the types of all records, which a good journal does not need

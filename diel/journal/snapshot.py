@@ -20,14 +20,14 @@ from diel.states import RunState, TaskState, TrialState
 
 
 def read_run(paths: RunPaths, *, snapshot: bool = True) -> Reader:
-    """A run as its files tell it now. Raises UsageError where its journal cannot be read."""
+    """A run as its files show it now. Raises UsageError if its journal cannot be read."""
     reader = (_load(paths) if snapshot else None) or Reader(paths, History())
     reader.catch_up()
     return reader
 
 
 def _load(paths: RunPaths) -> Reader | None:
-    """What the snapshot holds; None where it is missing, damaged or of another version: it is a shortcut."""
+    """What the snapshot holds; None if it is missing, damaged or of another version: it only saves time."""
     try:
         document = json.loads(paths.snapshot.read_text(encoding="utf-8", errors="surrogateescape"))
         if document.pop("version") != VERSION:

@@ -1,4 +1,4 @@
-"""What is known of the tasks of one stage, and many tasks as a few pairs."""
+"""What is known about the tasks of one stage, with many tasks as a few pairs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _STATES = tuple(TaskState)
 LEFT_BY_AXIS = 2
 """A task's point never came: the loop or search ended before it, or its trial was pruned."""
 _LEFT = {"when": 1, "axis": LEFT_BY_AXIS, "service": 1}
-"""Why a skipped task is nobody's failure. `when`: its own, or that of one which it reads, left it out;
-`service`: nobody needed it."""
+"""Why a skipped task is not a failure. `when`: its own, or that of a task it reads, left it out; `service`:
+nobody needed it."""
 
 
 def ranges(indices: Iterable[int]) -> list[list[int]]:
@@ -38,13 +38,13 @@ def spread(pairs: Iterable[Iterable[int]]) -> Iterable[int]:
 
 
 def covers(pairs: Iterable[Iterable[int]], index: int | None) -> bool:
-    """Whether an index is among those that `ranges` packed; None stands for any."""
+    """Whether an index is among those that `ranges` packed; None means any."""
     return index is None or any(first <= index <= last for first, last in pairs)
 
 
 @dataclass(slots=True)
 class Attempt:
-    """A task that was handed out and has not ended: how far its latest attempt is known to be."""
+    """A task that was handed out and has not ended: the known progress of its latest attempt."""
 
     number: int
     state: TaskState
@@ -55,40 +55,40 @@ class Attempt:
 
 @dataclass(slots=True)
 class StageHistory:
-    """What is known of one stage's tasks: a byte each, and more only for those under way."""
+    """What is known about one stage's tasks: a byte each, and more only for those under way."""
 
     kind: str
     total: int
     states: bytearray
     parts: dict[str, str] = field(default_factory=dict)
     void: str = ""
-    """Why its tasks will never be known; empty where they are, or may be."""
+    """Why its tasks will never be known; empty if they are, or can be."""
     under_way: dict[int, Attempt] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
-    """How many attempts began of the tasks that have no result, or needed several."""
+    """How many attempts began, for tasks that have no result or needed several."""
     committed: dict[int, int] = field(default_factory=dict)
-    """The attempt that a task's result is of, where that is not the first."""
+    """The attempt that made a task's result, if not the first."""
     gone: dict[int, int] = field(default_factory=dict)
     """By task, the last attempt whose result lost its files or is outdated; 0 for one from the cache."""
     fenced: dict[int, int] = field(default_factory=dict)
     """By task, the last attempt that was given up for lost: no result up to it counts."""
     resources: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """What the latest attempt of a task asked for beyond its stage, for those that have no result."""
+    """What the latest attempt of a task without a result asked for beyond its stage."""
     tolerated: dict[int, str] = field(default_factory=dict)
-    """The failed tasks that others went on without, and what says that they may."""
+    """The failed tasks that others went on without, and what allows that."""
     seconds: float = 0.0
     """Time of all committed attempts together."""
     timed: int = 0
     cached_seconds: float = 0.0
-    """Time that the results took which came from the cache, when they were made."""
+    """Time that it took to make the results that came from the cache."""
     surrogate: SurrogateHistory | None = None
-    """What was answered and what simulated, where its tasks ask before they run."""
+    """What was answered and what simulated, if its tasks ask before they run."""
     factors: list[dict[str, Any]] = field(default_factory=list)
-    """The factors of its domain, where it runs over a search or loop: axes, count, rows."""
+    """The factors of its domain, if it runs over a search or loop: axes, count, rows."""
     dropped: dict[str, set[int]] = field(default_factory=dict)
-    """By output, the tasks whose artifact was deleted after its use."""
+    """By output, the tasks whose artifact was deleted after use."""
     left_out: bytearray = field(default_factory=bytearray)
-    """A byte a task: a code of `_LEFT`, or 0; short or empty where the rest is 0."""
+    """A byte for each task: a code of `_LEFT`, or 0; short or empty if the rest is 0."""
 
     @property
     def never(self) -> int:
@@ -97,7 +97,7 @@ class StageHistory:
 
     @property
     def expected(self) -> int:
-        """Tasks that there are, or may still be."""
+        """Tasks that exist, or may still come."""
         return self.total - self.never
 
     def counts(self) -> dict[str, int]:
@@ -127,16 +127,16 @@ class StageHistory:
             self.attempts[index] = number
 
     def latest(self, index: int) -> int:
-        """The number of a task's latest attempt, which may have yet to begin."""
+        """The number of a task's latest attempt, which may not have begun yet."""
         known = self.under_way.get(index)
         return known.number if known is not None else self.attempts.get(index, 1)
 
     def result_attempt(self, index: int) -> int:
-        """The attempt that a task's result is of; 0 for one from the cache."""
+        """The attempt that made a task's result; 0 for one from the cache."""
         return 0 if self.state(index) == TaskState.CACHED else self.committed.get(index, 1)
 
     def is_gone(self, index: int, attempt: int) -> bool:
-        """Whether what an attempt made has lost its files."""
+        """Whether the result of an attempt has lost its files."""
         return bool(self.gone) and attempt <= self.gone.get(index, -1)
 
     def is_fenced(self, index: int, attempt: int) -> bool:
@@ -144,7 +144,7 @@ class StageHistory:
         return bool(self.fenced) and attempt <= self.fenced.get(index, 0)
 
     def takes(self, record: Result) -> bool:
-        """Whether a result is its task's: not where its attempt was given up for lost, or lost its files."""
+        """Whether a result counts: not if its attempt was given up for lost, or lost its files."""
         index, attempt = record["index"], record.get("attempt", 1) if record["event"] == "done" else 0
         return not self.is_gone(index, attempt) and (attempt == 0 or not self.is_fenced(index, attempt))
 
@@ -156,7 +156,7 @@ class StageHistory:
             self.set(index, TaskState.WAITING)
 
     def lose(self, index: int, attempt: int) -> None:
-        """Nothing made up to an attempt counts any more: the task has to run again, as a later one."""
+        """No result up to an attempt counts any longer: the task must run again, as a later attempt."""
         self.gone[index] = max(attempt, self.gone.get(index, 0))
         self.attempts[index] = max(attempt, self.attempts.get(index, 0))
         if self.state(index).good and self.result_attempt(index) <= attempt:
@@ -165,13 +165,14 @@ class StageHistory:
                 tasks.discard(index)
 
     def leave_out(self, index: int, reason: str) -> None:
-        """Notes why a task was skipped, where that is no failure."""
+        """Notes why a task was skipped, if that is not a failure."""
         if reason in _LEFT:
             self.left_out.extend(bytes(max(0, index + 1 - len(self.left_out))))
             self.left_out[index] = _LEFT[reason]
 
     def let_go(self, *, verdicts: bool) -> None:
-        """What was handed out waits again, for its controller is gone; so do verdicts if they fall too."""
+        """Makes handed-out tasks wait again, because their controller is gone; drops verdicts too if
+        asked."""
         self.states = self.states.translate(_ANEW if verdicts else _LET_GO)
         self.under_way.clear()
         if verdicts:

@@ -1,4 +1,4 @@
-"""What the records of staging add up to, by node."""
+"""The sum of the records of staging, by node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def count_staging(
     nodes: dict[str, NodeFacts], counted: dict[str, float], record: StagingRecord, worker: str
 ) -> None:
-    """Adds a record to its node, once: a worker's report brings it again. `counted`: each worker's last."""
+    """Adds a record to its node, once: a worker's report repeats it. `counted`: each worker's last."""
     if counted.get(worker, 0.0) >= record["time"]:
         return
     counted[worker] = record["time"]

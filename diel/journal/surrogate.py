@@ -1,4 +1,4 @@
-"""What the records of a stage with a surrogate add up to."""
+"""The sum of the records of a stage with a surrogate."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ class SurrogateHistory:
     training: tuple[str, ...] = ()
     """Stages that train its model."""
     simulations: tuple[str, ...] = ()
-    """Stages that simulate alike, and whose results the model learned too."""
+    """Stages that simulate the same, whose results the model learned too."""
     answered: int = 0
-    """Tasks whose result is an answer."""
+    """Tasks whose result the surrogate answered."""
     answered_seconds: float = 0.0
     """Their whole run time."""
     simulated: int = 0
     simulated_seconds: float = 0.0
     """Without the time of asking."""
     vain_seconds: float = 0.0
-    """Time of asking, of tasks that were simulated then."""
+    """Time of asking, for tasks that were then simulated."""
     unanswered: int = 0
-    """Questions without an answer that could be weighed."""
+    """Questions without a usable answer."""
     message: str = ""
     """Why the last of them had none."""
 
 
 def knowing(known: SurrogateHistory | None, record: StageRecord) -> SurrogateHistory:
-    """With what the controller says of the workflow."""
+    """With what the controller says about the workflow."""
     found, facts = known or SurrogateHistory(), record["surrogate"]
     found.service = facts["service"]
     found.training, found.simulations = tuple(facts["training"]), tuple(facts["simulations"])
@@ -42,7 +42,7 @@ def knowing(known: SurrogateHistory | None, record: StageRecord) -> SurrogateHis
 
 
 def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory:
-    """With a task's result that is not counted yet."""
+    """With another task's result."""
     found, answer, seconds = known or SurrogateHistory(), record["surrogate"], record.get("seconds", 0.0)
     if answer["used"]:
         found.answered += 1
@@ -58,7 +58,7 @@ def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory
 
 
 def unpacked(packed: dict[str, Any] | None) -> SurrogateHistory | None:
-    """From the fields that a snapshot keeps."""
+    """From the fields of a snapshot."""
     if packed is None:
         return None
     lists = {name: tuple(packed[name]) for name in ("training", "simulations")}

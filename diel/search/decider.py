@@ -34,7 +34,7 @@ class Deciding(NamedTuple):
     note_end: Callable[[StageRun, int], None]
     """Hears of a task that a search takes for failed."""
     is_used: Callable[[str, Mapping[str, int]], bool]
-    """Whether a task that picks among the points of an axis has a result, at some coordinates."""
+    """Whether a task that picks among the points of an axis has a result at some coordinates."""
 
 
 class Unjudged(DielError):

@@ -35,7 +35,7 @@ class Axes:
         self.origins: dict[str, Origins] = {}
 
     def open_static(self) -> None:
-        """Opens every axis that a stage runs over, but for derived ones. Raises UsageError."""
+        """Opens every axis that a stage runs over, except derived ones. Raises UsageError."""
         used = {label for stage in self._workflow.stages.values() for label in stage.over}
         for label in self._workflow.axes:
             if label in used and self._workflow.axes[label].maker is None:

@@ -45,7 +45,7 @@ class ChoosingLink(Link):
         return tuple(found[axis] for axis in self._shared)
 
     def woken_by(self, index: int) -> Iterable[int]:
-        """Those that may read this task, or look past it where it was left out."""
+        """The tasks that may read this task, or look past it if it was left out."""
         found = self.up.domain.coordinates(index)
         outside = (axis for label, axis in self.axes.items() if label not in self._within)
         if not self.edge.renewed and not all(axis.is_over(found) for axis in outside):
@@ -57,10 +57,10 @@ class ChoosingLink(Link):
         return self.down.domain.matching(fixed)
 
     def count(self, index: int) -> None:
-        """Nothing to count: what is picked is looked up."""
+        """Nothing to count: picks are looked up."""
 
     def members(self, group: Group) -> Iterable[int]:
-        """The tasks that are read; none where there was no round before, or nothing is picked yet."""
+        """The tasks that are read; none in the first round, or while nothing is picked yet."""
         try:
             return [index for index in self._members(group)[0] if index is not None]
         except (NotYet, Lost):
@@ -76,7 +76,7 @@ class ChoosingLink(Link):
         return (index for index in self.members(group) if self.verdict_of(index) is Verdict.READY)
 
     def has_failed(self, index: int) -> bool:
-        """Whether a search or loop that it picks from, and that an upstream task belongs to, failed."""
+        """Whether the search or loop that it picks from failed, at an upstream task's point."""
         found = self.up.domain.coordinates(index)
         return any(axis.has_failed(found) for label, axis in self.axes.items() if label not in self._within)
 
@@ -103,7 +103,7 @@ class ChoosingLink(Link):
         return Verdict.READY if enough else Verdict.FAILED
 
     def _members(self, group: Group) -> tuple[list[int | None], int]:
-        """The tasks that a group picks; None for one that there is not, before the first round.
+        """The tasks that a group picks; None for one that does not exist, before the first round.
 
         And how many it lacks, for their search or loop failed and `min_success` allows for that. Raises
         NotYet, and Lost where nothing allows for it.
@@ -114,7 +114,7 @@ class ChoosingLink(Link):
         chosen: list[int | None] = []
         lost = 0
         first = {**fixed, **dict.fromkeys(self.edge.chosen, 0)}
-        # One choice for each combination of the other axes: tasks at the first points stand for them.
+        # One choice for each combination of the other axes: tasks at the first points represent them.
         for index in self.up.domain.matching(first):
             found = self.up.domain.coordinates(index)
             if self._is_closed(found):
@@ -130,7 +130,7 @@ class ChoosingLink(Link):
         return chosen, lost
 
     def _of_one_round(self, chosen: list[int | None]) -> list[int | None]:
-        """The tasks of the latest round in which all have a result: what is gathered belongs together."""
+        """The tasks of the latest round in which all have a result: gathered results belong together."""
         found = [self.up.domain.coordinates(index) for index in chosen if index is not None]
         if len(found) < len(chosen):
             return [None]
@@ -143,7 +143,7 @@ class ChoosingLink(Link):
         return any(axis.standing(coordinates) is Standing.CLOSED for axis in others)
 
     def _choose(self, here: dict[str, int], shared: Mapping[str, int]) -> list[int | None]:
-        """The tasks picked at one combination of the axes that nothing chooses on."""
+        """The tasks picked at one combination of the axes without a choice."""
         places: list[dict[str, int]] = [here]
         chosen = self.edge.chosen
 
@@ -172,7 +172,7 @@ class ChoosingLink(Link):
         return list(picked)
 
     def _latest(self, label: str, place: Mapping[str, int], axis: Adaptive) -> list[int]:
-        """The latest round with a result; -1, before the first, where there is something to begin with.
+        """The latest round with a result; -1, before the first, if there is something to begin with.
 
         Raises NotYet while there may still be one, Lost where there will be none.
         """
@@ -185,7 +185,7 @@ class ChoosingLink(Link):
         raise Lost if axis.is_over(place) else NotYet
 
     def _find(self, place: dict[str, int]) -> int | None:
-        """The task at a place; of a loop's rounds the last one that was not left out."""
+        """The task at a place; for a loop, the last round that was not left out."""
         loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
         found = None
         while all(place[label] >= 0 for label in loops):

@@ -1,4 +1,4 @@
-"""What need not be kept: artifacts whose readers have all ended well.
+"""What need not be kept: artifacts whose readers have all succeeded.
 
 With `keep: false` the controller deletes them as the run goes; `diel clean --intermediate` deletes
 those of any output that other stages read, afterwards.
@@ -32,7 +32,7 @@ Place = tuple[str, str]
 
 
 class Readers:
-    """Who reads the outputs of some stages, and how many of them have ended well.
+    """Who reads the outputs of some stages, and how many of them have succeeded.
 
     A task has ended well if it has a result, or was left out by `when`. One that failed may be tried
     again, and then needs what it reads.
@@ -54,8 +54,8 @@ class Readers:
         return stage in self._into
 
     def count(self, stage: StageRun, index: int) -> list[tuple[Link, Group | None]]:
-        """Takes in that a task ended well; gives the links by which nothing more is read, each with the
-        group for which that holds, None for all upstream tasks."""
+        """Counts a task that succeeded; returns the links that are done with reading, each with its group, or
+        None for all upstream tasks."""
         over: list[tuple[Link, Group | None]] = []
         for number, link in self._into.get(stage.name, ()):
             if link.edge.chosen:
@@ -64,7 +64,7 @@ class Readers:
                 continue
             group = link.group_of_downstream(index)
             waiting = _waiting(link, group)
-            if waiting > 1:  # of one reader its own state tells
+            if waiting > 1:  # a single reader's own state says it
                 count = self._counts[(number, group)] = self._counts.get((number, group), 0) + 1
                 waiting -= count - 1
             if waiting == 1:
@@ -72,13 +72,13 @@ class Readers:
         return over
 
     def count_ended(self, stage: StageRun) -> None:
-        """Takes in which tasks of a stage have ended well by now."""
+        """Counts the tasks of a stage that have succeeded so far."""
         for index in range(stage.size if self.reads(stage.name) else 0):
             if ended_well(stage, index):
                 self.count(stage, index)
 
     def done_with(self, place: Place, index: int) -> bool:
-        """Whether nobody needs an output of a task any more."""
+        """Whether nobody needs an output of a task any longer."""
         return all(self._is_over(link, index) for link in self.links[place])
 
     def _is_over(self, link: Link, index: int) -> bool:
@@ -109,7 +109,7 @@ def _all_well(stage: StageRun) -> bool:
 
 
 def reading(links: Iterable[Link]) -> Iterator[Link]:
-    """The links along which files may go whose maker can do without them afterwards.
+    """The links along which files are read that can be deleted afterwards.
 
     What an axis is made of is read again, whenever its points are, and a service may start again.
     """
@@ -123,7 +123,7 @@ def reading(links: Iterable[Link]) -> Iterator[Link]:
 
 
 def lent(paths: RunPaths) -> bool:
-    """Whether another run has taken results of this one from the cache: it may read their files yet."""
+    """Whether another run took results of this one from the cache: it may still read their files."""
     for other in all_runs(paths.root.parent):
         try:
             if other.root != paths.root and paths.run_id in read_run(other).history.uses:
@@ -134,7 +134,7 @@ def lent(paths: RunPaths) -> bool:
 
 
 class Keeping:
-    """Deletes the artifacts of outputs with `keep: false` once their readers have ended well.
+    """Deletes the artifacts of outputs with `keep: false` once their readers have succeeded.
 
     While a run goes on, other runs do not take such results from the cache. What they took before it was
     resumed stays.
@@ -155,7 +155,7 @@ class Keeping:
         self._is_lent = bool(loose) and self._epoch > 1 and lent(ledger.paths)
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task ended: what only it still needed can go."""
+        """A task ended: deletes what only it still needed."""
         if not self._readers.reads(stage.name) or not ended_well(stage, index):
             return
         for link, group in self._readers.count(stage, index):
@@ -163,17 +163,18 @@ class Keeping:
             self._drop((link.edge.upstream, str(link.edge.output)), members)
 
     def note_open(self, stage: StageRun) -> None:
-        """Takes in what had ended before this controller took over."""
+        """Counts what had ended before this controller took over."""
         self._readers.count_ended(stage)
 
     def catch_up(self) -> None:
-        """Deletes what the controller before did not come to."""
+        """Deletes what the previous controller had not yet deleted."""
         for place in self._readers.links:
             if any(link.down.ended for link in self._readers.links[place]):
                 self._drop(place, range(self._runs[place[0]].size))
 
     def _drop(self, place: Place, indices: Iterable[int]) -> None:
-        """Deletes, then says so: a controller that is killed in between finds the same to do."""
+        """Deletes first, then records it: if the controller is killed in between, the next one does it
+        again."""
         name, output = place
         stage = self._runs[name]
         dropped = stage.history.dropped.get(output, ())
@@ -194,13 +195,13 @@ class Keeping:
 
 
 def dropped_record(place: Place, tasks: Iterable[int], freed: int) -> Dropped:
-    """Of which tasks an output is gone, and the bytes that freed."""
+    """The record of tasks whose output was deleted, with the freed bytes."""
     gone = ranges(sorted(tasks))
     return {"event": "dropped", "stage": place[0], "output": place[1], "tasks": gone, "bytes": freed}
 
 
 def own_files(record: Made, stage: str, output: str, root: Path) -> dict[str, str] | None:
-    """The files of an artifact that a task of this run made, each with the place that it leads to.
+    """The files of an artifact that a task of this run made, each with its real path.
 
     None where they must stay: it is a value, it lies in another run, or another output of the task is in
     the same place.
@@ -221,14 +222,14 @@ def own_files(record: Made, stage: str, output: str, root: Path) -> dict[str, st
 
 
 def _above(path: str, home: str) -> Iterator[str]:
-    """A path and the directories that it lies in, below another."""
+    """A path and its parent directories, below another."""
     while path.startswith(f"{home}/"):
         yield path
         path = os.path.dirname(path)
 
 
 def delete(record: Made, stage: str, output: str, root: Path) -> int | None:
-    """Deletes an artifact; says how many bytes that freed, or None where it must stay (see `own_files`)."""
+    """Deletes an artifact; returns the bytes freed, or None if it must stay (see `own_files`)."""
     files = own_files(record, stage, output, root)
     if files is None:
         return None
@@ -241,7 +242,7 @@ def delete(record: Made, stage: str, output: str, root: Path) -> int | None:
 
 
 def _remove(path: str) -> int:
-    """Removes a file or directory; says how many bytes that freed: what has another name stays there."""
+    """Removes a file or directory; returns the bytes freed: a file with another hard link stays."""
     freed = 0
     if os.path.isdir(path):
         for folder, _, names in os.walk(path):

@@ -1,4 +1,4 @@
-"""What a controller knows and writes down: its own segment, and the history folded from all."""
+"""What a controller knows and records: its own segment, and the history folded from all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ledger:
         self.results = Results(paths)
 
     def read_all(self) -> None:
-        """Folds what earlier controllers and their workers left."""
+        """Folds the records of earlier controllers and their workers."""
         self.reader.catch_up(self._remember)
 
     def _remember(self, segment: str, offset: int, record: Record) -> None:
@@ -39,11 +39,11 @@ class Ledger:
             self.results.put(record["stage"], record["index"], segment, offset, record)
 
     def counts(self, record: Result) -> bool:
-        """Whether a result is its task's: not where its attempt was given up for lost, or lost its files."""
+        """Whether a result counts: not if its attempt was given up for lost, or lost its files."""
         return self.history.stage(record["stage"]).takes(record)
 
     def read_news(self) -> list[tuple[str, int, Record, bool]]:
-        """Folds what workers wrote and did not report yet.
+        """Folds what workers wrote but have not reported yet.
 
         Returns it, each with its place, and whether its task had ended before.
         """
@@ -60,7 +60,7 @@ class Ledger:
         return news
 
     def append(self, record: Record) -> int:
-        """Writes a record of this controller's, with the time, and folds it in; returns its place.
+        """Writes a record with the time, and folds it in; returns its place.
 
         A result is written only: `commit` folds it in, as it does for those of workers.
         """
@@ -72,7 +72,7 @@ class Ledger:
         return offset
 
     def trouble(self, message: str) -> None:
-        """Writes what went wrong besides tasks."""
+        """Records a problem that is not a task's."""
         self.append({"event": "trouble", "message": message})
 
     def cancel(self, stage: StageRun, tasks: Ranges) -> None:
@@ -85,7 +85,7 @@ class Ledger:
         )
 
     def fail(self, stage: StageRun, index: int, said: Said, attempt: int | None = None) -> None:
-        """Writes that a task failed for good, with what its last attempt said."""
+        """Records that a task failed for good, with the message of its last attempt."""
         record: Failed = {
             "event": "failed",
             "stage": stage.name,
@@ -106,7 +106,7 @@ class Ledger:
         self.results.put(stage.name, index, segment, offset, record)
 
     def read_until(self, segment: str, end: int) -> None:
-        """A worker's segment is known up to this byte: what it reported, and who it is, in its first line."""
+        """Reads a worker's segment up to this byte: what it reported, and in its first line who it is."""
         if segment not in self.reader.offsets:
             first = next(read_segment(self.paths.journal / segment), (0, 0, None))[-1]
             if first is not None and first["event"] == "worker":
@@ -117,11 +117,11 @@ class Ledger:
         self.reader.save()
 
     def hand_over(self) -> None:
-        """Leaves the run to the next controller: tasks that run in blocks stay as they are."""
+        """Hands the run to the next controller: tasks that run in blocks stay as they are."""
         self._leave({"event": "handover"})
 
     def close(self, state: RunState) -> None:
-        """Leaves the run so that others read it fast."""
+        """Leaves the run in a form that others can read fast."""
         self._leave({"event": "end", "state": state})
         write_keys(self.paths)
 

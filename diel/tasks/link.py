@@ -1,4 +1,4 @@
-"""An edge while its stages run: which tasks wait for which, and whether they may go on.
+"""An edge while its stages run: which tasks wait for which, and whether they can run.
 
 Tasks of the upstream stage that agree on the matched axes form a group; all tasks of the downstream
 stage with these coordinates wait for that group. A group costs memory only if it has several tasks
@@ -40,9 +40,9 @@ class Link:
     """One edge between two running stages."""
 
     way: ClassVar[str] = ""
-    """What the downstream tasks do with the upstream ones, where that is not to read what these made."""
+    """What the downstream tasks do with the upstream ones, if not reading their results."""
     alongside: ClassVar[bool] = False
-    """Whether both run at the same time, so that neither waits for the end of the other."""
+    """Whether both run at the same time, so neither waits for the end of the other."""
 
     edge: Edge
     up: StageRun
@@ -89,7 +89,7 @@ class Link:
         return (index for index in self.members(group) if state(index).good)
 
     def lacking(self, group: Group) -> int:
-        """How many more tasks a group would have, had no search or loop failed."""
+        """How many more tasks a group would have if no search or loop had failed."""
         return 0
 
     def dependents(self, group: Group) -> Iterable[int]:
@@ -123,7 +123,7 @@ class Link:
         return self.dependents(group)
 
     def verdict(self, group: Group) -> Verdict:
-        """Whether the tasks that wait for a group may go on."""
+        """Whether the tasks that wait for a group can run."""
         if self.up.void or self.missing:
             return Verdict.FAILED
         return self._weigh(group) if self.up.known else Verdict.WAITING

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Publishing:
-    """Adds what a run publishes to its project, each result once, however often the run is resumed.
+    """Adds what a run publishes to its project, each result once, even if the run is resumed.
 
     A stage over a sweep or a search has a value a task, and so none that could be the project's: what it
     publishes stays within the run. Of the rounds of a loop the last one counts.
@@ -38,7 +38,7 @@ class Publishing:
         """The last round of each stage that has published."""
 
     def note_end(self, stage: StageRun, index: int) -> None:
-        """A task has ended: what it publishes becomes the project's. What goes wrong is noted, no more."""
+        """A task has ended: what it publishes becomes the project's. Errors are only noted."""
         in_turn = (self._workflow.axes[label].in_turn for label in stage.spec.over)
         if not stage.spec.publishes or not all(in_turn):
             return
@@ -65,7 +65,7 @@ class Publishing:
             self._ledger.trouble(f"{stage.name}/{index} publishes: {error}")
 
     def catch_up(self, stage: StageRun) -> None:
-        """Publishes what was committed last while no controller lived."""
+        """Publishes what was committed while no controller was running."""
         if stage.spec.publishes:
             good = (index for index in reversed(range(stage.size)) if stage.history.state(index).good)
             for index in islice(good, 1):
@@ -86,7 +86,7 @@ class Publishing:
         return found
 
     def _is_known(self, stage: StageRun, index: int, record: Result) -> bool:
-        """Whether the project has this result: of this run, or of the one that the cache took it from."""
+        """Whether the project has this result, from this run or the one that the cache took it from."""
         cached = record["event"] == "cached"
         mine = (self._ledger.paths.run_id, self._run_file.created, stage.name, index)
         names = set(stage.spec.publishes)
@@ -99,7 +99,7 @@ class Publishing:
 
 
 def accepted(published: Published, value: Any, maker: str) -> Any:
-    """A published value as its hyperparameter keeps it. Raises MissingInput for a bad one."""
+    """A published value in its hyperparameter's type. Raises MissingInput for a bad one."""
     try:
         if type(value) is Artifact:
             raise refuse("expected a value, found a file")
@@ -110,7 +110,7 @@ def accepted(published: Published, value: Any, maker: str) -> Any:
 
 
 def published_values(links: Iterable[Link], index: int, read: Callable[[Link], Any]) -> dict[str, Any]:
-    """The hyperparameters of a task that stages before it publish, by their links.
+    """The hyperparameters that earlier stages publish for a task, by their links.
 
     Raises MissingInput where one is missing or does not fit.
     """

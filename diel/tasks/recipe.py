@@ -1,4 +1,4 @@
-"""A recipe: how a stage's tasks are made: what they share, and what each reads and becomes.
+"""A recipe: how a stage's tasks are made, from what they share and what each reads.
 
 What is the same for all tasks is worked out once here; what differs is read through a scope that
 computes only the names that an expression asks for.
@@ -24,13 +24,13 @@ from diel.tasks.stream import StreamEnds
 from diel.tasks.surrogate import asking_of, surrogate_of
 
 APART = {"stream", "units", "digest", "keep", "drain"}
-"""Keys of an output that are no part of a key: they say nothing of what is made."""
+"""Keys of an output that do not enter the cache key: they do not affect what is made."""
 
 
 def work_of(
     name: str, stage: Stage, module: Module | None, launcher: tuple[str, ...], shape: Shape, site: Site
 ) -> Work:
-    """What all tasks of a stage share when they are handed to a worker."""
+    """What all tasks of a stage share when a worker gets them."""
     return Work(
         stage=name,
         module=module,
@@ -51,7 +51,7 @@ def work_of(
 
 
 def family_parts(stage: Stage, module: Module | None, files: Mapping[str, str]) -> dict[str, str]:
-    """Digests of what all tasks of a stage share: the parts of the cache key but two."""
+    """Digests of what all tasks of a stage share: all parts of the cache key except two."""
     reference = "" if module is None else f"{module.reference}:{module.function}"
     digest = "" if module is None else module.digest
     outputs = {name: _made(output) for name, output in stage.outputs.items()}
@@ -68,14 +68,14 @@ def family_parts(stage: Stage, module: Module | None, files: Mapping[str, str]) 
 
 
 def _made(output: Output) -> list[Any]:
-    """An output as it enters a key: what it is and promises; not how long it is kept, nor its units."""
+    """An output as it enters a key: what it is and promises, but not how long it is kept, nor its units."""
     plain: list[Any] = [output.path, output.value]
     promised = output.model_dump(exclude={"path", "value", *APART}, exclude_defaults=True)
     return [*plain, promised] if promised else plain
 
 
 def digest_of_values(values: Mapping[str, Any]) -> str:
-    """The digest of what a task reads: of artifacts their content counts, and not where they lie."""
+    """The digest of what a task reads; of artifacts, the content counts and not the path."""
     return digest_of([_keyed(values)])
 
 
@@ -99,7 +99,7 @@ class Recipe:
         parts: dict[str, str],
         streams: StreamEnds | None = None,
     ) -> None:
-        """`parts` of the cache key are those that all tasks share; `streams` those of a stage in company."""
+        """`parts` of the cache key are those that all tasks share; `streams` those of a stage in a gang."""
         stage = sources.run.spec
         self.sources = sources
         self.family_parts = parts
@@ -123,7 +123,7 @@ class Recipe:
         return self._texts.is_wanted(self.scope(index))
 
     def resolve(self, index: int) -> Request:
-        """Everything about a task but the number of its attempt.
+        """Everything about a task except the number of its attempt.
 
         Raises ExpressionError, MissingInput and ModuleError.
         """
@@ -154,7 +154,7 @@ class Recipe:
         )
 
     def _params(self, scope: Scope) -> dict[str, Any]:
-        """The parameters of a task: its point's that its module takes, and what its stage says."""
+        """The parameters of a task: those of its point that its module takes, and those of its stage."""
         said, taken = scope["params"], self._accepted
         given = {n: v for n, v in scope.point.items() if n not in said and (taken is None or n in taken)}
         return {**given, **said}
@@ -163,7 +163,7 @@ class Recipe:
         return self._sharing.shards(scope.index, scope["inputs"]) if self._sharing is not None else None
 
     def _staged(self, scope: Scope, shards: dict[str, Shard] | None) -> Staged | None:
-        """The task's texts once more, with copies on its node in the place of artifacts; None without any."""
+        """The task's texts again, with copies on its node in place of artifacts; None without any."""
         late = {name for name, shard in (shards or {}).items() if shard.stage}
         inputs, items = copies(scope["inputs"], {*self._at_node} - late)
         if not items:
@@ -177,7 +177,7 @@ class Recipe:
         return self.sources.files.own(self.scope(index))
 
     def reads(self, index: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What enters a task's key by its name: its own values, and what it reads of others.
+        """What enters a task's key by name: its own values, and what it reads of others.
 
         Without its files and whom it asks. Raises ExpressionError, MissingInput and ModuleError.
         """
@@ -200,6 +200,6 @@ class Recipe:
         params = digest_of_values(own)
         read = digest_of_values(taken) if taken else ""
         key = digest_of([self.family, params, read])
-        if self.streams is not None:  # what came through them is in no key: another run's never fits
+        if self.streams is not None:  # what came through them is in no key: another run's result never fits
             key = digest_of([key, self.sources.paths.run_id])
         return key, (params[:16], read[:16])

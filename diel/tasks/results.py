@@ -1,4 +1,4 @@
-"""Committed results: the place of each in the journal, from which it is read when something needs it.
+"""Committed results: the place of each in the journal, to be read on demand.
 
 A finished task costs the controller ten bytes here; its values stay in the journal.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class MissingInput(DielError):
-    """An input or expression asks for something that a task did not make."""
+    """An input or expression reads something that a task did not make."""
 
 
 RECENT = 4096
-"""How many records are kept in memory: a task is mostly read right after it was written."""
+"""The most records kept in memory: a result is mostly read right after it was written."""
 
 
 class Results:
@@ -61,7 +61,7 @@ class Results:
         return read_result(self._paths.journal / self._segments[numbers[index]], offsets[index])
 
     def made(self, stage: str, index: int) -> Made:
-        """What a task made, of its record."""
+        """What a task made, from its record."""
         return self.record(stage, index)
 
     def place(self, stage: str, index: int) -> tuple[str, int]:
@@ -71,7 +71,7 @@ class Results:
 
 
 def carry(record: Made, to: Made) -> None:
-    """Copies what a task made, and nothing else that its record says."""
+    """Copies what a task made, and nothing else of its record."""
     if "values" in record:
         to["values"] = record["values"]
     if "artifacts" in record:
@@ -95,12 +95,12 @@ def output_of(record: Made, name: str, run_root: Path) -> Any:
 
 
 def artifact_path(record: Made, path: str, run_root: Path) -> Path:
-    """Where an artifact lies: in this run, or in the earlier one that it was taken from."""
+    """The path of an artifact: in this run, or in the earlier one that it was taken from."""
     return artifact_home(record, run_root) / path
 
 
 def artifact_home(record: Made, run_root: Path) -> Path:
-    """The run in whose directory a task's artifacts lie: this one, or an earlier one."""
+    """The run whose directory holds a task's artifacts: this one, or an earlier one."""
     origin = record.get("run")
     return run_root if origin is None else run_root.parent / origin
 

@@ -30,21 +30,21 @@ class ServiceLink(Link):
     _ended: dict[Group, int] = field(default_factory=dict)
 
     def count(self, index: int) -> None:
-        """Nothing to count: a replica that ended takes no other with it."""
+        """Nothing to count: a replica that ends does not affect others."""
 
     def woken_by(self, index: int) -> Iterable[int]:
-        """Those that can go no further where a replica ended badly."""
+        """The tasks that cannot continue if a replica ended badly."""
         group = self.group_of_upstream(index)
         if group is None or self.up.history.state(index).good:
             return ()
         return self.dependents(group)
 
     def verdict(self, group: Group) -> Verdict:
-        """READY as soon as one replica could be started, or has been, or where it can be done without."""
+        """READY once a replica can start or has started, or if the service is not needed."""
         return Verdict.READY if self.is_spared(group) else super().verdict(group)
 
     def is_spared(self, group: Group) -> bool:
-        """Whether the service will not come, and its consumers go on without it."""
+        """Whether the service will not come, and its consumers continue without it."""
         return self.edge.optional and super().verdict(group) in (Verdict.FAILED, Verdict.OMITTED)
 
     def _weigh(self, group: Group) -> Verdict:
@@ -72,20 +72,20 @@ class ServiceLink(Link):
         self._keys.clear()
 
     def replicas(self, group: Group) -> range:
-        """The replicas of a point, which stand side by side."""
+        """The replicas of a point, side by side."""
         first = next(iter(self.members(group)))
         service = self.up.spec.service
         assert service is not None
         return range(first, first + service.replicas)
 
     def note_end(self, index: int) -> Group:
-        """Counts a consumer that ended; returns the point that it asked."""
+        """Counts a consumer that ended; returns the point whose service it asked."""
         group = self.group_of_downstream(index)
         self._ended[group] = self._ended.get(group, 0) + 1
         return group
 
     def is_done(self, group: Group) -> bool:
-        """Whether no consumer will ask the service at a point any more."""
+        """Whether no further consumer will ask the service at a point."""
         if self.down.void:
             return True
         if not self.down.known:
@@ -111,7 +111,7 @@ class AskedServices:
 
 
 def tie(links: Collection[Link], key: Callable[[str, int], str]) -> None:
-    """Tells services what they read themselves, and their keys: `key` makes that of a stage's task."""
+    """Gives services their own inputs and keys: `key` makes the key of a stage's task."""
     inputs: dict[str, list[Link]] = {}
     for link in links:
         inputs.setdefault(link.down.name, []).append(link)

@@ -38,7 +38,7 @@ def link_of(
 
 
 class Sources:
-    """What the tasks of one stage read. A scope is that of the task that reads, for what it says itself."""
+    """What the tasks of one stage read. A scope is that of the reading task."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Sources:
         self._gathered: dict[Key, tuple[Group, list[Any]]] = {}
 
     def link_of(self, chain: tuple[str, ...]) -> Link | None:
-        """The edge along which an expression reads what another stage made; None where it reads none."""
+        """The edge along which an expression reads what another stage made; None if it reads none."""
         return self.made.get((chain[0], chain[1] if len(chain) > 1 else None))
 
     def registry(self, index: int, scope: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Sources:
         return self._begin(link, scope) if not known[1] and link.edge.begun else known[1]
 
     def _begin(self, link: Link, scope: Mapping[str, Any]) -> Any:
-        """What a task of the first round reads in place of the round before."""
+        """What a task of the first round reads instead of the previous round."""
         return self._initially[str(link.edge.name)].value(scope)
 
     def output(self, link: Link, index: int) -> Any:
@@ -125,10 +125,10 @@ class Sources:
 
 
 class Scope(Mapping[str, Any]):
-    """The names that the expressions of one task may read."""
+    """The names that the expressions of one task can read."""
 
     def __init__(self, sources: Sources, index: int, inputs: Mapping[str, Any] | None = None) -> None:
-        """`inputs` stand in for what the task reads, where they are given."""
+        """`inputs`, if given, replace what the task reads."""
         self.sources = sources
         self.index = index
         self.point = sources.run.point(index)
@@ -142,7 +142,7 @@ class Scope(Mapping[str, Any]):
         return self._known[name]
 
     def read(self, chain: tuple[str, ...]) -> Any:
-        """The value of a dotted name, as far as it goes through mappings."""
+        """The value of a dotted name, followed through mappings."""
         value: Any = self
         for name in chain:
             if not isinstance(value, Mapping):

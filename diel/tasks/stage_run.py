@@ -1,4 +1,4 @@
-"""A stage while it runs: its axes' points, its tasks, and what still has to be looked at."""
+"""A stage while it runs: its axes' points, its tasks, and those still to look at."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from diel.states import TaskState
 
 @dataclass
 class StageRun:
-    """The changing side of a stage. `history` holds the states of its tasks."""
+    """The changing state of a stage. `history` holds the states of its tasks."""
 
     name: str
     spec: Stage
@@ -36,13 +36,13 @@ class StageRun:
     """Run time of its tasks, as measured so far."""
     _variance: float = 0.0
     failures: dict[tuple[int, str], int] = field(default_factory=dict)
-    """Failed attempts by task and class; those that the stage's `retries` is for are counted as one class."""
+    """Failed attempts by task and class; those that the stage's `retries` covers count as one class."""
     hasty: dict[int, int] = field(default_factory=dict)
-    """Interruptions in a row right after an attempt's begin, by task."""
+    """Consecutive interruptions right after an attempt began, by task."""
     granted: dict[int, Resources] = field(default_factory=dict)
-    """What a task's next attempt gets where that differs from what the stage asks for."""
+    """What a task's next attempt gets, if that differs from what the stage asks for."""
     omitted: set[int] = field(default_factory=set)
-    """Tasks that `when` left out: not a failure of theirs."""
+    """Tasks that `when` left out: they have not failed."""
     _pending: deque[Iterator[int]] = field(default_factory=deque)
     _delayed: list[tuple[float, int]] = field(default_factory=list)
 
@@ -53,12 +53,12 @@ class StageRun:
 
     @property
     def size(self) -> int:
-        """How many tasks there are; 0 while that is not known."""
+        """How many tasks there are; 0 until known."""
         return self.domain.size
 
     @property
     def at_once(self) -> int:
-        """The most tasks that can be there together: searches and loops make their points bit by bit."""
+        """The most tasks that can be under way at once: searches and loops make their points bit by bit."""
         found = self.size
         for axis in self.adaptive:
             if axis.judged and axis.size:
@@ -70,11 +70,11 @@ class StageRun:
         return self.void or (self.known and self.ended >= self.domain.size)
 
     def has_lost(self, index: int) -> bool:
-        """Whether a task that ended has no result though it was wanted."""
+        """Whether a task that ended lacks a result that was wanted."""
         return not self.history.state(index).good and index not in self.omitted
 
     def resources_of(self, index: int) -> Resources:
-        """What a task's next attempt asks for: as its stage says, or more after a failure."""
+        """What a task's next attempt asks for: what its stage says, or more after a failure."""
         granted = self.granted.get(index)
         if granted is not None:
             return granted
@@ -87,12 +87,12 @@ class StageRun:
         return bool(self.granted or self.history.resources)
 
     def count_failure(self, index: int, kind: str) -> int:
-        """Counts a failed attempt of a task; says how many of its class there were."""
+        """Counts a failed attempt of a task; returns the number of its class so far."""
         count = self.failures[(index, kind)] = self.failures.get((index, kind), 0) + 1
         return count
 
     def measure(self, seconds: float) -> None:
-        """Takes in the run time of one task: the latest count most."""
+        """Adds the run time of one task: recent ones count most."""
         if self.mean_seconds is None:
             self.mean_seconds = seconds
             return
@@ -123,7 +123,7 @@ class StageRun:
         return found
 
     def standing(self, index: int) -> Standing:
-        """Whether the points of a task's searches and loops are there."""
+        """Whether the points of a task's searches and loops exist."""
         if not self.adaptive:
             return Standing.OPEN
         coordinates = self.domain.coordinates(index)
@@ -140,23 +140,23 @@ class StageRun:
         return found
 
     def look_at(self, indices: Iterable[int]) -> None:
-        """Puts tasks in line to be looked at: some may be ready now."""
+        """Queues tasks to be looked at: some may be ready now."""
         self._pending.append(iter(indices))
 
     def look_at_all(self) -> None:
-        """Puts all its tasks in line, as far as they are known."""
+        """Queues all its known tasks."""
         if self.known:
             self.look_at(range(self.size))
 
     def later(self, index: int, when: float) -> None:
-        """Puts a task in line from a moment on (time.monotonic seconds)."""
+        """Queues a task for a moment (time.monotonic seconds)."""
         heapq.heappush(self._delayed, (when, index))
 
     def next_wake(self) -> float | None:
         return self._delayed[0][0] if self._delayed else None
 
     def candidates(self, now: float) -> Iterator[int]:
-        """Tasks in line that have not begun, one at a time."""
+        """Queued tasks that have not begun, one at a time."""
         while self._delayed and self._delayed[0][0] <= now:
             index = heapq.heappop(self._delayed)[1]
             if self.history.state(index) == TaskState.WAITING:

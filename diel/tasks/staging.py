@@ -1,4 +1,4 @@
-"""How the stages of a run use the disks of their nodes, and how inputs are shared out."""
+"""How the stages of a run use the disks of their nodes, and how inputs are split."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from diel.tasks.link import Link
 
 
 def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
-    """What the workers of a stage that moves data have to know."""
+    """What the workers of a stage that moves data must know."""
     drains = tuple(name for name, output in stage.outputs.items() if output.drain)
     each_node: tuple[str, ...] = ()
     if shape.nodes:  # they are not the node of the task's worker
@@ -26,7 +26,7 @@ def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:
 
 
 def copies(inputs: Mapping[str, Any], names: set[str]) -> tuple[dict[str, Any], tuple[Item, ...]]:
-    """Inputs with what stands for their copies in the place of the artifacts of some, and these."""
+    """Inputs in which placeholders for copies replace some artifacts, and these artifacts."""
     items: dict[str, Item] = {}
     found = {name: _copied(value, items) if name in names else value for name, value in inputs.items()}
     return found, tuple(items.values())
@@ -41,7 +41,7 @@ def _copied(value: Any, items: dict[str, Item]) -> Any:
 
 
 class Sharing:
-    """The inputs of one stage that are shared out."""
+    """The inputs of one stage that are split."""
 
     def __init__(self, stage: Stage, links: Mapping[str, Link]) -> None:
         self._given = {name: given for name, given in stage.inputs.items() if given.shard is not None}
@@ -55,14 +55,14 @@ class Sharing:
             by, value = given.shard.by, inputs[name]
             listed = flat(value) if isinstance(value, list) else [value]
             digests = tuple(item.digest if type(item) is Artifact else "" for item in listed)
-            # An array is shared out by its rows, so that each task needs it whole: it is brought before.
+            # An array is split by its rows, so each task needs all of it: it is copied before.
             late = given.stage is not None and (isinstance(value, list) or os.path.isdir(str(value)))
             part, parts = self._part(self._links[name], index) if by == "task" else (0, 1)
             found[name] = Shard(by, given.shard.seed, part, parts, digests if any(digests) else (), late)
         return found
 
     def _part(self, link: Link, index: int) -> tuple[int, int]:
-        """Which of the tasks that read the same this one is, and how many they are."""
+        """The number of this task among those that read the same input, and their count."""
         group = link.group_of_downstream(index)
         known = self._parts.get(link.edge.key)
         if known is None or known[0] != group:
@@ -72,7 +72,7 @@ class Sharing:
 
 
 def keyed(shards: Mapping[str, Shard]) -> dict[str, str]:
-    """Shards as they enter a key: another part, or another order, is another task."""
+    """Shards as they enter a key: another part or order makes another task."""
     return {
         f"shard of {name}": (f"task {shard.part} of {shard.parts}" if shard.by == "task" else "by rank")
         + f", seed {shard.seed}"

@@ -1,4 +1,4 @@
-"""A stream between two stages while they run: its channels, and which tasks put and get."""
+"""A stream between two stages while they run: its channels, and which tasks write and read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from diel.tasks.link import Link, Verdict
 from diel.tasks.stage_run import StageRun
 
 StreamEnds = Callable[[int], dict[str, dict[str, str]]]
-"""What a task puts into and gets from, by name: `role` (put or get), `channel`, `group`."""
+"""The streams of a task, by name: `role` (put or get), `channel`, `group`."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class StreamLink(Link):
     alongside = True
 
     def verdict(self, group: Group) -> Verdict:
-        """Nobody waits: both run together. It fails once too many producers are lost."""
+        """No task waits: both run together. It fails once too many producers are lost."""
         found = super().verdict(group)
         if found is not Verdict.WAITING or not self.up.known:
             return found
@@ -32,7 +32,7 @@ class StreamLink(Link):
         return Verdict.FAILED if lacks else Verdict.READY
 
     def is_cut(self, index: int) -> bool:
-        """Whether a producer ended without a result, and so perhaps before its last item."""
+        """Whether a producer ended without a result, so perhaps before its last item."""
         history = self.up.history
         ended = history.state(index).ended and not history.state(index).good
         return ended and (index not in self.up.omitted or index in history.attempts)
@@ -54,13 +54,13 @@ class StreamLink(Link):
         return found
 
     def reading_group(self, index: int) -> str:
-        """The group that a downstream task is in: each task gets all items, or the tasks share them out."""
+        """The group of a downstream task: each task gets all items, or the tasks share them."""
         name = f"{self.down.name}.{self.edge.name}"
         return _at(name, self.group_of_downstream(index)) if self.edge.share else f"{name}/{index}"
 
 
 def is_cut_by_user(into: Iterable[Link], index: int) -> bool:
-    """Whether a task lacks items of streams, and only because a user cancelled the tasks that put them."""
+    """Whether a task lacks items of streams only because a user cancelled their producers."""
     lost: set[TaskState] = set()
     for link in into:
         if isinstance(link, StreamLink):
@@ -74,7 +74,7 @@ def _at(name: str, group: Group) -> str:
 
 
 def members_of(stage: StageRun, index: int) -> list[str]:
-    """Who puts or gets for a task, as `Context.member` has it: each of its MPI ranks, or the task."""
+    """The members of a task, as in `Context.member`: each of its MPI ranks, or the task."""
     task = f"{stage.name}/{index}"
     wanted = stage.spec.resources
     if wanted.processes == 1:
@@ -85,7 +85,7 @@ def members_of(stage: StageRun, index: int) -> list[str]:
 def ends_of(
     graph: StageGraph, into: Mapping[str, list[Link]], out_of: Mapping[str, list[Link]]
 ) -> dict[str, StreamEnds]:
-    """The streams of each stage that runs together with others; none where that is only by `beside`."""
+    """The streams of each stage that runs with others; none for `beside` alone."""
     together = [name for gang in gangs(graph) for name in gang.stages]
     gets = {name: [link for link in into[name] if isinstance(link, StreamLink)] for name in together}
     puts = {name: [link for link in out_of[name] if isinstance(link, StreamLink)] for name in together}
@@ -106,6 +106,6 @@ def _ends(gets: list[StreamLink], puts: list[StreamLink], index: int) -> dict[st
 
 
 def _ranks(stage: StageRun) -> dict[str, str]:
-    """What `diel stream` must know to tell the ranks of a command apart."""
+    """What `diel stream` must know to distinguish the ranks of a command."""
     count = stage.spec.resources.processes
     return {"ranks": str(count)} if count > 1 else {}

@@ -1,4 +1,4 @@
-"""What the tasks of a stage ask its surrogate, and what of its answers is kept."""
+"""What the tasks of a stage ask its surrogate, and which answers are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = (int, float)
 Asking = Callable[[int, Mapping[str, Any], str, tuple[str, str]], Question | None]
-"""Makes the question of a task: of its index, its parameters by name, its key and that key's parts."""
+"""Makes the question of a task from its index, its parameters by name, its key and that key's parts."""
 
 
 def surrogate_of(stage: Stage, module: Module | None) -> Surrogate:
@@ -35,7 +35,7 @@ def surrogate_of(stage: Stage, module: Module | None) -> Surrogate:
 
 
 def asking_of(stage: Stage, module: Module | None, links: Iterable[Link]) -> Asking | None:
-    """Makes the questions of a stage's tasks; None where it has no surrogate."""
+    """Makes the questions of a stage's tasks; None if it has no surrogate."""
     if stage.surrogate is None:
         return None
     surrogate = surrogate_of(stage, module)
@@ -51,7 +51,7 @@ def _question(
     key: str,
     parts: tuple[str, str],
 ) -> Question | None:
-    """What a task asks; None where nobody will answer."""
+    """What a task asks; None if nobody will answer."""
     group = link.group_of_downstream(index)
     if link.is_spared(group):
         return None
@@ -66,7 +66,7 @@ def _question(
 
 
 def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping[str, str]) -> None:
-    """Adds to a stage's record what its surrogate's speedup is worked out from; `kinds` are by stage."""
+    """Adds to a stage's record what the speedup of its surrogate is computed from; `kinds` are by stage."""
     surrogate = graph.workflow.stages[record["stage"]].surrogate
     if surrogate is not None:
         found = teachers(graph, record["stage"])
@@ -76,7 +76,7 @@ def name_teachers(record: records.StageRecord, graph: StageGraph, kinds: Mapping
 
 
 def tell_cached(record: records.Cached, found: records.Result, stage: Stage) -> None:
-    """Adds what the surrogate said about an earlier result; a run without one simulated without asking."""
+    """Adds what the surrogate answered for an earlier result; a run without one simulated without asking."""
     if stage.surrogate is not None:
         record["values"] = {SIMULATED: True, **record.get("values", {})}
         unasked: records.Answered = {"asked": 0.0, "used": False}

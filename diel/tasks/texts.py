@@ -18,13 +18,13 @@ from diel.spec.data import path_flaw
 Scope = Mapping[str, Any]
 
 _OWN = ("run", "outputs", "files", "params", "inputs")
-"""What a task's key holds by other ways, or must not hold."""
+"""What enters a task's key in other ways, or must not enter it."""
 _KNOWN = 50_000
-"""Digests of files that are kept at a time."""
+"""The most digests of files to keep at a time."""
 
 
 class Texts:
-    """What a stage says of its tasks. Its methods raise ExpressionError, and what a scope raises."""
+    """What a stage says about its tasks. Its methods raise ExpressionError, and what a scope raises."""
 
     def __init__(self, stage: Stage) -> None:
         self._when = parse_expression(stage.when) if isinstance(stage.when, str) else stage.when
@@ -51,7 +51,7 @@ class Texts:
         return bool(self._when.value(scope))
 
     def paths(self, scope: Scope) -> dict[str, str]:
-        """The output files of a task. Raises ModuleError for one outside of its directory."""
+        """The output files of a task. Raises ModuleError for one outside its directory."""
         found: dict[str, str] = scope["outputs"]
         for name, path in found.items():
             flaw = path_flaw(path)
@@ -60,7 +60,7 @@ class Texts:
         return found
 
     def env(self, scope: Scope) -> dict[str, str]:
-        """A task's variables. Raises ModuleError for one that cannot be."""
+        """A task's variables. Raises ModuleError for an impossible one."""
         found = {name: template.text_value(scope) for name, template in self._env.items()}
         for name, text in found.items():
             if "\0" in text:
@@ -74,7 +74,7 @@ class Texts:
 
 
 class Files:
-    """The files of one stage: those of all its tasks, and those that a task has of its own."""
+    """The files of one stage: those of all its tasks, and each task's own."""
 
     def __init__(self, stage: Stage, folder: Path) -> None:
         self._folder = folder
@@ -82,7 +82,7 @@ class Files:
         self.shared = {name: self._place(t.text_value({})) for name, t in templates.items() if t.constant}
         """Absolute paths."""
         self._known: dict[str, tuple[tuple[int, ...], str]] = {}
-        """Digests of what tasks have of their own, so that a file is read once, however many have it."""
+        """Digests of tasks' own files, so that a file is read once, however many tasks have it."""
         self._own: dict[str, Template] = {name: t for name, t in templates.items() if not t.constant}
 
     def paths(self, scope: Mapping[str, Any]) -> dict[str, str]:
@@ -91,7 +91,7 @@ class Files:
         return {**self.shared, **own}
 
     def digests(self, scope: Mapping[str, Any]) -> dict[str, str]:
-        """The content of the files that a task has of its own, as it enters its key.
+        """The content of a task's own files, as it enters its key.
 
         Raises ModuleError for one that cannot be read.
         """

@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _serve(work: Work, request: Request, context: Context) -> None:
-    """Calls the module, which serves until it is told to stop."""
+    """Calls the module, which serves until it is stopped."""
     os.chdir(context.task_dir)
     try:
         call(work, request, context)
@@ -73,7 +73,7 @@ def _run_rank(work: Work, request: Request, context: Context) -> None:
 def _apart(wanted: int, found: int, version: str) -> str:
     name = version.split(",")[0].partition("\n")[0].strip()
     return (
-        f"{wanted} ranks are no common world: {name}, which mpi4py loads, knows of {found}; let `launcher` "
+        f"{wanted} ranks do not form one world: {name}, which mpi4py loads, knows of {found}; let `launcher` "
         "of the site file name the mpiexec of that MPI"
     )
 

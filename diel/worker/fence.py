@@ -1,4 +1,4 @@
-"""A fence: what was given up for lost commits nothing any more, though it may live on.
+"""A fence: what was given up for lost commits nothing more, even if it is still alive.
 
 A node that its scheduler has lost may still run its tasks, beside those that took their places. Before a
 task is handed out again the controller puts up a file for the block, reads once more what its workers
@@ -19,7 +19,7 @@ ALL = "*"
 
 
 def put_up(paths: RunPaths, block: str, workers: Iterable[str] = (ALL,)) -> None:
-    """Gives up workers of a block, by their segments. Raises OSError where they cannot learn of it."""
+    """Gives up workers of a block, by their segments. Raises OSError if they cannot learn of it."""
     paths.fences.mkdir(exist_ok=True)
     given_up = sorted({*fenced(paths, block), *workers})
     put(paths.fence(block), "".join(f"{name}\n" for name in given_up))

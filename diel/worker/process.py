@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from diel.journal.records import Record
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
-"""Options of launchers where the site gives no others: a rank that dies ends its task.
+"""Options of launchers if the site gives no others: a rank that dies ends its task.
 
 Unlike mpiexec, srun would leave the other ranks waiting for it.
 """
 LAST = 1.0
-"""Seconds for which a worker waits that has no time left for what it was given: others may have."""
+"""Seconds that a worker waits when it has no time left for its bundle: others may have."""
 
 
 class Worker:
@@ -145,11 +145,11 @@ class Worker:
 
     @property
     def _number(self) -> int:
-        """Of the bundle that is running."""
+        """The number of the running bundle."""
         return self._bundle.number if self._bundle is not None else 0
 
     def _release_rest(self) -> None:
-        """Hands back the tasks behind one that takes long, so that other workers can run them."""
+        """Hands back the tasks after a slow one, so that other workers can run them."""
         with self.dog.lock:
             if self._rest and self._bundle is not None:
                 self.segment.append(self._release(self._bundle.work, self._rest))
@@ -167,7 +167,7 @@ class Worker:
             return self.segment.append(record), record
 
     def _run_attempt(self, work: Work, request: Request) -> tuple[int, Record] | None:
-        """Runs an attempt and commits what became of it; None where its outputs are still to be copied."""
+        """Runs an attempt and commits its result; None if its outputs are still to be copied."""
         now = time.time()
         # As text: pathlib would cost a tenth of a short task's time.
         task_dir = f"{self._tasks}/{work.stage}/{task_dir_name(request.index, request.attempt)}"
@@ -240,7 +240,7 @@ class Worker:
                 self._told.append((self.segment.append(record), record))
 
     def _open_drain(self, attempt: RunningAttempt) -> Drain | None:
-        """The outputs that the command is to write on the node's disk; none where that cannot be used."""
+        """The outputs that the command should write to the node's disk; none if it cannot be used."""
         self._drains += 1
         try:
             return open_drain(attempt, self.environ, self._drains)
@@ -249,7 +249,7 @@ class Worker:
             return None
 
     def _copy_drain(self, attempt: RunningAttempt, drain: Drain, asked: Consulted | None) -> None:
-        """Copies and commits in a thread, while this one goes on with the next task of the bundle."""
+        """Copies and commits in a thread, while this one continues with the next task of the bundle."""
         tail = self.capture.tail()
         wrote = self._tidy(attempt)
         env = self._surroundings.variables(attempt)
@@ -280,7 +280,7 @@ class Worker:
     # --- an attempt's surroundings --------------------------------------------------------------------
 
     def _make(self, attempt: RunningAttempt) -> None:
-        """Makes the attempt's directory, and goes there.
+        """Makes the attempt's directory, and changes to it.
 
         Raises FileExistsError in a block where another worker has made it: that takes the attempt's number,
         which a worker that was given up for lost may have been handed as well (docs/decisions/031). On one
@@ -300,7 +300,7 @@ class Worker:
         os.chdir(task_dir)
 
     def _execute_joined(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
-        """Executes an attempt; one that runs beside others is held to what they hand to each other."""
+        """Executes an attempt; one with streams succeeds only if they are complete."""
         try:
             with held_to_streams(self._root, attempt.work, attempt.request):
                 return self._execute(attempt)
@@ -368,7 +368,7 @@ class Worker:
             return self.segment.append(record), record
 
     def _diagnose(self, work: Work, failure: Failure, tail: str) -> tuple[str, str]:
-        """The class and message of a failure: what a program died of may not show in its exit code."""
+        """The class and message of a failure: an exit code need not show the cause."""
         if failure.kind != FailureClass.APP or failure.exit_code == 0:
             return failure.kind, failure.message
         if is_full(self._root):
@@ -386,7 +386,7 @@ class Worker:
         return failure.kind, failure.message
 
     def _tidy(self, attempt: RunningAttempt) -> bool:
-        """Moves the output to the task, or keeps the directory of one that wrote nothing for the next one.
+        """Moves the output to the task; keeps the directory for the next one if it wrote nothing.
 
         In a block it stays where it is: as long as it is there its number is taken.
         """
@@ -402,10 +402,10 @@ class Worker:
 
 
 def _continued(work: Work, failure: Failure) -> Failure:
-    """A function's interruption; a failure where its stage keeps no checkpoints."""
+    """A function's interruption; a failure if its stage keeps no checkpoints."""
     if failure.kind != FailureClass.INTERRUPTED or work.checkpoint or work.service is not None:
         return failure
-    message = f"diel.Interrupted: {failure.message}; to continue takes `checkpoint: true`"
+    message = f"diel.Interrupted: {failure.message}; to continue it needs `checkpoint: true`"
     return Failure(FailureClass.APP, message, failure.exit_code)
 
 
@@ -414,7 +414,7 @@ _making = threading.Lock()
 
 
 def begin(bundle: Bundle) -> Worker:
-    """This process's worker for a bundle. Raises NotBegun where it can run nothing."""
+    """This process's worker for a bundle. Raises NotBegun if it can run nothing."""
     global _worker
     with _making:
         if _worker is None or (str(_worker.paths.root), _worker.epoch) != (bundle.run_dir, bundle.epoch):
@@ -426,7 +426,7 @@ def begin(bundle: Bundle) -> Worker:
 
 
 def run_bundle(packed: bytes) -> bytes:
-    """The one function that Parsl sees, in blocks: runs a packed bundle in this process's worker.
+    """The one function that Parsl calls, in blocks: runs a packed bundle in this process's worker.
 
     Bundle and report travel as bytes, because Parsl would pickle them in Python, at a quarter of a short
     task's cost.
@@ -436,6 +436,6 @@ def run_bundle(packed: bytes) -> bytes:
     try:
         return pickle.dumps(worker.run(bundle))
     except (OSError, DielError) as error:
-        # What became of its task cannot be written: only the end of this process still tells that it is lost.
+        # The end of its task cannot be written: only the end of this process still shows that it is lost.
         print(error, file=sys.stderr, flush=True)  # noqa: T201 - to the block's own output
         os._exit(os.EX_IOERR)

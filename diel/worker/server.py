@@ -28,7 +28,7 @@ from diel.worker.tied import tie
 
 
 class Server:
-    """Forks workers until the controller is gone, and all of them."""
+    """Forks workers until the controller and all workers are gone."""
 
     def __init__(self, controller: int, requests: socket) -> None:
         self._controller = controller
@@ -45,7 +45,7 @@ class Server:
 
     def run(self) -> None:
         gc.collect()
-        gc.freeze()  # a collection would write to each object, and so give each worker a copy of all of them
+        gc.freeze()  # a collection would write to each object, so each worker would have its own copy
         watch = select.poll()
         watch.register(self._awake, select.POLLIN)
         watch.register(self._requests, select.POLLIN)
@@ -80,7 +80,7 @@ class Server:
         os.close(self._life)
 
     def _reap(self) -> None:
-        """Tells of each worker that ended, once nothing is left of it."""
+        """Reports each worker that ended, once none of its processes is left."""
         for worker in list(self._told):
             ended, status = os.waitpid(worker, os.WNOHANG)
             if ended:
@@ -93,7 +93,7 @@ class Server:
         server = os.getpid()
         try:
             worker = os.fork()
-        except OSError as error:  # too many processes: the controller is told by the end of its pipe
+        except OSError as error:  # too many processes: the controller sees the end of its pipe
             print(f"cannot fork a worker: {error.strerror}", file=sys.stderr, flush=True)  # noqa: T201
             os.close(told)
             os.close(end)
@@ -115,7 +115,7 @@ class Server:
 
 
 def _work(end: socket, lifeline: int) -> NoReturn:
-    """Serves one bundle after the other. Its first word is its process's number, once it has begun.
+    """Serves one bundle after the other. It first sends its process id.
 
     What it dies of is said where the controller reads it, and not where it catches what tasks print.
     """

@@ -1,4 +1,4 @@
-"""Keeps one replica of a service up: starts it, asks whether it is well, restarts it, stops it.
+"""Keeps one replica of a service up: starts it, checks it, restarts it, stops it.
 
 The worker that has its task starts it as a process of its own, in a process group of its own, and looks
 after it until the controller wants it stopped.
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from diel.spec import Service
 
 TICK = 0.1
-"""Seconds between two looks at the process, and at what the controller wants."""
+"""Seconds between two looks at the process and at the controller's wishes."""
 CHECK = 2.0
-"""Seconds between two questions whether it is well; while it starts, it is asked at each look."""
+"""Seconds between two ready checks; while it starts, each look checks it."""
 ANSWER = 5.0
-"""Seconds for which an answer is awaited; one, while it starts."""
+"""Seconds to wait for an answer; one, while it starts."""
 LONGEST_PAUSE = 5.0
 """Seconds before a restart; the first comes after a tenth, and each pause is twice the last."""
 TIED = (sys.executable, "-m", "diel.worker.tied")
@@ -60,7 +60,7 @@ Note = Callable[["Record"], int]
 LOOK = 2.0
 """Seconds between two looks at the controller's heartbeat."""
 ALONE = 60.0
-"""Seconds without a heartbeat of its controller after which a service is stopped; or `idle`, if longer."""
+"""A service is stopped after so many seconds without a heartbeat of its controller; or `idle`, if longer."""
 GONE = "the controller of its run is gone"
 
 
@@ -83,7 +83,7 @@ class _Process:
 
 
 class Keeper:
-    """Keeps one replica up, for one attempt at its task."""
+    """Keeps one replica up, for one attempt of its task."""
 
     def __init__(
         self, attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog, note: Note
@@ -101,7 +101,7 @@ class Keeper:
         self._wanted = Wanted(paths, work.stage, request.index, request.attempt, work.service.idle)
         self._renewal = message_file(paths, work.stage, request.index, request.attempt, INPUTS)
         self._renewed = (0, 0)
-        """Which file of newer inputs it has: its inode, and when it was written in nanoseconds."""
+        """The file of newer inputs that it has: its inode, and when it was written in nanoseconds."""
         self._given = ""
         """Their mark."""
         self._restarts = 0
@@ -110,7 +110,7 @@ class Keeper:
         self._env = {**env, "DIEL_SERVICE_TOKEN": self._token, "DIEL_SERVICE_HOST": self._host}
 
     def keep(self) -> tuple[Values, Artifacts]:
-        """Keeps it up until it is no longer wanted; then it has ended well, without a result.
+        """Keeps it up until it is no longer wanted; then it has succeeded, without a result.
 
         Raises Failure: `interrupted` where it was stopped and may be started again, `app` where it died or
         fell silent more often than it may, `launch` where it cannot be started, or the watchdog's verdict.
@@ -139,14 +139,14 @@ class Keeper:
             at_work = failure.kind in (FailureClass.CANCELLED, FailureClass.WALLTIME)
             with contextlib.suppress(Failure):
                 self._tell("stopped" if at_work else "failed", "", failure.message)
-            if failure.kind == FailureClass.WALLTIME:  # it is nobody's failure that a service has no end
+            if failure.kind == FailureClass.WALLTIME:  # a service without an end is not a failure
                 raise Failure(FailureClass.INTERRUPTED, failure.message) from failure
             raise
 
     # --- starting -----------------------------------------------------------------------------------
 
     def _prepare(self) -> tuple[str, ...]:
-        """The words that start it; writes what it reads. Raises Failure where there is no such program."""
+        """The words that start it; writes its inputs. Raises Failure if there is no such program."""
         if self._attempt.work.module is not None:
             call_file = write_call(self._attempt, self._context)
             return (*TIED, str(os.getpid()), sys.executable, "-m", "diel.worker.called", str(call_file))
@@ -164,7 +164,7 @@ class Keeper:
         return _Process(pid, Line(self._host, port, self._token), printed, now, now)
 
     def _give_up_or_pause(self, process: _Process, why: str) -> None:
-        """Waits a moment before the next start. Raises Failure where there were too many."""
+        """Waits a moment before the next start. Raises Failure after too many."""
         if self._restarts >= self._service.restarts:
             often = f"; it was restarted {counted(self._restarts, 'time')}" if self._restarts else ""
             raise Failure(FailureClass.APP, f"the service {why}{often}", 1)
@@ -180,7 +180,7 @@ class Keeper:
     # --- looking after it ---------------------------------------------------------------------------
 
     def _attend(self, process: _Process) -> None:
-        """Looks after one start of it. Raises _Lost, Stopped, or the watchdog's verdict."""
+        """Watches one start of it. Raises _Lost, Stopped, or the watchdog's verdict."""
         self._tell("starting" if not self._restarts else "restarting", process.line.url)
         while True:
             self._check_alive(process)
@@ -194,7 +194,7 @@ class Keeper:
                 time.sleep(TICK / 2)
 
     def _look_ready(self, process: _Process) -> None:
-        """Raises _Lost where it takes too long."""
+        """Checks whether it is ready. Raises _Lost if that takes too long."""
         now = time.monotonic()
         if self._is_well(process):
             process.is_ready, process.answered = True, now
@@ -204,7 +204,7 @@ class Keeper:
             raise _Lost(f"was not ready within {self._service.startup:g} s")
 
     def _check_well(self, process: _Process) -> None:
-        """Now and then asks whether it is well. Raises _Lost where it has been silent too long."""
+        """Checks it now and then. Raises _Lost if it has been silent too long."""
         now = time.monotonic()
         if now - process.checked < min(CHECK, self._service.silence / 4):
             return
@@ -215,11 +215,11 @@ class Keeper:
             raise _Lost(f"did not answer its ready check for {self._service.silence:g} s")
 
     def _check_alive(self, process: _Process) -> None:
-        """Raises _Lost where the process has ended."""
+        """Raises _Lost if the process has ended."""
         ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is None:
             return
-        self._check_wanted()  # whoever does not want it any more may have ended it
+        self._check_wanted()  # whoever no longer wants it may have ended it
         code = ended.si_status
         how = f"exit code {code}{meaning(code)}" if ended.si_code == os.CLD_EXITED else f"signal {code}"
         before = "" if process.is_ready else " before it was ready"
@@ -227,7 +227,7 @@ class Keeper:
         raise _Lost(f"ended with {how}{before}{hint}")
 
     def _check_wanted(self) -> None:
-        """Raises Stopped where the controller wants it stopped, or is gone; the watchdog's verdict."""
+        """Raises Stopped if the controller wants it stopped or is gone; or the watchdog's verdict."""
         if self._attempt.verdict is not None:
             raise self._attempt.verdict
         self._wanted.check()
@@ -240,7 +240,7 @@ class Keeper:
         return process.line.is_well(ready, patience)
 
     def _renew(self, process: _Process) -> None:
-        """Sends the service its newer inputs, where there are any that it does not have."""
+        """Sends the service newer inputs, if there are any that it does not have."""
         if self._service.reload is None:
             return
         try:
@@ -260,14 +260,14 @@ class Keeper:
     # --- ending it ----------------------------------------------------------------------------------
 
     def _end(self, process: _Process) -> None:
-        """SIGTERM for its group, then SIGKILL for that and for what escaped from it."""
+        """Sends SIGTERM to its group, then SIGKILL to the group and to what escaped from it."""
         signal_group(process.pid, signal.SIGTERM)
         patience = time.monotonic() + self._service.stop
         while time.monotonic() < patience and not _has_ended(process.pid):
             time.sleep(TICK / 4)
         with self._dog.lock:
             if self._attempt.verdict is not None:
-                self._dog.end()  # it has nothing to end any more
+                self._dog.end()  # it has nothing left to end
             self._attempt.group = None
             signal_group(process.pid, signal.SIGKILL)
             os.waitpid(process.pid, 0)
@@ -309,7 +309,7 @@ def _has_ended(pid: int) -> bool:
 
 
 def _own_address(env: Mapping[str, str]) -> str:
-    """Where the service listens: this machine alone, or the node's address where it runs in a block."""
+    """Where the service listens: on this machine only, or at the node's address in a block."""
     if "DIEL_BLOCK" not in env:
         return "127.0.0.1"
     try:
@@ -322,7 +322,7 @@ def _own_address(env: Mapping[str, str]) -> str:
 
 
 def _free_port(host: str) -> int:
-    """A port that nobody has now. Should another take it before the service does, that is restarted."""
+    """A port that is free now. If another takes it before the service does, the service is restarted."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
@@ -332,11 +332,11 @@ def _free_port(host: str) -> int:
 
 
 class Stopped(Exception):
-    """The service is to stop: `over` for good, anything else says why for now."""
+    """The service must stop: `over` for good, anything else says why for now."""
 
 
 class Wanted:
-    """One attempt at a replica, as its controller wants it."""
+    """One attempt of a replica, as its controller wants it."""
 
     def __init__(self, paths: RunPaths, stage: str, index: int, attempt: int, idle: float) -> None:
         self._stop_file = message_file(paths, stage, index, attempt, STOP)
@@ -346,7 +346,7 @@ class Wanted:
         self._beat, self._seen = 0.0, time.monotonic()
 
     def check(self) -> None:
-        """Raises Stopped where the controller wants it stopped, or is gone."""
+        """Raises Stopped if the controller wants it stopped or is gone."""
         try:
             raise Stopped(self._stop_file.read_text(encoding="utf-8").strip() or "over")
         except OSError:

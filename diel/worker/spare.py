@@ -16,18 +16,18 @@ from diel.attempt.bundle import Request, Work
 
 PR_SET_CHILD_SUBREAPER = 36
 PARAMS, INPUTS = ".params.json", ".inputs.json"
-"""The files in which a command finds what it is given."""
+"""The files in which a command finds its inputs."""
 
 
 class Spare:
-    """At most one directory, and whether one may be kept."""
+    """At most one directory, and whether one can be kept."""
 
     def __init__(self) -> None:
         self._kept: tuple[str, int, Set[str]] | None = None
         self._adopts = _adopt(1)
 
     def make(self, task_dir: str, work: Work, request: Request) -> None:
-        """Makes a task's directory, of the one that is kept if nothing was written there. Raises OSError."""
+        """Makes a task's directory, or reuses the kept one if nothing was written there. Raises OSError."""
         if self._adopts and not _is_command(work):  # it may have children of its own to wait for
             self._adopts = False
             _adopt(0)
@@ -44,7 +44,8 @@ class Spare:
                 os.unlink(f"{task_dir}/{name}")
 
     def keep(self, work: Work, task_dir: str) -> None:
-        """Keeps the directory of a task that ended well, if it wrote nothing and nobody is left to do so."""
+        """Keeps the directory of a task that succeeded, if it wrote nothing and none of its processes is
+        left."""
         if not (work.module is not None or (self._adopts and _is_alone())):
             return
         with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
@@ -71,13 +72,13 @@ def _given(work: Work, request: Request) -> Set[str]:
 
 
 def _is_own(path: str) -> bool:
-    """Whether a file can be written over: it is nobody else's under another name."""
+    """Whether a file can be overwritten: it has no other hard link."""
     found = os.lstat(path)
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and bool(found.st_mode & stat.S_IWUSR)
 
 
 def _is_alone() -> bool:
-    """Whether this process has no child. Those that have ended are buried."""
+    """Whether this process has no child. Reaps those that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -87,9 +88,9 @@ def _is_alone() -> bool:
 
 
 def _adopt(on: int) -> bool:
-    """Whether this process is from now on the parent of what its children leave behind."""
+    """Makes this process adopt what its children leave behind; returns whether that worked."""
     try:
-        import ctypes  # here, for a Python without it runs tasks all the same
+        import ctypes  # here, because a Python without it still runs tasks
 
         return bool(ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, on, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError):

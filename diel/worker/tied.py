@@ -19,12 +19,12 @@ GRACE = 2.0
 
 
 def tie(parent: int, number: int = signal.SIGTERM.value) -> bool:
-    """Has this process get a signal when its parent ends; says whether that is there still.
+    """Makes this process get a signal when its parent ends; returns whether the parent is still there.
 
     The signal also comes when the thread ends that started this process: its handler asks who the parent is.
     """
     try:
-        import ctypes  # here, for a Python without it runs services all the same
+        import ctypes  # here, because a Python without it still runs services
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     except (ImportError, OSError, AttributeError):
@@ -38,7 +38,7 @@ def main() -> None:
 
     def end(*_: object) -> None:
         if os.getppid() == parent:
-            return  # whoever signals the group signals the program as well
+            return  # whoever signals the group signals the program too
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGTERM)
         time.sleep(GRACE)

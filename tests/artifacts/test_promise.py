@@ -42,7 +42,7 @@ ARRAYS = [
     ({"dtype": "float64"}, "is float32; expected float64"),
     ({"shape": ["*", 4]}, "has shape [4, 3]; expected [*, 4]"),
     ({"shape": ["*"]}, "has shape [4, 3]; expected [*]"),
-    ({"shape": ["n", "n"]}, "has shape [4, 3], so that n is 3; it is 4 too"),
+    ({"shape": ["n", "n"]}, "has shape [4, 3], so n is 3; it is 4 too"),
     ({"rows": ">4"}, "has 4 rows (shape [4, 3]); expected >4"),
 ]
 
@@ -100,7 +100,7 @@ def test_a_named_size_is_the_same_in_all_outputs(task_dir: Path) -> None:
     promises = {"a": Output(shape=("n", 3)), "b": Output(shape=("n",))}
     run_dir = task_dir.parents[2]
     collect_returned({"a": GOOD, "b": numpy.zeros(4)}, task_dir, run_dir, promises)
-    with pytest.raises(ModuleError, match=r"'b': the array has shape \[5\], so that n is 5; it is 4 of 'a'"):
+    with pytest.raises(ModuleError, match=r"'b': the array has shape \[5\], so n is 5; it is 4 of 'a'"):
         collect_returned({"a": GOOD, "b": numpy.zeros(5)}, task_dir, run_dir, promises)
 
 
@@ -230,7 +230,7 @@ def npy(text: str, data: bytes = bytes(48)) -> bytes:
         (npy("{'descr': '<f4', 'fortran_order': False, 'shape': ("), "holds no array"),
         (npy("{'descr': '<f4', 'fortran_order': False, 'shape': (" + "9" * 20 + ", 3)}"), "is cut short"),
         (npy("{'descr': '|O', 'fortran_order': False, 'shape': (4,)}"), "holds pickled Python objects"),
-        (b"\x93NUMPY\x09\x09" + bytes(100), "version 9.9 of the format is not known"),
+        (b"\x93NUMPY\x09\x09" + bytes(100), "version 9.9 of the format is unknown"),
         (b"", "holds no array: EOF"),
     ],
 )  # fmt: skip

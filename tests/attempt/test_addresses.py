@@ -25,7 +25,9 @@ def test_an_interface_is_taken_by_its_name_and_an_address_as_it_is(two: None) ->
 
 
 def test_what_is_not_here_is_told_with_what_is(two: None) -> None:
-    with pytest.raises(UsageError, match=r"'none' is no interface or address of this host; it has 10.1.0.5"):
+    with pytest.raises(
+        UsageError, match=r"'none' is not an interface or address of this host; it has 10.1.0.5"
+    ):
         addresses("none")
 
 

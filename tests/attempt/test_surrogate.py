@@ -113,7 +113,7 @@ def test_of_several_outputs_the_most_unsure_counts(asking: Asking) -> None:
 def test_without_an_uncertainty_only_an_endless_tolerance_will_do(asking: Asking) -> None:
     asked = asking(answer(2.0))
     assert asked.values is None
-    assert "tells no uncertainty: give it several models" in asked.message
+    assert "gives no uncertainty: give it several models" in asked.message
     assert asking(answer(2.0), tolerance=math.inf).values == {"y": 2.0}
 
 
@@ -124,10 +124,10 @@ def test_without_an_uncertainty_only_an_endless_tolerance_will_do(asking: Asking
         ({"prediction": []}, "found something else (IndexError"),
         ({"prediction": [{"z": 1.0}]}, "found something else (KeyError"),
         ({"prediction": [None]}, "found something else (TypeError"),
-        ({"prediction": ["1.5"], "deviation": [0.0]}, "for y it is no number, but of type str"),
-        ({"prediction": [True], "deviation": [0.0]}, "for y it is no number, but of type bool"),
-        ({"prediction": [1.5], "deviation": ["0"]}, "for y it is no number, but of type str"),
-        ({"prediction": [1.5], "deviation": [-0.1]}, "the service tells an uncertainty of -0.1 for y"),
+        ({"prediction": ["1.5"], "deviation": [0.0]}, "for y it is not a number, but of type str"),
+        ({"prediction": [True], "deviation": [0.0]}, "for y it is not a number, but of type bool"),
+        ({"prediction": [1.5], "deviation": ["0"]}, "for y it is not a number, but of type str"),
+        ({"prediction": [1.5], "deviation": [-0.1]}, "the service gives an uncertainty of -0.1 for y"),
         ({"prediction": [10**400], "deviation": [0.0]}, "the service answers inf for y"),
         ([1.5], "found something else (TypeError"),
         ("[" * 100_000, "no JSON"),

@@ -83,6 +83,6 @@ def test_a_job_that_would_wait_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch
     refuse_hopeless(scheduler, number)  # it waits for its turn
     status = JobStatus(JobState.PENDING, "PartitionTimeLimit")._replace(hopeless=True)
     monkeypatch.setattr(scheduler, "query", lambda ids: {number: status})
-    with pytest.raises(SchedulerRefused, match="would wait for ever: PartitionTimeLimit"):
+    with pytest.raises(SchedulerRefused, match="would wait forever: PartitionTimeLimit"):
         refuse_hopeless(scheduler, number)
     assert scheduler.cancelled == [number]

@@ -90,7 +90,7 @@ def test_a_site_whose_blocks_all_end_unheard_of_is_given_up(watched: Watched, pa
         (paths.blocks / f"1-{number}.err").write_text("python: not found\n")
     for number in range(BARREN - 1):
         watched.hear(heard(str(number), JobState.FAILED))
-    with pytest.raises(DielError, match="ended before any worker was heard of.*python: not found"):
+    with pytest.raises(DielError, match="ended before any worker reported.*python: not found"):
         watched.hear(heard(str(BARREN - 1), JobState.FAILED))
     assert len(watched.lost) == BARREN
 
@@ -105,7 +105,7 @@ def test_an_id_that_the_scheduler_gives_again_ends_the_block_that_had_it(watched
 def test_a_first_block_that_can_never_run_is_told_to_the_user_who_is_there(watched: Watched) -> None:
     watched.add("1-0", "5")
     watched.ledger.history.began = time.time()
-    with pytest.raises(NeverRuns, match="job 5 would wait for ever: PartitionTimeLimit"):
+    with pytest.raises(NeverRuns, match="job 5 would wait forever: PartitionTimeLimit"):
         watched.hear(heard("5", JobState.PENDING, "PartitionTimeLimit", hopeless=True))
 
 

@@ -545,7 +545,7 @@ def test_an_interchange_that_is_killed_is_started_anew(project: OnCluster) -> No
     run = end(project, process, 16)
     (told,) = (record["message"] for record in run.records("trouble"))
     assert told.startswith("Parsl's interchange is gone")
-    assert told.endswith("it is started anew")
+    assert told.endswith("it is started again")
     assert len(run.records("start")) == 17
 
 
@@ -570,7 +570,7 @@ def test_workers_that_are_killed_before_their_first_word_end_the_run_with_the_re
     assert process.returncode == 1
     assert "no worker can begin, 5 tries in a row: " in said
     assert "loss of worker" in said
-    assert "`diel doctor --site mine --job`; `diel resume` then goes on" in " ".join(said.split())
+    assert "`diel doctor --site mine --job`; `diel resume` then continues" in " ".join(said.split())
     run = project.newest()
     assert run.records("start") == run.records("fail") == []
     assert len(run.records("queued")) <= 2 * 6

@@ -128,7 +128,7 @@ def test_ranks_on_several_nodes_read_their_own_nodes_copy(project: OnCluster) ->
     assert sorted(text for _, _, mine in told for _, text in mine) == list("01234")
     # A command line is one for all ranks, and these nodes have other directories: it reads the shared file.
     (record,) = run.records("staging", "command")
-    assert "one command line fits none" in record["warning"]
+    assert "one command line cannot fit all" in record["warning"]
     lines = run.stdout("command").split("\n")
     assert (
         sorted(line.split()[1:] for line in lines if line)

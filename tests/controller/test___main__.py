@@ -106,5 +106,5 @@ def test_a_successor_that_cannot_be_had_is_told_and_withdrawn(
 ) -> None:
     scheduler.refuses = "#name"
     asked(controller).settle(needed=True)
-    assert "its next controller cannot be had, `diel resume` goes on with it: " in capsys.readouterr().out
+    assert "its next controller cannot start, `diel resume` continues it: " in capsys.readouterr().out
     assert job_of(controller.paths) is None

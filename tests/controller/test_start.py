@@ -73,4 +73,4 @@ def test_a_run_goes_on_where_its_engine_is_lost_but_not_for_ever(
 
     with pytest.raises(DielError, match="`diel resume w-1` takes them over"):
         drive_on(controller, lose)
-    assert notes == ["the interchange ended; it is started anew"] * TIMES
+    assert notes == ["the interchange ended; it is started again"] * TIMES

@@ -39,7 +39,7 @@ def test_all_addresses_are_told_with_their_interfaces(two: None) -> None:
 def test_an_interface_that_is_not_here_is_told_with_those_that_are(two: None) -> None:
     found = machine.check_addresses(site(address="no interface"))
     assert (found.ok, found.required) == (False, True)
-    assert "'no interface' is no interface or address of this host; it has 10.1.0.5 (eth0)" in found.found
+    assert "'no interface' is not an interface or address of this host; it has 10.1.0.5 (eth0)" in found.found
 
 
 def test_an_interface_matters_on_the_node_where_a_controller_in_a_job_runs(two: None) -> None:

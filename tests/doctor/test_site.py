@@ -89,7 +89,7 @@ def test_a_pool_where_no_worker_starts_and_ranks_that_do_not_meet_are_not_ready(
     write()
     found = doctor(capsys, "--site", "apart.yaml", "--job", code=1)
     assert found["cpu: job"]["ok"]
-    assert "two ranks did not meet: 2 ranks are no common world" in found["cpu: run"]["found"]
+    assert "two ranks did not meet: 2 ranks do not form one world" in found["cpu: run"]["found"]
     assert "srun --mpi=none" in found["cpu: run"]["found"]
     assert "write --mpi=pmi2" in found["cpu: run"]["found"]
     Path("still.yaml").write_text("extends: own\nspread: [sh, -c, 'echo no nodes today >&2; exit 3']\n")

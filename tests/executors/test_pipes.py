@@ -71,7 +71,7 @@ def test_a_server_that_dies_takes_its_workers_along_and_is_started_anew(bench: B
         future.result(timeout=60)
     assert not alive(worker)
     assert bench.run([request(1, "true")]).records[0][1]["event"] == "done"
-    assert "was killed by signal 9; it is started anew" in bench.pipes.news.get_nowait()
+    assert "was killed by signal 9; it is started again" in bench.pipes.news.get_nowait()
 
 
 def test_a_module_that_closes_all_its_files_is_ended_before_its_task_counts_as_lost(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""What the records of a stage with a surrogate add up to."""
+"""The sum of the records of a stage with a surrogate."""
 
 from __future__ import annotations
 

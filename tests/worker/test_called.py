@@ -61,7 +61,7 @@ def test_rank_0_writes_the_result(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "ranks", "kind", "message"),
     [
-        (RANK, 2, "launch", "2 ranks are no common world: "),
+        (RANK, 2, "launch", "2 ranks do not form one world: "),
         (RANK.replace("return", "raise ValueError('bad') or"), 1, "app", "ValueError: bad"),
     ],
 )

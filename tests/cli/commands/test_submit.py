@@ -102,7 +102,7 @@ def test_its_controller_holds_nothing_that_its_caller_had_open(gated: Project) -
             timeout=60,
         )
         os.close(writer)
-        assert os.read(reader, 1) == b""  # would wait for ever if somebody still held the other end
+        assert os.read(reader, 1) == b""  # would wait forever if somebody still held the other end
     finally:
         os.close(reader)
         gated.diel("cancel")
