@@ -21,7 +21,8 @@ def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
     yield from _inputs(workflow, name, flaws)
     for number, other in enumerate(stage.after):
         yield Edge((*here, "after", number), other, name)
-    yield from service_uses(stage, name)
+    if stage.asks:
+        yield from service_uses(stage, name)
     for label in stage.over:
         axis = workflow.axes.get(label)
         if axis is not None and axis.source is not None:
