@@ -63,7 +63,7 @@ def _input_flaws(edge: Edge, given: Input) -> Iterator[Flaw]:
     source = f"{edge.upstream}.{edge.output}"
     if given.stage is not None:
         hint = "drop `stage`: items of a stream come to the task by themselves"
-        yield Flaw(f"{source} is a stream: there is no file to bring", hint, (*edge.key, "stage"))
+        yield Flaw(f"{source} is a stream: there is no file to copy", hint, (*edge.key, "stage"))
     if given.shard is not None:
         hint = "write `share: true`: the tasks then share the items of the stream"
         yield Flaw(f"{source} is a stream, not a list of files", hint, (*edge.key, "shard"))
