@@ -14,26 +14,18 @@ from diel.spec import Axis
 Paint = Callable[[str, str], str]
 """Colours a text by a state's name."""
 
-MARKS = {
-    "done": "✓",
-    "failed": "✗",
-    "running": "▶",
-    "waiting": "○",
-    "skipped": "–",
-    "cancelled": "–",
-    "": "●",
+LOOKS = {
+    "done": ("✓", "#c9e7cb"),
+    "failed": ("✗", "#f4b9b5"),
+    "running": ("▶", "#bcd9f5"),
+    "waiting": ("○", "#eeeeee"),
+    "skipped": ("–", "#dddddd"),
+    "cancelled": ("–", "#dddddd"),
+    "": ("●", "#ffffff"),
 }
+"""The mark and the colour of a stage, by its state."""
 _ASCII = str.maketrans("│─├┤└┘┬┴┼●✓✗▶○–×·→←⇠", "|-++`'+++*vx>o-x,><<") | {ord("…"): "..."}
 DOT_SECONDS = 60
-_COLOURS = {
-    "done": "#c9e7cb",
-    "failed": "#f4b9b5",
-    "running": "#bcd9f5",
-    "waiting": "#eeeeee",
-    "skipped": "#dddddd",
-    "cancelled": "#dddddd",
-    "": "#ffffff",
-}
 
 
 @dataclass(frozen=True)
@@ -153,9 +145,8 @@ def _text_lines(drawing: Drawing, paint: Paint) -> Iterator[str]:
     ]
     for row, (node, (lanes, own, after)) in enumerate(zip(drawing.nodes, placed, strict=True)):
         feeding = {arrow.upstream for arrow in drawing.arrows if arrow.downstream == node.name}
-        rail = _rail(
-            lanes, own, feeding, {name for name in feeding if last.get(name) == row}, MARKS[node.state]
-        )
+        ending = {name for name in feeding if last.get(name) == row}
+        rail = _rail(lanes, own, feeding, ending, LOOKS[node.state][0])
         cells = (text.ljust(size) for text, size in zip(_cells(node), sizes, strict=True))
         yield f"{paint(rail.ljust(2 * width), node.state)} {'  '.join(cells)}".rstrip()
         down = "".join("│ " if name else "  " for name in after).ljust(2 * width)
@@ -231,7 +222,7 @@ def draw_mermaid(drawing: Drawing) -> str:
         label = _mermaid_text(arrow.label)
         lines.append(f'    s_{arrow.upstream} {line}|"{label}"| s_{arrow.downstream}')
     states = dict.fromkeys(node.state for node in drawing.nodes if node.state)
-    lines += [f"    classDef {state} fill:{_COLOURS[state]},stroke:#555555,color:#000000" for state in states]
+    lines += [f"    classDef {state} fill:{LOOKS[state][1]},stroke:#555555,color:#000000" for state in states]
     return "\n".join(lines)
 
 
@@ -262,7 +253,7 @@ def draw_dot(drawing: Drawing) -> str:
     ]
     for node in drawing.nodes:
         label = "\\n".join(_escaped(text) for text in (node.name, *_details(node)))
-        lines.append(f'    {_quoted(node.name)} [label="{label}", fillcolor="{_COLOURS[node.state]}"];')
+        lines.append(f'    {_quoted(node.name)} [label="{label}", fillcolor="{LOOKS[node.state][1]}"];')
     for arrow in drawing.arrows:
         style = "" if arrow.outputs and not arrow.back else ", style=dashed"
         style += ", constraint=false" if arrow.back else ""

@@ -191,7 +191,7 @@ class Plan(NamedTuple):
 
 
 def prepare(
-    path: Path,
+    file: Path,
     settings: Sequence[str] = (),
     params_files: Sequence[Path] = (),
     site: str | None = None,
@@ -201,8 +201,8 @@ def prepare(
 
     Raises SpecError and UsageError.
     """
-    checked = check(path, settings, params_files, runs=runs)
-    return make_plan(checked, find_site(site, path.parent))
+    checked = check(file, settings, params_files, runs=runs)
+    return make_plan(checked, find_site(site, file.parent))
 
 
 def make_plan(checked: Checked, site: Site) -> Plan:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from diel.status.run import StageStatus
 from diel.status.sections import SECTIONS
 from diel.status.tasks import count_text, failure_document, mean_text
 from diel.table import shown
-from diel.values import format_duration
+from diel.values import clock, format_duration
 
 if TYPE_CHECKING:
     from diel.journal.records import Failed
@@ -44,8 +43,8 @@ def _head(run: Recorded, status: Status) -> Iterator[str]:
     facts = [
         ("workflow", f"{status.workflow} ({run.run_file.source})"),
         ("directory", str(run.paths.root)),
-        ("began", _clock(status.began)),
-        ("ended", _clock(status.ended)),
+        ("began", "" if status.began is None else clock(status.began)),
+        ("ended", "" if status.ended is None else clock(status.ended)),
         ("took", format_duration(status.elapsed)),
         ("tasks", f"{status.good:,} of {total} done{_others(status)}"),
         ("used results of", ", ".join(status.uses)),
@@ -59,10 +58,6 @@ def _others(status: Status) -> str:
     states = (TaskState.CACHED, TaskState.FAILED, TaskState.SKIPPED, TaskState.CANCELLED)
     counts = [count_text(s, status.count(s), status.tolerated) for s in states if status.count(s)]
     return f" ({', '.join(counts)})" if counts else ""
-
-
-def _clock(seconds: float | None) -> str:
-    return "" if seconds is None else f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 # --- stages ---------------------------------------------------------------------------------------

@@ -7,10 +7,9 @@ from typing import get_args
 
 import pytest
 
-from diel.cli.commands import modules, plan, submit
+from diel.cli.commands import modules, plan
 from diel.controller import stages
-from diel.drawing import _COLOURS, MARKS
-from diel.explain.block import ENDS
+from diel.explain.attempts import ENDS
 from diel.modules.catalogue import Origin
 from diel.project.submission import Home
 from diel.scheduler import JobState
@@ -18,7 +17,6 @@ from diel.search import optuna
 from diel.spec import Loop, Search
 from diel.spec.policy import Policies
 from diel.states import EXIT_CODES, FailureClass, RunState, TaskState, TrialState
-from diel.status.blocks import BAD
 
 
 def test_a_task_that_has_ended_is_good_only_with_a_result() -> None:
@@ -58,12 +56,9 @@ WITHOUT_POLICY = {FailureClass.UPSTREAM, FailureClass.CANCELLED, FailureClass.IN
         pytest.param(EXIT_CODES, RunState, id="exit codes"),
         pytest.param(optuna._STATES, TrialState, id="states of Optuna"),
         pytest.param(Policies.model_fields, set(FailureClass) - WITHOUT_POLICY, id="policies"),
-        pytest.param([*BAD, JobState.COMPLETED], ENDED, id="bad ends of blocks"),
         pytest.param([*ENDS, JobState.TIMEOUT], ENDED, id="ends of blocks"),
-        pytest.param(_COLOURS, MARKS, id="states of a drawing"),
         pytest.param(stages._DECIDERS, [Search.word, Loop.word], id="deciders"),
         pytest.param(plan.HOMES, get_args(Home), id="homes in a plan"),
-        pytest.param(submit.HOMES, get_args(Home), id="homes of a submission"),
         pytest.param(modules.ORIGINS, get_args(Origin), id="origins of modules"),
     ],
 )

@@ -45,6 +45,9 @@ COMMANDS = {
 }
 """Each command, in the order of `--help`, with the first line of its help; its docstring is the rest."""
 
+_TOGETHER = {"init": "setup", "schema": "setup", "completion": "setup", "report": "results"}
+"""The file of each command that has none of its own name."""
+
 
 class Commands(click.Group):
     """A group that imports a command's file only when it is asked for."""
@@ -55,7 +58,8 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS and name not in self.commands:
             gc.disable()
-            command: click.Command = import_module(f"diel.cli.commands.{name}").command
+            file = vars(import_module(f"diel.cli.commands.{_TOGETHER.get(name, name)}")).values()
+            command: click.Command = next(one for one in file if getattr(one, "name", "") == name)
             gc.freeze()  # what was loaded stays: looking for garbage in it took a tenth of a short command
             gc.enable()
             command.help = f"{COMMANDS[name]}\n\n{cleandoc(command.help or '')}"

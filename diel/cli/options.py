@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import click
 
@@ -66,13 +66,20 @@ anew_options = stacked(
 )
 
 
+class Asked(TypedDict):
+    """What `workflow_options` give a command, as `prepare` takes it."""
+
+    file: Path
+    settings: tuple[str, ...]
+    params_files: tuple[Path, ...]
+    site: str | None
+    runs: Path
+
+
 def workflow_options(
     site: str = "Where it would run; `local` if neither this nor DIEL_SITE is given.",
 ) -> Decorator:
-    """The options of a workflow FILE: its values, where it is to run, and the runs of its project.
-
-    The command gets `file`, `settings`, `params_files`, `site` and `runs`, as `prepare` takes them.
-    """
+    """The options of a workflow FILE: its values, where it is to run, and the runs of its project."""
     return stacked(
         click.argument("file", type=click.Path(path_type=Path)),
         settings_options,

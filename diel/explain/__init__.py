@@ -1,6 +1,6 @@
 """Explanations of a run: what failed, what waits for what, what was computed again and why."""
 
-from diel.explain.block import explain_block
+from diel.explain.attempts import explain_block
 from diel.explain.run import explain_run
 from diel.explain.task import explain_task
 from diel.explain.text import Explanation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from diel.errors import counted
@@ -42,7 +41,3 @@ def tail(text: str) -> Iterator[str]:
     if len(lines) > TAIL_LINES:
         yield f"    │ … {counted(len(lines) - TAIL_LINES, 'line')} before"
     yield from (f"    │ {printable(line)}" for line in lines[-TAIL_LINES:])
-
-
-def clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -68,6 +68,15 @@ class Keys:
                 high, high_key = middle - 1, int.from_bytes(found[:8])
         return None
 
+    def result(self, key: str) -> Result | None:
+        """The result with this key; None if the run has none, or its journal is gone."""
+        place = self.find(bytes.fromhex(key))
+        try:
+            record = None if place is None else read_result(self.paths.journal / place[0], place[1])
+        except JournalError:
+            return None
+        return record if record is not None and record.get("key") == key else None
+
 
 class Cache:
     """The results of the earlier runs in a directory; the newest run that has a key is asked."""
@@ -83,21 +92,12 @@ class Cache:
         if candidates is None:
             candidates = [keys for keys in self._keys if family in keys.families]
             self._by_family[family] = candidates
-        wanted = bytes.fromhex(key)
         for keys in candidates:
-            place = keys.find(wanted)
-            record = None if place is None else _read(keys.paths.journal / place[0], place[1])
-            if record is not None and record.get("key") == key:
+            record = keys.result(key)
+            if record is not None:
                 record.setdefault("run", keys.paths.run_id)
                 if _is_whole(record, keys.paths.root.parent) and not _may_go(record, keys.paths.root.parent):
                     return record
-        return None
-
-
-def _read(segment: Path, offset: int) -> Result | None:
-    try:
-        return read_result(segment, offset)
-    except JournalError:
         return None
 
 

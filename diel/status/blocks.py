@@ -5,20 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from diel.errors import counted
 from diel.states import RunState
 from diel.status.columns import columns, last_line, one_line, paint, printable, shorten, width_of
 from diel.status.run import Status
-from diel.values import format_duration
+from diel.values import clock, format_duration
 
 if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow
 
-BAD = ("failed", "oom", "timeout", "node_failed", "preempted", "gone", "cancelled")
-"""How a job can end without diel asking for it."""
 SHOWN = 8
 """The most blocks to show one by one; the rest are counted."""
 SHOWN_BAD = 3
@@ -36,7 +33,7 @@ def is_live(block: BlockFacts) -> bool:
 
 def ended_badly(block: BlockFacts) -> bool:
     """Whether a block ended although diel did not ask it to."""
-    return not is_live(block) and not block["ending"] and block["state"] in BAD
+    return not is_live(block) and not block["ending"] and block["state"] != "completed"
 
 
 def is_hopeless(block: BlockFacts) -> bool:
@@ -157,15 +154,9 @@ def _badly_ended(status: Status, bad: Sequence[BlockNow], width: int, most: int)
 def _trouble(status: Status, width: int) -> list[str]:
     lines = []
     if status.silent and not status.state.ended:
-        since = "" if status.silent_since is None else f" since {_clock(status.silent_since)}"
-        lines.append(f"the scheduler does not answer{since}: {one_line(status.silent)}")
+        today = clock(status.now).partition(" ")[0]
+        since = status.silent_since and f" since {clock(status.silent_since).removeprefix(f'{today} ')}"
+        lines.append(f"the scheduler does not answer{since or ''}: {one_line(status.silent)}")
     if status.trouble and status.state is not RunState.SUCCEEDED:
         lines.append(f"trouble: {one_line(status.trouble)}")
     return [paint(shorten(line, width), fg="yellow") for line in lines]
-
-
-def _clock(seconds: float) -> str:
-    """A time; with its day if it is not today."""
-    then = datetime.fromtimestamp(seconds).astimezone()
-    today = then.date() == datetime.now(then.tzinfo).date()
-    return then.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")

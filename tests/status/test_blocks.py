@@ -12,10 +12,9 @@ import pytest
 from diel.blocks.block import Block
 from diel.cli.commands.status import _fit, _run_view
 from diel.journal.snapshot import read_run
-from diel.scheduler import JobState
 from diel.site import Shape
 from diel.status import Status, read_status
-from diel.status.blocks import BAD, block_lines
+from diel.status.blocks import block_lines
 from diel.status.columns import width_of
 from tests.allocation import Node, block
 from tests.cli.call import call
@@ -216,12 +215,6 @@ def test_a_watch_off_a_terminal_tells_when_a_block_moves_on(
     monkeypatch.setattr("diel.cli.commands.status.time.sleep", lambda seconds: next(steps)())
     said = call(capsys, "status", "--watch").out
     assert said.index("pending: Priority") < said.index("n0")
-
-
-def test_bad_ends_are_states_of_jobs() -> None:
-    assert {JobState(state) for state in BAD} == {
-        state for state in JobState if state.ended and state is not JobState.COMPLETED
-    }
 
 
 def test_nothing_of_a_block_moves_the_cursor(run: Written) -> None:

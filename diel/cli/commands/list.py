@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from diel.project.runs import all_runs
 from diel.states import TaskState
 from diel.status import Status, read_status
 from diel.status.columns import columns, paint, paint_state
-from diel.values import format_duration, format_size
+from diel.values import clock, format_duration, format_size
 
 
 @click.command("list")
@@ -63,7 +62,7 @@ def _row(status: Status, size: int | None) -> list[str]:
         paint_state(status.state),
         f"{status.good:,}/{total}",
         paint(f"{failed:,}", fg="red") if failed else "",
-        "" if status.began is None else f"{datetime.fromtimestamp(status.began).astimezone():%Y-%m-%d %H:%M}",
+        "" if status.began is None else clock(status.began)[:-3],
         format_duration(status.elapsed),
         *([] if size is None else [format_size(size)]),
     ]

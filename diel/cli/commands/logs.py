@@ -5,17 +5,16 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import click
 
 from diel.cli.options import runs_option
 from diel.cli.target import complete_task, run_and_rest
 from diel.errors import JournalError, UsageError, counted
-from diel.journal.segment import Reader, read_result, result_in, segments
+from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.states import TaskState
@@ -23,9 +22,6 @@ from diel.status import find_task, fold_status
 from diel.status.columns import paint, printable, shorten
 from diel.status.run import LIVE
 from diel.status.tasks import failure_lines
-
-if TYPE_CHECKING:
-    from diel.journal.records import Cached, Done
 
 PRINTED = ("stdout", "stderr")
 METRICS = ".metrics.jsonl"
@@ -124,10 +120,16 @@ def find_output(reader: Reader, task: str, attempt: int | None = None) -> Attemp
 def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None) -> AttemptOutput:
     """The output in the run that computed the result, found by the key that both records share."""
     label = f"{stage}/{index}"
-    cached = _find_cached(paths, stage, index)
+    from diel.project.cache import open_keys  # what cached tasks alone need
+    from diel.results import Recorded
+
+    cached = Recorded(paths).record(stage, index)
+    if cached is None or cached["event"] != "cached":
+        raise JournalError(f"{paths.run_id} has no 'cached' record of {label}")
     origin = RunPaths(paths.root.parent / cached["run"])
-    made = _made(origin, cached["key"])
-    if made is None:
+    keys = open_keys(origin)
+    made = None if keys is None else keys.result(cached["key"])
+    if made is None or made["event"] != "done":
         raise UsageError(f"{label} was taken from {cached['run']}, which no longer exists")
     last = made["attempt"]
     if attempt is not None and attempt > last:
@@ -137,34 +139,6 @@ def _cached_output(paths: RunPaths, stage: str, index: int, attempt: int | None)
     number = attempt or last
     folder = origin.task_dir(made["stage"], made["index"], number)
     return AttemptOutput(f"{origin.run_id} {made['stage']}/{made['index']}", number, TaskState.DONE, folder)
-
-
-def _made(origin: RunPaths, key: str) -> Done | None:
-    from diel.project.cache import open_keys  # needed for cached tasks alone
-
-    keys = open_keys(origin)
-    place = None if keys is None else keys.find(bytes.fromhex(key))
-    if place is not None:
-        with suppress(JournalError):
-            made = read_result(origin.journal / place[0], place[1])
-            return made if made["event"] == "done" else None
-    return None
-
-
-def _find_cached(paths: RunPaths, stage: str, index: int) -> Cached:
-    """The record that says where a result came from, found without decoding most lines. Raises
-    JournalError."""
-    found = None
-    for name in segments(paths.journal):
-        with open(paths.journal / name, "rb") as file:
-            for line in file:
-                if b'"cached"' in line and f'"index":{index},'.encode() in line:
-                    record = result_in(line)
-                    if record is not None and (record["stage"], record["index"]) == (stage, index):
-                        found = record if record["event"] == "cached" else found
-    if found is None:
-        raise JournalError(f"{paths.run_id} has no 'cached' record of {stage}/{index}")
-    return found
 
 
 # --- showing --------------------------------------------------------------------------------------

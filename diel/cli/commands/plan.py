@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
 from diel.cli.commands.validate import tasks_text
-from diel.cli.options import json_option, workflow_options
+from diel.cli.options import Asked, json_option, workflow_options
 from diel.errors import counted
 from diel.plan import Plan, StagePlan, prepare
 from diel.project.submission import Home
@@ -42,22 +42,13 @@ WIDTH = 72
     type=click.Choice(list(HOMES)),
     help="Where `diel submit --home` would put the controller, instead of where the site says.",
 )
-def command(
-    file: Path,
-    settings: tuple[str, ...],
-    params_files: tuple[Path, ...],
-    site: str | None,
-    runs: Path,
-    as_json: bool,
-    with_scripts: bool,
-    home: Home | None,
-) -> int:
+def command(as_json: bool, with_scripts: bool, home: Home | None, **asked: Unpack[Asked]) -> int:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
-    plan = _at_home(prepare(file, settings, params_files, site, runs), home)
+    plan = _at_home(prepare(**asked), home)
     if as_json:
-        click.echo(json.dumps(_document(plan, runs, with_scripts=with_scripts)))
+        click.echo(json.dumps(_document(plan, asked["runs"], with_scripts=with_scripts)))
     else:
-        click.echo("\n".join(_script_lines(plan, runs) if with_scripts else _lines(plan)))
+        click.echo("\n".join(_script_lines(plan, asked["runs"]) if with_scripts else _lines(plan)))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`diel results`: a stage's outputs as a table."""
+"""`diel results` and `diel report`: what a run made, as a table or in a short text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 
 import click
 
-from diel.cli.options import json_option, runs_option
-from diel.cli.target import complete_stage, run_and_rest
+from diel.cli.options import json_option, output_option, put, runs_option
+from diel.cli.target import complete_stage, run_and_rest, run_argument
 from diel.errors import UsageError, counted
+from diel.project.runs import find_run
+from diel.report import write_report
 from diel.results import Recorded, make_table, summarize
 from diel.table import Listing, render, write_csv, write_parquet
 from diel.values import json_value
@@ -82,3 +84,18 @@ def _empty(run: Recorded, wanted: Sequence[str]) -> Listing | None:
     searched = (f"hp.{name}" for stage in stages for name in run.searched(stage))
     columns = tuple(dict.fromkeys([*parameters, *searched, *(word for word in wanted if "." in word)]))
     return Listing(columns, [], missing) if missing else None
+
+
+@click.command("report")
+@run_argument
+@output_option
+@runs_option
+def report(run: str, output: Path | None, runs: Path) -> int:
+    """Its state and stages, the best trial or the Pareto front of each search, the course of each loop, what
+    failed, and where the results are. It goes to stdout if no file is named.
+    """
+    paths = find_run(runs, run)
+    put(write_report(Recorded(paths)).removesuffix("\n"), output)
+    if output is not None:
+        click.echo(f"{output}: the report of {paths.run_id}")
+    return 0

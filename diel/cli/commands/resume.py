@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import click
 
-from diel.cli.commands.submit import HOMES, patience, tell
+from diel.cli.commands.submit import patience, tell
 from diel.cli.options import json_option, runs_option
 from diel.cli.target import run_argument
 from diel.controller.again import Again, find_missing, find_outdated, write_again
@@ -43,7 +44,7 @@ from diel.terminal.progress import drive
 )
 @click.option(
     "--home",
-    type=click.Choice(HOMES),
+    type=click.Choice(get_args(Home)),
     help="Hand it to a controller of its own there, as `diel submit` does.",
 )
 @click.option(

@@ -7,12 +7,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from typing import Any, Unpack, get_args
 
 import click
 
-from diel.cli.options import anew_options, json_option, workflow_options
+from diel.cli.options import Asked, anew_options, json_option, workflow_options
 from diel.controller.home import Unanswered, has_come, submit_new
 from diel.errors import DielError
 from diel.paths import RunPaths, here
@@ -27,7 +26,6 @@ TAIL = 20
 """Lines of a controller's log that are shown if it did not start."""
 SOON = 3.0
 """Seconds after which the command says what it waits for."""
-HOMES = ("login", "job", "inside")
 
 
 @click.command("submit")
@@ -35,28 +33,21 @@ HOMES = ("login", "job", "inside")
 @anew_options
 @click.option(
     "--home",
-    type=click.Choice(HOMES),
+    type=click.Choice(get_args(Home)),
     help="Where the controller lives, instead of where the site says: a process here, a job, or one "
     "allocation that also holds the workers.",
 )
 @json_option
 def command(
-    file: Path,
-    settings: tuple[str, ...],
-    params_files: tuple[Path, ...],
-    site: str | None,
-    runs: Path,
-    begin_at: str | None,
-    no_cache: bool,
-    home: Home | None,
-    as_json: bool,
+    begin_at: str | None, no_cache: bool, home: Home | None, as_json: bool, **asked: Unpack[Asked]
 ) -> int:
     """Its controller lives where the site says: as a process of its own on this host, in a small job, or
     in one allocation together with its workers.
     """
-    plan = prepare(file, settings, params_files, site or os.environ.get("DIEL_SITE") or detect(), runs)
+    asked["site"] = asked["site"] or os.environ.get("DIEL_SITE") or detect()
+    plan = prepare(**asked)
     with patience(plan, as_json=as_json):
-        paths, made = submit_new(plan, runs, home=home, use_cache=not no_cache, begin_at=begin_at)
+        paths, made = submit_new(plan, asked["runs"], home=home, use_cache=not no_cache, begin_at=begin_at)
     return tell(paths, plan, made, as_json=as_json)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from typing import Unpack
 
 import click
 
-from diel.cli.options import json_option, workflow_options
+from diel.cli.options import Asked, json_option, workflow_options
 from diel.errors import Problem, SpecError, UsageError, counted
 from diel.plan import Plan, prepare
 
@@ -15,46 +15,31 @@ from diel.plan import Plan, prepare
 @click.command("validate")
 @workflow_options()
 @json_option
-def command(
-    file: Path,
-    settings: tuple[str, ...],
-    params_files: tuple[Path, ...],
-    site: str | None,
-    runs: Path,
-    as_json: bool,
-) -> int:
+def command(as_json: bool, **asked: Unpack[Asked]) -> int:
     """Gives the file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
     2 for a wrong one.
     """
+    file = str(asked["file"])
     try:
-        plan = prepare(file, settings, params_files, site, runs)
+        plan = prepare(**asked)
     except UsageError as error:
         if not as_json:
             raise
         problems = error.problems if isinstance(error, SpecError) else [_problem(file, error)]
-        found = {"valid": False, "file": str(file), "problems": [problem._asdict() for problem in problems]}
-        click.echo(json.dumps(found))
+        wrong = [problem._asdict() for problem in problems]
+        click.echo(json.dumps({"valid": False, "file": file, "problems": wrong}))
         return error.exit_code
-    if not as_json:
-        click.echo(f"{file}: good: {counted(len(plan.stages), 'stage')}, {tasks_text(plan)}")
-        return 0
-    document = {
-        "valid": True,
-        "file": str(file),
-        "problems": [],
-        "workflow": plan.workflow.name,
-        "stages": len(plan.stages),
-        "tasks": plan.tasks,
-        "tasks_known": _known_tasks(plan),
-    }
-    click.echo(json.dumps(document))
+    stages, known = len(plan.stages), {"tasks": plan.tasks, "tasks_known": _known_tasks(plan)}
+    document = {"valid": True, "file": file, "problems": [], "workflow": plan.workflow.name, "stages": stages}
+    said = f"{file}: good: {counted(stages, 'stage')}, {tasks_text(plan)}"
+    click.echo(json.dumps(document | known) if as_json else said)
     return 0
 
 
-def _problem(file: Path, error: UsageError) -> Problem:
+def _problem(file: str, error: UsageError) -> Problem:
     """An error of the command line, which has no place in the file."""
     message, _, hint = str(error).partition("\n    ")
-    return Problem(str(file), 1, 1, "", message, hint)
+    return Problem(file, 1, 1, "", message, hint)
 
 
 def _known_tasks(plan: Plan) -> int:

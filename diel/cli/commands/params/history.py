@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from diel.project.runs import all_runs, find_run
 from diel.registry import Change, Value, kept_values, read_changes, read_current
 from diel.results import Recorded
 from diel.table import Listing, render, shown
+from diel.values import clock
 
 PROJECT = "project"
 """The values that a new run of the same workflow would have."""
@@ -110,7 +110,7 @@ def _lines(events: list[Event], runs: Path) -> Iterator[str]:
     columns = ("time", "name", "value", "what", "run", "from", "read by")
     rows = [
         (
-            time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time)),
+            clock(event.time),
             f"hp.{event.name}",
             "(default)" if event.what == "unset" else shown(event.value),
             event.what,

@@ -1,7 +1,8 @@
-"""`diel completion`: the scripts complete, tried with the shells themselves where they are here."""
+"""`diel init`, `diel schema` and `diel completion`: the scripts are tried with the shells."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,10 +11,76 @@ from pathlib import Path
 
 import pytest
 
+from diel.cli.commands.setup import STARTER
+from diel.schema import schema
 from tests.cli.call import call
+from tests.throwaway import Project, Run
 from tests.written import Written
 
 Capture = pytest.CaptureFixture[str]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+def test_the_starter_runs_as_it_is_and_agrees_with_theory(tmp_path: Path) -> None:
+    Project(tmp_path).diel("init", "study")
+    study = Project(tmp_path / "study", "workflow")
+    study.diel("validate", "workflow.yaml")
+    study.diel("run", "workflow.yaml")
+    run = study.folder / "runs" / "pendulum-1"
+    assert "theory says 0.0625" in (run / "tasks/report/0/report.txt").read_text()
+    status = json.loads(study.diel("status", "--json"))
+    assert status["tasks"]["done"] == status["tasks"]["total"] == 14
+    (fit,) = Run(run).results("fit").values()
+    assert fit["values"]["coefficient"] == pytest.approx(1 / 16, rel=0.01)
+
+
+def test_it_copies_all_files_and_says_what_to_type(workspace: Path, capsys: Capture) -> None:
+    said = call(capsys, "init", "my study")
+    assert said.code == 0
+    assert said.out.rstrip().endswith("cd 'my study' && diel run workflow.yaml")
+    assert files(workspace / "my study") == files(STARTER)
+    assert "workflow.yaml" in files(STARTER)
+
+
+def test_here_is_where_it_is_made_without_a_name(workspace: Path, capsys: Capture) -> None:
+    assert call(capsys, "init").out.rstrip().endswith("Now: diel run workflow.yaml")
+    assert (workspace / "workflow.yaml").exists()
+
+
+def test_nothing_is_overwritten_and_nothing_half_made(workspace: Path, capsys: Capture) -> None:
+    (workspace / "study").mkdir()
+    (workspace / "study" / "workflow.yaml").write_text("mine")
+    said = call(capsys, "init", "study")
+    assert said.code == 2
+    assert "study/workflow.yaml already exists" in said.err
+    assert files(workspace / "study") == {"workflow.yaml": b"mine"}
+
+
+def test_a_directory_that_cannot_be_made_is_told(workspace: Path, capsys: Capture) -> None:
+    (workspace / "file").touch()
+    said = call(capsys, "init", "file/study")
+    assert said.code == 2
+    assert "file/study" in said.err
+
+
+def test_the_schema_is_printed_as_json(capsys: Capture) -> None:
+    assert json.loads(call(capsys, "schema").out) == schema()
+
+
+def test_a_file_gets_it_and_the_user_the_line_for_the_editor(workspace: Path, capsys: Capture) -> None:
+    said = call(capsys, "schema", "-o", "s.json")
+    assert (said.code, said.out) == (0, "")
+    assert "# yaml-language-server: $schema=s.json" in said.err
+    assert json.loads(Path("s.json").read_text("utf-8")) == schema()
+
+
+def test_a_place_that_cannot_be_written_is_told(workspace: Path, capsys: Capture) -> None:
+    said = call(capsys, "schema", "-o", "no/where.json")
+    assert (said.code, "cannot write no/where.json" in said.err) == (1, True)
 
 
 @pytest.fixture

@@ -1,0 +1,92 @@
+"""`diel init`, `diel schema` and `diel completion`: what a user sets up once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from diel.cli.options import output_option, put
+from diel.errors import UsageError
+
+STARTER = Path(__file__).parents[2] / "starter"
+"""The project to copy: a workflow, a module, a page that says what to do."""
+INSTRUCTIONS = {
+    "bash": 'add to ~/.bashrc:  eval "$(diel completion bash)"',
+    "zsh": 'add to ~/.zshrc, after compinit:  eval "$(diel completion zsh)"',
+    "fish": "run once:  diel completion fish > ~/.config/fish/completions/diel.fish",
+}
+
+
+@click.command("init")
+@click.argument("directory", default=".", type=click.Path(path_type=Path, file_okay=False), metavar="[DIR]")
+def init(directory: Path) -> None:
+    """Makes it in DIR, or here: a small sweep, a Python module of your own, a fit. No existing file is
+    overwritten.
+    """
+    files = sorted(
+        path.relative_to(STARTER)
+        for path in STARTER.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
+    there = [file for file in files if os.path.lexists(directory / file)]
+    if there:
+        raise UsageError(
+            f"{directory / there[0]} already exists, and `diel init` overwrites nothing; name a new directory"
+        )
+    for file in files:
+        target = directory / file
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(STARTER / file, target)
+        except OSError as error:
+            raise UsageError(f"cannot write {target}: {error.strerror}") from error
+        click.echo(f"  {target}")
+    go_there = "" if directory.resolve() == Path.cwd() else f"cd {shlex.quote(str(directory))} && "
+    click.echo(f"\nNow: {go_there}diel run workflow.yaml")
+
+
+@click.command("schema")
+@output_option
+def print_schema(output: Path | None) -> int:
+    """With it, an editor completes keys and marks mistakes while you write. With the YAML
+    language server (VS Code's YAML extension, Neovim, Emacs, Helix):
+
+    \b
+        diel schema -o diel.schema.json
+
+    and as the first line of a workflow file:
+
+    \b
+        # yaml-language-server: $schema=diel.schema.json
+
+    `diel validate` checks more than a schema can say.
+    """
+    from diel.schema import schema  # a shell that asks for its completion shall not wait for it
+
+    put(json.dumps(schema(), indent=2, ensure_ascii=False), output)
+    if output is not None:
+        line = f"# yaml-language-server: $schema={output}"
+        click.echo(f"{output}: begin workflow files with `{line}`", err=True)
+    return 0
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(list(INSTRUCTIONS)))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """\b
+    bash:  eval "$(diel completion bash)"      in ~/.bashrc
+    zsh:   eval "$(diel completion zsh)"       in ~/.zshrc, after compinit
+    fish:  diel completion fish > ~/.config/fish/completions/diel.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(context.find_root().command, {}, "diel", "_DIEL_COMPLETE")
+    click.echo(f"# {INSTRUCTIONS[shell]}")
+    click.echo(script.source())
