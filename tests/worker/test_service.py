@@ -1,19 +1,99 @@
-"""When a service is to stop: because its controller says so, or because there is none."""
+"""Whether a service is well, and when it is to stop: its controller says so, or there is none."""
 
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from diel.paths import RunPaths
 from diel.services.endpoint import STOP, message_file
+from diel.spec import Ready
 from diel.worker import service
-from diel.worker.service import GONE, Stopped, Wanted
+from diel.worker.service import GONE, Line, Printed, Stopped, Wanted
 from tests.throwaway import wait_for
+
+HEALTH = Ready(http="/héalth a")
+
+
+@pytest.fixture
+def listening() -> Iterator[Callable[[bytes], tuple[Line, list[bytes]]]]:
+    """Something that answers every connection with the same bytes; what it was asked comes with it."""
+    listeners: list[socket.socket] = []
+
+    def listen(said: bytes) -> tuple[Line, list[bytes]]:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+        asked: list[bytes] = []
+
+        def answer() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    asked.append(connection.recv(65536))
+                    connection.sendall(said)
+
+        threading.Thread(target=answer, daemon=True).start()
+        return Line("127.0.0.1", listener.getsockname()[1], "secret"), asked
+
+    yield listen
+    for listener in listeners:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "well"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", True),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", False),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", False),
+        (b"", False),
+    ],
+)
+def test_a_code_from_200_to_399_says_that_it_is_well(
+    listening: Callable[[bytes], tuple[Line, list[bytes]]], said: bytes, well: bool
+) -> None:
+    line, asked = listening(said)
+    assert line.is_well(HEALTH, 5.0) is well
+    assert asked[0].startswith(b"GET /h%C3%A9alth%20a HTTP/1.1\r\n")
+    assert b"Authorization: Bearer secret\r\n" in asked[0]
+
+
+def test_what_does_not_answer_in_time_is_not_well() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        line = Line("127.0.0.1", deaf.getsockname()[1], "secret")
+        assert not line.is_well(HEALTH, 0.05)
+        assert line.is_well(Ready(tcp=True), 5.0)
+    assert not line.is_well(Ready(tcp=True), 5.0)
+
+
+def test_newer_inputs_that_are_refused_are_told_with_the_reason(
+    listening: Callable[[bytes], tuple[Line, list[bytes]]],
+) -> None:
+    line, _ = listening(b"HTTP/1.1 409 Conflict\r\nContent-Length: 9\r\n\r\nno model\n")
+    assert line.send("/reload", b"{}", 5.0) == "/reload answered 409: no model\n"
+    line, asked = listening(b"HTTP/1.1 204 No Content\r\n\r\n")
+    assert line.send("/reload", b"{}", 5.0) == ""
+    assert asked[0].startswith(b"POST /reload HTTP/1.1\r\n")
+
+
+def test_only_what_was_printed_since_counts(capfd: pytest.CaptureFixture[str]) -> None:
+    os.write(1, b"ready before\n")
+    printed = Printed()
+    os.write(2, b"now it is re")
+    assert not printed.holds("ready")
+    os.write(2, b"ady\n")
+    assert printed.holds("ready")
 
 
 @pytest.fixture
