@@ -97,7 +97,7 @@ def picked_points(edge: Edge) -> Iterator[str]:
         named = point if isinstance(point, Mapping) else {axis: point}
         yield from (f"{name} = {value}" for name, value in named.items())
     for axis, choice in edge.chosen.items():
-        yield f"{axis} = {choice.word}" + (f" {choice.count}" if choice.word == "top" else "")
+        yield f"{axis} = {choice.word}" + (f" {choice.most}" if choice.word == "top" else "")
 
 
 def axis_text(label: str, axis: Axis, count: str = "") -> str:

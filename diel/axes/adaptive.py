@@ -123,7 +123,7 @@ class Searched(Adaptive):
 
     def chosen(self, coordinates: Mapping[str, int], choice: Choice) -> tuple[int, ...]:
         trials, small = self.course(coordinates).trials, [small for _, small in self.axis.objectives]
-        picked = front(trials, small) if choice.word == "pareto" else ranked(trials, small[0])[: choice.count]
+        picked = front(trials, small) if choice.word == "pareto" else ranked(trials, small[0])[: choice.most]
         return tuple(trial.number for trial in picked)
 
     def hyperparameters(self, coordinates: Mapping[str, int]) -> Mapping[str, Any]:

@@ -196,7 +196,7 @@ def choice_awaited(link: ChoosingLink, index: int) -> str:
             return f"{up} of the last {label}, known once the loop is over: {rounds:,} judged so far"
         trials = [] if course is None else course.trials
         ended = sum(trial.state is not TrialState.RUNNING for trial in trials)
-        word = f"top {choice.count}" if choice.word == "top" else choice.word
+        word = f"top {choice.most}" if choice.word == "top" else choice.word
         return (
             f"{up} of the {word} {label}, known once the search is over: "
             f"{ended:,} of at most {counted(axis.size, 'trial')} have ended"

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -39,11 +39,10 @@ Verbatim = Mapping[str, Any] | bool
 """Keys below which a plain scalar stays text as written: nested keys, `*` for any."""
 
 
-@dataclass(frozen=True)
-class Complaint:
+class Complaint(NamedTuple):
     """Something wrong in a text: at which character, under which key, what and what to do."""
 
-    index: int
+    at: int
     key: Key
     message: str
     hint: str = ""
@@ -366,7 +365,7 @@ class Source:
         for each in complaints:
             line, column = self.place(each.first or 0)
             before = "" if each.first is None else f"the first is at line {line}, column {column}; "
-            problems.append(self.at(each.index, each.key, each.message, before + each.hint))
+            problems.append(self.at(each.at, each.key, each.message, before + each.hint))
         return problems
 
 

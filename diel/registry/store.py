@@ -16,7 +16,6 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -125,7 +124,7 @@ def read_current(runs: Path) -> tuple[dict[str, Held], list[Path]]:
 
 def _read_current(folder: Path, names: Sequence[str]) -> tuple[dict[str, Held], list[Path]]:
     fold = _load_fold(folder, names)
-    changes, unreadable = _read_all(folder, names[fold.count :])
+    changes, unreadable = _read_all(folder, names[fold.size :])
     return current(changes, fold.held), [*(folder / name for name in fold.unreadable), *unreadable]
 
 
@@ -182,11 +181,10 @@ def current(changes: Iterable[Change], before: Mapping[str, Held] | None = None)
     return held
 
 
-@dataclass(frozen=True)
-class _Fold:
-    """The first `count` changes, folded."""
+class _Fold(NamedTuple):
+    """The first `size` changes, folded."""
 
-    count: int
+    size: int
     held: Mapping[str, Held]
     unreadable: Sequence[str]
 
@@ -209,7 +207,7 @@ def _load_fold(folder: Path, names: Sequence[str]) -> _Fold:
 def _keep_fold(folder: Path) -> None:
     """Writes the fold down where many changes came since. What goes wrong only costs its readers time."""
     names = _names(folder)
-    if len(names) - _load_fold(folder, names).count < FOLDED:
+    if len(names) - _load_fold(folder, names).size < FOLDED:
         return
     held, unreadable = _read_current(folder, names)
     document = {

@@ -124,7 +124,7 @@ class ChoosingLink(Link):
             except Lost:
                 if self.edge.min_success == 1:
                     raise
-                lost += math.prod(choice.count for choice in self.edge.chosen.values())
+                lost += math.prod(choice.most for choice in self.edge.chosen.values())
         if self.edge.renewed and self.edge.gathered:
             chosen = self._of_one_round(chosen)
         return chosen, lost

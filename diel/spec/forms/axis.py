@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from diel.errors import counted
 from diel.files import replacing
@@ -84,12 +84,11 @@ Known = Mapping[str, Hyperparameter]
 """The shared registry, by name."""
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """What `at` says of a search (`best`, `pareto`, `{top: N}`) or a loop (`last`, `previous`)."""
 
     word: Literal["best", "pareto", "top", "last", "previous"]
-    count: int = 1
+    most: int = 1
     """How many points `top` takes."""
 
     @property
