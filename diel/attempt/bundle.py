@@ -53,7 +53,7 @@ class Work(NamedTuple):
     staging: Staging | None = None
     """How it uses the disks of its nodes; None if it does not."""
     service: Service | None = None
-    """The service's settings; None for a stage whose tasks end."""
+    """Its settings; None for a stage whose tasks end."""
     surrogate: Surrogate | None = None
     """What each task asks before it runs, with the outputs that are answered."""
 
@@ -106,9 +106,9 @@ class Request(NamedTuple):
     shards: Mapping[str, Shard] | None = None
     """Inputs that are split, by name."""
     services: Mapping[str, Sequence[int]] | None = None
-    """The services that it asks, by name: the task indices of the replicas."""
+    """The task indices of the replicas that it asks, by name."""
     streams: Mapping[str, Mapping[str, str]] | None = None
-    """Its streams, by name; None if it runs beside no other stage's tasks."""
+    """What it puts and gets while it runs, by name; None if it runs beside no other stage's tasks."""
     question: Question | None = None
     """What it asks before it runs; None if it asks nobody, or nobody is there."""
 

@@ -99,7 +99,7 @@ class Finder:
             return False
         serving = self._stages.serving
         if serving is not None and not (serving.may_start(stage, index) and serving.ask(stage, index)):
-            stage.history.set(index, TaskState.WAITING)  # looked at again when its service is up
+            stage.history.set(index, TaskState.WAITING)  # looked at again when what it asks is up
             return False
         return True
 

@@ -71,12 +71,12 @@ class Stages:
         uses = plan.workflow.any_stage
         joined = uses(lambda stage: stage.joined)
         self.streams = ends_of(plan.graph, self.into, self.out_of) if joined else {}
-        """By stage, the streams of its tasks; only for stages that run together."""
+        """By stage, what its tasks put and get while they run; only for stages that run together."""
         self.recipes = {name: self._recipe(stage, run_file) for name, stage in self.runs.items()}
         self.work = {name: self._work(name) for name in self.runs}
         served = uses(lambda stage: stage.service is not None)
         self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
-        """The services that are up while others ask them."""
+        """What is up while others ask it."""
         published = uses(lambda stage: stage.publishes)
         self._publishing = Publishing(plan.workflow, run_file, ledger) if published else None
         loose = uses(lambda stage: not all(output.keep for output in stage.outputs.values()))
@@ -98,7 +98,7 @@ class Stages:
             self.runs.values(), key=lambda stage: (stage.spec.service is None, -stage.depth)
         )
         """Later stages first, so that samples flow through instead of piling up after the first stage;
-        services before what does not need them."""
+        what is asked before what does not need it."""
 
     def _recipe(self, stage: StageRun, run_file: RunFile) -> Recipe:
         into, module = self.into[stage.name], self._plan.modules.get(stage.name)

@@ -221,7 +221,7 @@ class Stage(SpecModel):
 
     @property
     def joined(self) -> bool:
-        """Whether it names stages to run beside, or makes a stream."""
+        """Whether its tasks run beside those of other stages."""
         return bool(self.beside) or any(output.stream is not None for output in self.outputs.values())
 
     @property

@@ -99,7 +99,7 @@ class Recipe:
         parts: dict[str, str],
         streams: StreamEnds | None = None,
     ) -> None:
-        """`parts` of the cache key are those that all tasks share; `streams` those of a stage in a gang."""
+        """`parts` of the cache key are those that all tasks share; `streams` those of a stage in company."""
         stage = sources.run.spec
         self.sources = sources
         self.family_parts = parts
