@@ -10,6 +10,7 @@ function asks `context.interrupted`. Ranks get theirs from `timeout` in front of
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -26,6 +27,7 @@ from diel.attempt.line import is_cut
 from diel.attempt.mpi import World
 from diel.attempt.ports import keep_at_home
 from diel.attempt.reaper import GRACE, ask_group, end_marked, kill_children, signal_group
+from diel.errors import DielError
 from diel.paths import RunPaths
 from diel.project.requests import Cancel, changed, read_cancels, read_stops
 from diel.states import FailureClass
@@ -127,7 +129,8 @@ class Watchdog:
             time.sleep(TICK)
             attempt = self._watched
             if attempt is not None:
-                self._look(attempt)
+                with contextlib.suppress(OSError, DielError):  # a full disk, perhaps: the next look may do
+                    self._look(attempt)
 
     def _look(self, attempt: RunningAttempt) -> None:
         age = time.monotonic() - attempt.began
@@ -178,9 +181,11 @@ class Watchdog:
                 return
             attempt.verdict = verdict
             if attempt.group is None:
-                self._give_up(verdict)
-                kill_children()
-                os._exit(EXIT_CODE)
+                try:
+                    self._give_up(verdict)
+                finally:  # what cannot be written, its end tells
+                    kill_children()
+                    os._exit(EXIT_CODE)
             signal_group(attempt.group, signal.SIGTERM)
         hasty = verdict.kind == FailureClass.CANCELLED and not any(
             _covers(cancel, attempt) for cancel in read_cancels(self._paths)

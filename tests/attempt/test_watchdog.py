@@ -16,8 +16,9 @@ import pytest
 from diel.attempt.block import BlockHere, limits_of
 from diel.attempt.bundle import Failure, Work
 from diel.attempt.command import spawn
-from diel.attempt.watchdog import RunningAttempt, Watchdog, _out_of_time, memory_of
+from diel.attempt.watchdog import EXIT_CODE, RunningAttempt, Watchdog, _out_of_time, memory_of
 from diel.context import Context
+from diel.errors import JournalError
 from diel.paths import RunPaths
 from diel.project.requests import ask_cancel
 from diel.states import FailureClass
@@ -66,6 +67,37 @@ def verdict_of(attempt: RunningAttempt) -> tuple[str, str]:
 def test_a_program_that_ignores_its_timeout_is_killed(watched: Watched) -> None:
     attempt = watched.run(WORK._replace(timeout=0.3))
     assert verdict_of(attempt) == (FailureClass.TIMEOUT, "ran longer than its timeout of 0.3 s")
+
+
+def test_a_look_that_goes_wrong_is_not_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk may be full as the rest of a bundle is handed back: the timeout of its task holds all the same."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("diel.attempt.watchdog.RELEASE_AFTER", 0.0)
+    watched = Watched(tmp_path)
+    asked: list[int] = []
+
+    def release() -> None:
+        asked.append(1)
+        if len(asked) == 1:
+            raise JournalError("no space left on device")
+
+    watched.dog._release = release
+    assert verdict_of(watched.run(replace(WORK, timeout=0.3)))[0] == FailureClass.TIMEOUT
+
+
+def test_a_function_ends_with_its_worker_where_its_failure_cannot_be_written(tmp_path: Path) -> None:
+    text = (
+        "import sys, time\nfrom pathlib import Path\n"
+        "from diel.attempt.watchdog import RunningAttempt, Watchdog\n"
+        "from diel.attempt.bundle import Work\nfrom diel.errors import JournalError\n"
+        "from diel.paths import RunPaths\nfrom tests.worker.bench import request\n"
+        "def give_up(_):\n    raise JournalError('no space left on device')\n"
+        "dog = Watchdog(RunPaths(Path(sys.argv[1])), lambda: None, give_up)\n"
+        "dog.begin(RunningAttempt(Work('s', object(), {}, 0.2, (), 1), request(0), sys.argv[1]))\n"
+        "time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text, str(tmp_path)], check=False, timeout=30, stderr=-3)
+    assert done.returncode == EXIT_CODE
 
 
 def test_a_program_that_takes_more_memory_than_it_may_is_ended(watched: Watched) -> None:
