@@ -121,6 +121,7 @@ def _work(end: socket, lifeline: int) -> NoReturn:
     """
     last_words = open(os.dup(2), "w", encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
     try:
+        end.set_inheritable(False)  # as it came: no command is to have it
         packed = receive(end, lifeline)
         begin(pickle.loads(packed))
         send(end, b"%d" % os.getpid())

@@ -24,6 +24,13 @@ def server(bench: Bench) -> psutil.Process:
     return psutil.Process(bench.pipes._server._process.pid)
 
 
+def test_a_command_does_not_get_its_workers_line(bench: Bench) -> None:
+    bench.run(
+        [request(0, "sh", "-c", "for n in 3 4 5 6 7 8 9 10 11 12; do readlink /proc/$$/fd/$n; done; true")]
+    )
+    assert not (bench.paths.tasks / "s/0/stdout").exists()
+
+
 def test_a_worker_is_forked_once_and_used_again(bench: Bench) -> None:
     for index in range(3):
         bench.run([request(index, "true")])
