@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diel.attempt.watchdog import RunningAttempt
 from diel.context import Context
+from diel.files import put
 from diel.paths import RunPaths
 
 
@@ -18,7 +19,8 @@ class Surroundings:
     def __init__(self, paths: RunPaths) -> None:
         """Makes the file that attempts without parameters or inputs read. Raises OSError."""
         nothing = paths.captures / "nothing.json"
-        nothing.write_text("{}")
+        if not nothing.exists():  # tasks of other workers may be reading it
+            put(nothing, "{}")
         self._nothing = str(nothing)
         self._paths = paths
         self._root = str(paths.root)

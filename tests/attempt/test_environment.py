@@ -6,7 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from diel.attempt.environment import Surroundings
+from diel.paths import RunPaths
 from tests.throwaway import Project
+
+
+def test_a_worker_that_begins_leaves_alone_what_others_tasks_read(tmp_path: Path) -> None:
+    """A task without parameters may open the file at that moment."""
+    paths = RunPaths(tmp_path / "w-1")
+    paths.captures.mkdir(parents=True)
+    Surroundings(paths)
+    (nothing,) = paths.captures.iterdir()
+    assert nothing.read_text() == "{}"
+    nothing.chmod(0o400)
+    before = nothing.stat()
+    Surroundings(paths)
+    assert (nothing.stat().st_ino, nothing.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_a_function_is_told_its_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
