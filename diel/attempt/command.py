@@ -91,8 +91,11 @@ def _told_in_time(attempt: RunningAttempt, env: Mapping[str, str]) -> tuple[str,
     ranks when it gets one.
     """
     interrupt = attempt.limits.interrupt
-    program = None if interrupt is None else _find("timeout", env.get("PATH", os.defpath))
-    if program is None or interrupt is None:
+    if interrupt is None:
+        return ()
+    try:
+        program = _find("timeout", env.get("PATH", os.defpath))
+    except FileNotFoundError:
         return ()
     seconds = max(0.1, interrupt - time.time())
     return (program, "--foreground", "--preserve-status", "--signal=TERM", f"{seconds:.1f}")
@@ -126,11 +129,11 @@ def start(words: tuple[str, ...], env: Mapping[str, str]) -> int:
 
 def find_program(name: str, env: Mapping[str, str]) -> str:
     """The path of a program. Raises Failure (`launch`) if it is not on PATH."""
-    found = _find(name, env.get("PATH", os.defpath))
-    if found is None:
+    try:
+        return _find(name, env.get("PATH", os.defpath))
+    except FileNotFoundError as error:
         hint = "; install it there, or write `shell: sh`" if name == "bash" else ""
-        raise Failure(FailureClass.LAUNCH, f"no program '{name}' on PATH{hint}")
-    return found
+        raise Failure(FailureClass.LAUNCH, f"no program '{name}' on PATH{hint}") from error
 
 
 def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt: RunningAttempt) -> None:
@@ -198,8 +201,12 @@ def _not_started(words: tuple[str, ...], error: OSError | ValueError) -> Failure
 
 
 @cache
-def _find(program: str, path: str) -> str | None:
-    return program if "/" in program else shutil.which(program, path=path)
+def _find(program: str, path: str) -> str:
+    """Raises FileNotFoundError, which is not remembered: it may come."""
+    found = program if "/" in program else shutil.which(program, path=path)
+    if found is None:
+        raise FileNotFoundError(program)
+    return found
 
 
 def meaning(code: int) -> str:

@@ -81,6 +81,16 @@ def test_how_a_command_fails(
     assert (caught.value.kind, caught.value.message[: len(message)]) == (kind, message)
 
 
+def test_a_program_that_was_not_there_may_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its directory may have been on a file system that did not answer."""
+    work = replace(WORK, values={})
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(Failure, match="no program 'late' on PATH"):
+        run(tmp_path, work, "late")
+    (tmp_path / "late").symlink_to("/bin/true")
+    assert run(tmp_path, work, "late") == ({}, {})
+
+
 def test_what_a_command_leaves_running_in_its_group_is_ended(tmp_path: Path) -> None:
     run(tmp_path, WORK._replace(values={}), "sh", "-c", "sleep 600 & echo $! > pid")
     left = psutil.Process(int((tmp_path / "w-1/tasks/s/0/pid").read_text()))
