@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -126,13 +127,14 @@ def call_on_ranks(
     try:
         words = (sys.executable, "-m", "diel.worker.called", str(call_file))
         spawn_ranks(words, env, dog, attempt)
-        values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
     except Failure as failure:
         raise _told_by_rank(return_file, failure) from failure
-    except (OSError, ValueError) as error:
-        raise Failure(FailureClass.APP, f"rank 0 left no result: {error}") from error
     finally:
         call_file.unlink(missing_ok=True)
+    try:
+        values, artifacts = json.loads(return_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Failure(FailureClass.APP, f"rank 0 left no result: {error}") from error
     return_file.unlink(missing_ok=True)
     return values, artifacts
 
@@ -157,12 +159,13 @@ def _told_by_rank(path: Path, failure: Failure) -> Failure:
     """The failure that a rank wrote before it ended, if that says more than an exit code."""
     if failure.kind not in (FailureClass.APP, FailureClass.INTERRUPTED):
         return failure
-    told = sorted(path.parent.glob(f"{RETURN_FILE}.failure.*"))
-    if not told:
-        return failure
-    said = [json.loads(file.read_text(encoding="utf-8")) for file in told]
-    for file in told:
+    said = []
+    for file in sorted(path.parent.glob(f"{RETURN_FILE}.failure.*")):
+        with contextlib.suppress(OSError, ValueError):  # MPI ended that rank while it wrote
+            said.append(json.loads(file.read_text(encoding="utf-8")))
         file.unlink(missing_ok=True)
+    if not said:
+        return failure
     # One rank's error beats the interruption that others met.
     kind, message = min(said, key=lambda one: bool(one[0] == FailureClass.INTERRUPTED))
     return Failure(kind, message, failure.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,14 @@ from diel.attempt.function import call
 from diel.context import Context
 from diel.modules.catalogue import find
 from diel.states import FailureClass
-from tests.worker.bench import request
+from tests.worker.bench import Bench, request, worker_bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with worker_bench(tmp_path) as made:
+        yield made
+
 
 HEAD = "import diel, os, sys\nfrom pathlib import Path\n\n\n@diel.module(kind='analysis')\n"
 
@@ -85,3 +93,11 @@ def test_a_module_that_cannot_be_imported_cannot_be_launched(tmp_path: Path) -> 
     with pytest.raises(Failure, match=r"made.py cannot be imported: ZeroDivisionError") as caught:
         run(tmp_path, "def made() -> dict:\n    return {}\n\n\n1 / 0\n")
     assert caught.value.kind == FailureClass.LAUNCH
+
+
+def test_a_rank_that_is_killed_while_it_tells_its_failure_hides_no_others(bench: Bench) -> None:
+    """As by MPI, which ends all ranks with the first that fails."""
+    module = bench.module("def made() -> dict:\n    return {}")
+    script = """echo '["app", "ValueError: no luck"]' > .return.json.failure.1; : > .return.json.failure.0; exit 1"""
+    ((_, record),) = bench.run([request(0)], module=module, launcher=("sh", "-c", script)).records
+    assert (record["class"], record["message"]) == ("app", "ValueError: no luck")
