@@ -100,8 +100,8 @@ def _on_each_node(
         return Brought(warning=f"the inputs could not be staged on the task's nodes: {failure}")
     finally:
         plan.unlink(missing_ok=True)
-    attempt.group = None
-    dog.begin(attempt)
+        attempt.group = None
+        dog.begin(attempt)
     told = read_notes(attempt.task_dir)
     whole = _summed(told)
     folders = sorted({brought.folder for brought in told})

@@ -301,14 +301,8 @@ class Worker:
 
     def _execute_joined(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         """Executes an attempt; one with streams succeeds only if they are complete."""
-        try:
-            with held_to_streams(self._root, attempt.work, attempt.request):
-                return self._execute(attempt)
-        except Failure:
-            if self._drain is not None:
-                self._drain.close()
-                self._drain = None
-            raise
+        with held_to_streams(self._root, attempt.work, attempt.request):
+            return self._execute(attempt)
 
     def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         work, request = attempt.work, attempt.request
@@ -329,7 +323,7 @@ class Worker:
             if work.staging.drains:
                 self._drain = self._open_drain(attempt)
         if self._drain is not None:
-            self._launch_with_drain(attempt, self._drain, env)
+            launch(attempt, {**env, "DIEL_DRAIN_DIR": self._drain.folder}, self.dog)
             return {}, {}
         if work.module is None:
             return run_command(attempt, self._root, env, self.dog)
@@ -346,18 +340,13 @@ class Worker:
             os.chdir(self._root)
             restore(self.environ, own)
 
-    def _launch_with_drain(self, attempt: RunningAttempt, drain: Drain, env: Mapping[str, str]) -> None:
-        try:
-            launch(attempt, {**env, "DIEL_DRAIN_DIR": drain.folder}, self.dog)
-        except Failure as failure:
-            self._drain = None
-            blamed = drain.blame(failure)
-            drain.close()
-            raise blamed from failure
-
     def _fail(self, attempt: RunningAttempt, failure: Failure) -> tuple[int, Record]:
         with self.dog.lock:
             self.dog.end()
+            drain, self._drain = self._drain, None
+            if drain is not None:
+                failure = drain.blame(failure)
+                drain.close()
             tail = self.capture.tail()
             kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)

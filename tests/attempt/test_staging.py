@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.bundle import Bundle, Request, Staging, Work
+from diel.attempt.bundle import Bundle, Request, Staged, Staging, Work
 from diel.attempt.staging import Drain, open_drain
 from diel.attempt.watchdog import RunningAttempt
 from diel.errors import JournalError
@@ -111,6 +111,29 @@ def test_a_command_that_fails_is_told_as_ever(bench: Bench, tmp_path: Path) -> N
     ((_, record),) = report.records
     assert (record["class"], record["exit_code"], record["stderr_tail"]) == ("app", 3, "no\n")
     assert not list((tmp_path / "disk").glob("diel-*/drains/*"))
+
+
+def test_what_one_task_was_to_drain_is_not_the_next_ones(bench: Bench, tmp_path: Path) -> None:
+    """A task that cannot begin, here because its directory of outputs is a file of another's, drains nothing."""
+    blocked = writes(0, "true", outputs={"out": "out.bin", "other": "out.bin/deep"})
+    ((_, record),) = bench.run([blocked], staging=draining(tmp_path)).records
+    assert (record["event"], record["class"]) == ("fail", "node")
+    assert not list((tmp_path / "disk").glob("diel-*/drains/*"))
+    module = bench.module("def made() -> dict:\n    return {'x': 1}")
+    ((_, record),) = bench.run([request(1)], module=module).records
+    assert record["values"] == {"x": 1}
+
+
+def test_a_task_whose_inputs_could_not_be_staged_on_its_nodes_is_watched_all_the_same(
+    bench: Bench, tmp_path: Path
+) -> None:
+    staged = Staged((), {}, {}, ("sleep", "60"), {})
+    work = {"staging": Staging(Local(str(tmp_path)), ("false",)), "timeout": 0.5}
+    told, failed = (
+        record for _, record in bench.run([request(0, "sleep", "60", staged=staged)], **work).records
+    )
+    assert "could not be staged on the task's nodes" in told["warning"]
+    assert failed["class"] == "timeout"
 
 
 def test_a_program_that_renames_its_output_into_place_is_as_good(bench: Bench, tmp_path: Path) -> None:
