@@ -83,7 +83,7 @@ def test_how_a_command_fails(
 
 def test_a_program_that_was_not_there_may_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its directory may have been on a file system that did not answer."""
-    work = replace(WORK, values={})
+    work = WORK._replace(values={})
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(Failure, match="no program 'late' on PATH"):
         run(tmp_path, work, "late")

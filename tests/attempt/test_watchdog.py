@@ -82,7 +82,7 @@ def test_a_look_that_goes_wrong_is_not_the_last(tmp_path: Path, monkeypatch: pyt
             raise JournalError("no space left on device")
 
     watched.dog._release = release
-    assert verdict_of(watched.run(replace(WORK, timeout=0.3)))[0] == FailureClass.TIMEOUT
+    assert verdict_of(watched.run(WORK._replace(timeout=0.3)))[0] == FailureClass.TIMEOUT
 
 
 def test_a_function_ends_with_its_worker_where_its_failure_cannot_be_written(tmp_path: Path) -> None:
