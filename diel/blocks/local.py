@@ -30,7 +30,7 @@ class ThisMachine:
         self._pipes: Pipes | None = None
         self._out: dict[int, int] = {}
         self._load = 0
-        self._holding = Holding(plan)
+        self._holding: Holding | None = None
         self._waits = False
         """Whether `status` says that workers take long to start."""
 
@@ -56,7 +56,7 @@ class ThisMachine:
 
     @property
     def _capacity(self) -> int:
-        return self._plan.capacity - self._holding.cores
+        return self._plan.capacity - (0 if self._holding is None else self._holding.cores)
 
     def width(self, shape: Shape) -> int:
         return self._plan.capacity
@@ -65,7 +65,10 @@ class ThisMachine:
         return shape.cores == 1 and not shape.nodes
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
-        if not self._holding.take(bundle, shape, cores):
+        if bundle.work.service is not None:
+            self._holding = self._holding or Holding(self._plan)
+            self._holding.take(bundle, shape, cores)
+        else:
             self._out[bundle.number] = cores
             self._load += cores
         if self._pipes is None:
@@ -75,7 +78,8 @@ class ThisMachine:
 
     def ended(self, number: int) -> None:
         self._load -= self._out.pop(number, 0)
-        self._holding.ended(number)
+        if self._holding is not None:
+            self._holding.ended(number)
 
     def tend(self, outlook: Outlook) -> None:
         """Reports problems of workers, and what the run waits for. Raises DielError if none ever started."""

@@ -74,7 +74,7 @@ class Crowd:
 @pytest.fixture(autouse=True)
 def nobody_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streaming, "begin", lambda *_: None)
-    monkeypatch.setattr(ThisMachine, "_start", lambda _: Idle())
+    monkeypatch.setattr("diel.blocks.local.Pipes", lambda *_: Idle())
 
 
 def test_a_place_goes_out_whole_or_not_at_all(workspace: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_gang_that_waits_for_a_service_to_end_is_in_nobodys_way(workspace: Pat
     crowd = Crowd(workspace, PAIRS, 2)
     up = crowd.bench.stages.work["one"]._replace(service=Service())
     bundle = Bundle(7, "", 1, up, (), 1.0)
-    crowd.backend._holding.take(bundle, next(iter(crowd.bench.plan.shapes)), 1)  # holds a core
+    crowd.backend.submit(next(iter(crowd.bench.plan.shapes)), 1, bundle)  # holds a core
     full: set[str] = set()
     assert crowd.hand_out(full) == []
     assert not full
