@@ -106,7 +106,7 @@ class Blocks:
         return min(free.values(), default=0) >= 0
 
     def could_hold(self, tasks: Sequence[tuple[Shape, int]]) -> bool:
-        """Whether they could once everything handed out has ended, except services."""
+        """Whether they could once everything handed out has ended, except what lasts."""
         counts = Counter(shape for shape, _ in tasks)
         return all(self._holding.room_beside(shape) >= count for shape, count in counts.items())
 

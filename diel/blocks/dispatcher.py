@@ -97,7 +97,7 @@ class Dispatcher:
         return self._backend.has_room_for(self._with_cores(tasks))
 
     def could_hold(self, tasks: Sequence[tuple[StageRun, Shape]]) -> bool:
-        """Whether all of these could run at the same time, beside the services that are up.
+        """Whether all of these could run at the same time, beside what stays up.
 
         If not, they wait for one of these to end; others, who may need it, must not wait for them.
         """
