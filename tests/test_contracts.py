@@ -1,4 +1,4 @@
-"""Contracts and artifacts in whole runs: what is promised, handed on, and deleted after its use."""
+"""Contracts and artifacts in whole runs: what is promised, handed on, and deleted after use."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_arrays_are_handed_on_and_a_broken_promise_stops_its_task_alone(project:
     assert run.history().stages["make"].dropped == {"x": {0, 1}}
     assert not run.artifact("make", "x").exists()
     assert run.artifact("same", "x").stat().st_nlink == 1
-    assert "'make.x' of 2 tasks was deleted after its use" in project.diel("results", "last", "make.x")
-    assert "deleted after its use" in project.diel("explain", "last", "make/0")
+    assert "'make.x' of 2 tasks was deleted after use" in project.diel("results", "last", "make.x")
+    assert "deleted after use" in project.diel("explain", "last", "make/0")
     status = json.loads(project.diel("status", "--json"))
     assert status["stages"]["make"]["dropped"] == {"x": 2}
 

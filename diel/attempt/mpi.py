@@ -247,7 +247,7 @@ class World:
             return self._found
 
     def _look(self) -> None:
-        with open(self._file, encoding="utf-8", errors="replace") as file:  # NFS looks anew when it opens
+        with open(self._file, encoding="utf-8", errors="replace") as file:  # NFS looks again when it opens
             seen = (os.fstat(file.fileno()).st_size, os.fstat(2).st_size)
             if seen != self._seen:
                 self._seen = seen

@@ -158,7 +158,7 @@ _OTHERWISE = re.compile(r"^srun: error: .*: tasks? [0-9,-]+: (?!Killed|Terminate
 def killer_of(exit_code: int | None, stderr: str, *, launched: bool) -> signal.Signals | None:
     """The signal from outside that ended a program; None if it ended on its own.
 
-    `launched` says whether an MPI launcher stands between, which tells in words what killed a rank.
+    `launched` says whether an MPI launcher is between, which says in words what killed a rank.
     """
     if launched:
         killed = exit_code == 128 + signal.SIGKILL or _BY_LAUNCHER.search(stderr)
@@ -203,7 +203,7 @@ class OomKills:
     def evidence(self, exit_code: int | None, stderr: str, *, launched: bool, words: str = "") -> str:
         """Why a failed program seems to have been killed for lack of memory; empty if it does not.
 
-        `launched` says whether an MPI launcher stands between, which tells what killed a rank; `words` is a
+        `launched` says whether an MPI launcher is between, which says what killed a rank; `words` is a
         regular expression of the scheduler's for that.
         """
         flags = re.IGNORECASE | re.MULTILINE

@@ -1,6 +1,6 @@
 """A task's files on its node's disk: inputs are copied there before it begins, outputs are copied back.
 
-In the task's directory stands a link in the place of each output that a command writes on the node's disk, so
+In the task's directory a link replaces each output that a command writes on the node's disk, so
 that the command writes through it without knowing. The result is committed once the copies stand in the
 places of the links, while the worker goes on.
 """

@@ -107,7 +107,7 @@ def node_script(site: Site, scheduler: Scheduler, paths: RunPaths, block: Block,
             ),
             *((f'export DIEL_NODE_NAME="$({scheduler.node})"',) if scheduler.node else ()),
             *(named if shape.nodes and scheduler.hosts else ()),
-            # The job's begin, and not this node's: what stands before may take long.
+            # The job's begin, and not this node's: what comes before can take long.
             f"began=$(cat {began} 2>/dev/null || date +%s)",
             "export DIEL_BLOCK_END=$(( began + DIEL_BLOCK_WALLTIME ))",
             *site.setup,  # again: what the job's script sets does not reach all nodes everywhere

@@ -3,7 +3,7 @@
 - The database library of its monitoring. Where SQLAlchemy is installed, and Optuna brings it along, each
   process that loads Parsl would spend a quarter of a second on it: the controller, the interchange, two on
   each node.
-- The checks of its arguments' types. For each of them typeguard parses Parsl's source anew, for a third of
+- The checks of its arguments' types. For each of them typeguard parses Parsl's source again, for a third of
   a second; what diel hands to Parsl is checked by mypy.
 - The HTTP client with which it would ask a server on the internet for this host's address.
 

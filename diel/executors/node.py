@@ -5,7 +5,7 @@
 A process that made a session of its own survives the scheduler's kill (some see only what they started);
 every process of this node's share of the block carries DIEL_NODE, so that it is found all the same.
 
-A node with nothing to do whose script was written anew by a later controller begins that script.
+A node with nothing to do whose script a later controller rewrote begins that script.
 """
 
 from __future__ import annotations

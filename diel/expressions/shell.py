@@ -54,7 +54,7 @@ _WORD = re.compile(r"\w+")
 def places(literals: Sequence[str]) -> list[Quotes]:
     """The quotes around each value in a command, given the texts before, between and after the values.
 
-    Raises Unquotable where a value stands where no quoting is safe.
+    Raises Unquotable if a value is where no quoting is safe.
     """
     reader = _Follower()
     found: list[Quotes] = []

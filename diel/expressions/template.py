@@ -80,7 +80,7 @@ class Template:
         """The text as a shell command, every value quoted so that it arrives byte for byte.
 
         A list becomes several words; within quotes its items are joined by spaces. Raises
-        ExpressionError also where a value stands where no quoting is safe (see check_shell).
+        ExpressionError also if a value is where no quoting is safe (see check_shell).
         """
         where = iter(self._places)
         return "".join(

@@ -1,1 +1,1 @@
-"""The runs of a project: how they are made and found, who drives them, what was asked of them."""
+"""The runs of a project: how they are made and found, who drives them, users' requests."""

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 VERSION = 2
 MAX_RUNS = 100
-"""How many of the newest runs are asked: each costs an open file, and `cached` results carry keys on."""
+"""How many of the newest runs to ask: each costs an open file, and `cached` results carry keys on."""
 _KEY = 16
 _COMMITS = (b'{"event":"done"', b'{"event":"cached"')
-_KEY_IN_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')  # it stands before the values, in lines by us
+_KEY_IN_LINE = re.compile(rb'"key":"([0-9a-f]{32})"')  # it comes before the values in our lines
 _ENTRY = _KEY + 4 + 6
 
 
@@ -113,20 +113,20 @@ def _is_whole(record: Result, runs: Path) -> bool:
 
 
 def _may_go(record: Result, runs: Path) -> bool:
-    """Whether an artifact is one that need not be kept, of a run that goes on and will delete it."""
+    """Whether an artifact need not be kept, and its run is still going and will delete it."""
     passing = any(entry.get("keep") is False for entry in record.get("artifacts", {}).values())
     return passing and driver(RunPaths(runs / record["run"])) is not None
 
 
 def open_keys(paths: RunPaths) -> Keys | None:
-    """The keys of a run, made from its journal where there are none; None where that cannot be done."""
+    """The keys of a run, made from its journal if missing; None if that is impossible."""
     try:
         keys = _open(paths)
         if keys is None and paths.lease.exists():
             write_keys(paths)
             keys = _open(paths)
         return keys
-    except (OSError, UsageError):  # damage to another run is reported where that run is looked at
+    except (OSError, UsageError):  # damage to another run is reported when that run is read
         return None
 
 

@@ -1,4 +1,4 @@
-"""The lease: which controller drives a run, and whether it lives.
+"""The lease: which controller drives a run, and whether it is alive.
 
 Taking a run over is making the next controller segment: the file system lets one succeed. Its first
 record says who that was, and so does the lease file, whose modification time is the heartbeat.
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 HEARTBEAT = 2.0
 """Seconds between heartbeats."""
 SILENCE = 60.0
-"""Seconds without a heartbeat after which a controller that cannot be looked at counts as gone."""
+"""Seconds without a heartbeat after which a controller on another host counts as gone."""
 DOUBT = 3600.0
-"""Seconds of silence that a step of the clock may pretend."""
+"""Seconds of silence that a step of the clock can fake."""
 TAKING = 5.0
 """Seconds that a controller may need from making its segment to its first record."""
 TAIL = 2**16
@@ -59,14 +59,14 @@ class Lease(NamedTuple):
     started: float
     """When the process began, in seconds since the epoch, as this host's clock said then."""
     birth: str = ""
-    """Its birth, which tells it from a later one with its pid. Empty in leases of old."""
+    """Its birth, which distinguishes it from a later process with its pid. Empty in old leases."""
 
 
 _FORM = {"epoch": COUNT, "host": TEXT, "pid": COUNT, "started": NUMBER}
 
 
 def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
-    """The lease and the age of its heartbeat in seconds; None where none was ever taken.
+    """The lease and the age of its heartbeat in seconds; None if none was ever taken.
 
     Of a controller that took the run and has not written the lease yet, its segment says who it is.
     """
@@ -97,7 +97,7 @@ def _lease(document: Any) -> Lease | None:
 
 
 def time_at(folder: Path) -> float:
-    """The time by the clock that stamps files in a folder; this host's where nothing can be made there."""
+    """The time by the clock that stamps files in a folder; this host's if no file can be made there."""
     probe = folder / f".clock-{socket.gethostname()}-{os.getpid()}.part"
     now = time.time()
     with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ def time_at(folder: Path) -> float:
 
 
 def is_alive(lease: Lease, age: float) -> bool:
-    """Whether a controller lives: by its process where that can be looked at, else by its heartbeat.
+    """Whether a controller is alive: by its process if visible, else by its heartbeat.
 
     A process that is gone is gone at once, however young its heartbeat; one on another host, in another
     container or of an earlier boot is believed to live until it was silent for long.
@@ -122,10 +122,10 @@ def is_alive(lease: Lease, age: float) -> bool:
 
 
 def _seen(lease: Lease) -> bool | None:
-    """Whether a controller's process lives; None where it cannot be looked at from here."""
+    """Whether a controller's process is alive; None if it is not visible from here."""
     if lease.birth or lease.host != socket.gethostname():
         return lives(lease.pid, lease.birth)
-    try:  # a lease of old has the time alone, which a step of the clock changes
+    try:  # an old lease only has the time, which a step of the clock changes
         process = psutil.Process(lease.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
@@ -135,7 +135,7 @@ def _seen(lease: Lease) -> bool | None:
 
 
 def _beats(paths: RunPaths, lease: Lease, age: float) -> bool:
-    """Whether a controller lives that its heartbeat's age calls gone: the clock may have made a step.
+    """Whether a controller is alive though its heartbeat is old: the clock may have stepped.
 
     Waits for the next heartbeat, where it cannot be looked at and was not silent for very long.
     """
@@ -151,7 +151,7 @@ def _beats(paths: RunPaths, lease: Lease, age: float) -> bool:
 
 
 def last_word(paths: RunPaths, epoch: int) -> str:
-    """The record by which a controller let go of the run: `end`, `handover`, or empty where it did not.
+    """The record by which a controller let go of the run: `end`, `handover`, or empty if it did not.
 
     After that it drives the run no more, alive or not.
     """
@@ -167,18 +167,18 @@ def last_word(paths: RunPaths, epoch: int) -> str:
 
 
 def driver(paths: RunPaths) -> tuple[Lease, float] | None:
-    """The controller that drives the run, and the age of its heartbeat; None where none does."""
+    """The controller that drives the run, and the age of its heartbeat; None if none does."""
     held = read_lease(paths)
     return held if held is not None and is_alive(*held) and not last_word(paths, held[0].epoch) else None
 
 
 def newest_epoch(paths: RunPaths) -> int:
-    """Epoch of the newest controller; 0 where there was none."""
+    """Epoch of the newest controller; 0 if there was none."""
     return max((epoch_of(n) for n in segments(paths.journal) if n.startswith("controller")), default=0)
 
 
 def is_being_taken(paths: RunPaths) -> bool:
-    """Whether a controller has made its segment, and had no time yet to say who it is."""
+    """Whether a controller has just made its segment, and has not said yet who it is."""
     newest = newest_epoch(paths)
     if not newest or _first_record(paths, newest) is not None:
         return False
@@ -186,7 +186,7 @@ def is_being_taken(paths: RunPaths) -> bool:
 
 
 def refuse_driven(paths: RunPaths) -> int:
-    """Raises UsageError where a controller drives the run, or is taking it in this moment.
+    """Raises UsageError if a controller drives the run, or is just taking it.
 
     Returns the newest epoch: whoever takes the next one knows that nobody else did.
     """
@@ -205,7 +205,7 @@ def refuse_driven(paths: RunPaths) -> int:
 
 
 def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
-    """Makes this process the run's controller. Raises UsageError where another one drives it."""
+    """Makes this process the run's controller. Raises UsageError if another one drives it."""
     epoch = refuse_driven(paths) + 1
     try:
         segment = SegmentWriter(paths.controller_segment(epoch))
@@ -227,7 +227,7 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
     try:
         segment.append(record)
     except JournalError:
-        segment.path.unlink()  # nobody took the run: who tries again is not kept waiting
+        segment.path.unlink()  # nobody took the run: whoever tries again need not wait
         raise
     put(paths.lease, json.dumps(lease._asdict()))
     _clear(paths, [*paths.own(), *paths.shared()])
@@ -235,7 +235,7 @@ def take(paths: RunPaths) -> tuple[Lease, SegmentWriter]:
 
 
 def clear_up(paths: RunPaths) -> None:
-    """Removes what killed processes left half written, as the controller may once all others have ended.
+    """Removes files that killed processes left half written, once all other processes have ended.
 
     The run is still this controller's: the next one would write in the same folders.
     """
@@ -249,7 +249,7 @@ def _clear(paths: RunPaths, folders: Iterable[Path]) -> None:
 
 
 def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
-    """The newest controller as its segment tells it, and when that was last written.
+    """The newest controller, from its segment, and when that was last written.
 
     None where it ended before it could say who it was.
     """
@@ -271,8 +271,8 @@ def _first_record(paths: RunPaths, epoch: int) -> records.ControllerRecord | Non
 
 def _just_taken(paths: RunPaths) -> UsageError:
     return UsageError(
-        f"{paths.run_id}: another controller took over in this moment; "
-        f"`diel status {paths.run_id}` says in a few seconds whether it lives"
+        f"{paths.run_id}: another controller just took over; "
+        f"`diel status {paths.run_id}` says in a few seconds whether it is alive"
     )
 
 
@@ -289,7 +289,7 @@ def still_mine(paths: RunPaths, lease: Lease) -> bool:
 
 
 def beat(paths: RunPaths) -> None:
-    """Shows that the controller lives."""
+    """Shows that the controller is alive."""
     os.utime(paths.lease)
 
 

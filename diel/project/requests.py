@@ -1,4 +1,4 @@
-"""What users ask of a running run, and its controller of workers: files in its `requests` directory.
+"""Requests of users to a running run, and of its controller to workers: files in `requests`.
 
 The controller and the workers read them; nobody answers, for the journal shows what came of it.
 """
@@ -21,7 +21,7 @@ FRESH = 2.0
 
 
 class Cancel(NamedTuple):
-    """Stop everything, or some stages (`train`) and tasks (`train/3`) alone."""
+    """Stop everything, or only some stages (`train`) and tasks (`train/3`)."""
 
     targets: tuple[str, ...]
 
@@ -38,14 +38,14 @@ class Cancel(NamedTuple):
 
 
 def ask_cancel(paths: RunPaths, targets: Sequence[str] = (), *, kind: str = "cancel") -> Path:
-    """Asks for the run, or some of its tasks, to be stopped. Returns the file that says so."""
+    """Asks for the run, or some of its tasks, to be stopped. Returns the request's file."""
     path = paths.requests / f"{kind}-{time.time_ns():x}-{os.getpid()}.json"
     put(path, json.dumps({"targets": list(targets)}))
     return path
 
 
 def ask_stop(paths: RunPaths, targets: Sequence[str]) -> Path:
-    """Tells workers to stop some tasks (`train/3`) that the controller has no more use for.
+    """Tells workers to stop some tasks (`train/3`) that the controller no longer needs.
 
     Remove the file when they have stopped, for workers read all that there are.
     """
@@ -53,12 +53,12 @@ def ask_stop(paths: RunPaths, targets: Sequence[str]) -> Path:
 
 
 def read_cancels(paths: RunPaths) -> list[Cancel]:
-    """What users asked of the present controller, oldest first."""
+    """Users' requests to the present controller, oldest first."""
     return _read(paths, "cancel-")
 
 
 def read_stops(paths: RunPaths) -> list[Cancel]:
-    """What workers are to stop: what users asked for, and what a controller has no more use for."""
+    """What workers must stop: what users asked for, and what a controller no longer needs."""
     return _read(paths, "cancel-", "stop-")
 
 
@@ -74,7 +74,7 @@ def _read(paths: RunPaths, *kinds: str) -> list[Cancel]:
 
 
 def set_aside(paths: RunPaths) -> None:
-    """Puts away what was asked of an earlier controller: no clock of another host has a say in that."""
+    """Puts away requests to an earlier controller, without comparing clocks of hosts."""
     for name in _named(paths, "cancel-", "stop-"):
         with contextlib.suppress(OSError):
             os.rename(paths.requests / name, paths.requests / f"old-{name}")

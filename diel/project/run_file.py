@@ -1,4 +1,4 @@
-"""The run's file: what was asked for when a run was made."""
+"""The run's file: how a run was requested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_WORKFLOW = 2**26
 
 
 class RunFile(SpecModel):
-    """What was asked for when a run was made: all that `resume` needs besides the workflow's text."""
+    """How a run was requested: all that `resume` needs besides the workflow's text."""
 
     run: str
     workflow: str
@@ -34,7 +34,7 @@ class RunFile(SpecModel):
     params_files: tuple[str, ...] = ()
     use_cache: bool = True
     begin_at: str | None = None
-    """The stage from which everything is computed anew (`run --from`)."""
+    """The stage from which everything is computed again (`run --from`)."""
     created: float
     host: str
     user: str
@@ -48,7 +48,7 @@ class RunFile(SpecModel):
 
 
 def read_run_file(paths: RunPaths) -> RunFile:
-    """Raises UsageError where a directory holds no run."""
+    """Reads it. Raises UsageError if a directory holds no run."""
     try:
         return RunFile.model_validate_json(paths.run_file.read_bytes())
     except (OSError, ValueError) as error:
@@ -56,7 +56,7 @@ def read_run_file(paths: RunPaths) -> RunFile:
 
 
 def read_kept_workflow(paths: RunPaths) -> str:
-    """The text of the workflow as it was when the run was made. Raises UsageError where it is not there."""
+    """The text of the workflow as it was when the run was made. Raises UsageError if it is missing."""
     try:
         text = read_file(paths.workflow, MAX_WORKFLOW).decode("utf-8")
     except (OSError, ValueError) as error:
@@ -72,7 +72,7 @@ def read_kept_workflow(paths: RunPaths) -> str:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a file of a run cannot be read, in a line."""
+    """Why a file of a run cannot be read, in one line."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         return ": ".join([*filter(None, [".".join(map(str, first["loc"]))]), first["msg"]])

@@ -14,7 +14,7 @@ from diel.paths import RunPaths
 
 _RUN = re.compile(r"(?P<workflow>.+)-(?P<number>[0-9]+)")
 SECOND = 10**9
-"""Nanoseconds: file systems may tell times to the second."""
+"""Nanoseconds: file systems can keep times in whole seconds."""
 
 
 def create_run(runs: Path, workflow: str) -> RunPaths:
@@ -47,14 +47,14 @@ def _make_folders(paths: RunPaths) -> None:
 
 
 def mend_run(paths: RunPaths) -> None:
-    """Makes those folders of a run again that somebody removed.
+    """Makes folders of a run again that somebody removed.
 
     Raises UsageError where the journal is gone: nothing else tells what was done.
     """
     if paths.lease.exists() and not any(name.startswith("controller") for name in segments(paths.journal)):
         raise UsageError(
             f"{paths.run_id}: its journal is gone ({paths.journal}), and with it what was done; "
-            "put it back, or start anew with `diel run`, which takes from the cache what earlier runs made"
+            "put it back, or start again with `diel run`, which takes from the cache what earlier runs made"
         )
     try:
         _make_folders(paths)
@@ -89,7 +89,7 @@ def all_runs(runs: Path) -> list[RunPaths]:
 
 
 def _made(paths: RunPaths) -> int | None:
-    """When a run was made, in nanoseconds since the epoch; None where it is none."""
+    """When a run was made, in nanoseconds since the epoch; None if it is not a run."""
     try:
         return paths.run_file.stat().st_mtime_ns
     except OSError:
@@ -97,7 +97,7 @@ def _made(paths: RunPaths) -> int | None:
 
 
 def make_newest(paths: RunPaths) -> None:
-    """Dates a run just made after all others, also where the clock was set back since they were made."""
+    """Dates a run just made after all others, even if the clock was set back since."""
     others = (_made(other) or 0 for other in all_runs(paths.root.parent) if other.root != paths.root)
     newest, made = max(others, default=0), _made(paths)
     if made is not None and made <= newest:
@@ -146,16 +146,16 @@ def find_run(runs: Path, name: str = "last") -> RunPaths:
 
 
 def _refuse_half_made(runs: Path, name: str) -> None:
-    """Raises UsageError for the directory of a run that is being made, or was never made to its end."""
+    """Raises UsageError for the directory of a run that is being made, or was never finished."""
     paths = RunPaths(runs / name)
     if not _RUN.fullmatch(name) or not _is_half_made(paths):
         return
     if _quiet_for(paths) > LONGEST:
         raise UsageError(
-            f"'{name}' is no run: `diel run` was killed while it made it, before any task began; "
+            f"'{name}' is not a run: `diel run` was killed while it made it, before any task began; "
             f"`diel clean {name}` removes what is left of it"
         )
     raise UsageError(
-        f"'{name}' is no run yet: `diel run` is making it, or was killed while it did; "
+        f"'{name}' is not a run yet: `diel run` is making it, or was killed while it did; "
         f"ask again in {LONGEST:.0f} seconds"
     )

@@ -1,4 +1,4 @@
-"""Submissions: where controllers of a run were asked to live, and which of them is still awaited.
+"""Submissions: where controllers of a run were requested, and which of them is still awaited.
 
 A run that was submitted has a file for each controller that was asked for: by `diel submit`, by
 `diel resume`, or by the controller before it, whose job's walltime was to end. Files are numbered,
@@ -27,33 +27,33 @@ from diel.project.lease import Lease, birth_of, is_alive, newest_epoch, time_at
 Home = Literal["login", "job", "inside"]
 _FILE = re.compile(r"([0-9]{4,})\.json")
 STARTING = 10.0
-"""Seconds that a process gets from being asked for to being known."""
+"""Seconds from the request of a process until it must be known."""
 
 
 class Submission(NamedTuple):
-    """A controller that was asked for."""
+    """A controller that was requested."""
 
     number: int
     home: Home
     epoch: int
-    """Epoch of the newest controller when this one was asked for; 0 where there was none."""
+    """Epoch of the newest controller when this one was requested; 0 if there was none."""
     made: float
-    """When it was asked for, in seconds since the epoch, by the clock of the run's file system."""
+    """When it was requested, in seconds since the epoch, by the clock of the run's file system."""
     host: str
-    """Where it was asked for."""
+    """The host of the request."""
     job: str | None = None
     """Id of its job; None until it is queued, and for one without a job."""
     pid: int | None = None
-    """Its process, where it has no job."""
+    """Its process, if it has no job."""
     started: float | None = None
     """When that process began, by this host's clock."""
     birth: str = ""
     """Its birth (`diel.project.lease`)."""
     successor: bool = False
-    """Whether the controller before it asked for it."""
+    """Whether the previous controller requested it."""
 
     def starts(self, now: float) -> bool:
-        """Whether its process, which has not taken the run yet, may still do so."""
+        """Whether its process, which has not taken the run yet, can still do so."""
         if self.pid is None:
             return abs(now - self.made) < STARTING
         lease = Lease(self.epoch, self.host, self.pid, self.started or 0.0, self.birth)
@@ -72,7 +72,7 @@ def job_name(paths: RunPaths, number: int) -> str:
 
 
 def make_submission(paths: RunPaths, home: Home, *, successor: bool = False) -> Submission:
-    """Writes down that a controller is wanted, before anything is queued. Raises UsageError."""
+    """Records that a controller is wanted, before anything is queued. Raises UsageError."""
     made = Submission(
         number=max(_numbers(paths), default=0) + 1,
         home=home,
@@ -86,7 +86,7 @@ def make_submission(paths: RunPaths, home: Home, *, successor: bool = False) -> 
         os.close(os.open(paths.submission(made.number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         return _write(paths, made)
     except FileExistsError as error:
-        raise UsageError(f"{paths.run_id} was submitted by somebody else in this moment") from error
+        raise UsageError(f"{paths.run_id} was just submitted by somebody else") from error
     except OSError as error:
         raise UsageError(f"{paths.run_id}: cannot write there: {error.strerror}") from error
 
@@ -106,7 +106,7 @@ def begun(paths: RunPaths, submission: Submission, pid: int) -> Submission:
 
 
 def withdraw(paths: RunPaths, submission: Submission) -> None:
-    """Forgets a submission whose controller cannot be had."""
+    """Forgets a submission whose controller cannot be started."""
     paths.submission(submission.number).unlink(missing_ok=True)
 
 
@@ -135,17 +135,17 @@ def read_submissions(paths: RunPaths) -> list[Submission]:
 
 
 def newest_submission(paths: RunPaths) -> Submission | None:
-    """The last controller that was asked for; None where a run was never submitted."""
+    """The last controller that was requested; None if a run was never submitted."""
     return next(reversed(read_submissions(paths)), None)
 
 
 def submission_of(paths: RunPaths, epoch: int) -> Submission | None:
-    """The submission that this controller came from; None where it was started in the foreground."""
+    """The submission that this controller came from; None if it was started in the foreground."""
     return next((one for one in read_submissions(paths) if one.epoch == epoch - 1), None)
 
 
 def awaited(paths: RunPaths, history: History) -> Submission | None:
-    """The submission whose controller is still to come, as far as the run's files tell.
+    """The submission whose controller is still to come, according to the run's files.
 
     Whether its job still waits, only the scheduler knows.
     """
@@ -158,13 +158,13 @@ def awaited(paths: RunPaths, history: History) -> Submission | None:
 
 
 def refuse_unwanted(paths: RunPaths, number: int, history: History) -> Submission:
-    """The submission of this number, where its controller may take the run.
+    """The submission with this number, if its controller may take the run.
 
     Raises UsageError where it was withdrawn, another one was asked for, or another controller came.
     """
     last = newest_submission(paths)
     if last is None or last.number != number:
-        raise UsageError(f"{paths.run_id}: submission {number} was taken back or replaced")
+        raise UsageError(f"{paths.run_id}: submission {number} was withdrawn or replaced")
     if newest_epoch(paths) > last.epoch:
         raise UsageError(f"{paths.run_id}: another controller came before that of submission {number}")
     if last.successor and history.state.ended:

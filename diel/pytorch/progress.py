@@ -1,4 +1,4 @@
-"""A training on its way, and the checkpoint that it goes on from."""
+"""A training under way, and the checkpoint that it continues from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from diel.pytorch.settings import Settings
 HISTORY = ("epoch", "loss", "validation_loss", "learning_rate")
 """The columns of a history."""
 SAVE_EVERY = 1.0
-"""Seconds between two checkpoints at least."""
+"""The fewest seconds between two checkpoints."""
 SAVE_RATIO = 20.0
 """The same in units of the time that saving one takes: a twentieth of the time at most goes into it."""
 
@@ -34,7 +34,7 @@ class Best:
 
 @dataclass
 class Progress:
-    """A training on its way: its next step depends on nothing else."""
+    """A training under way: its next step depends on nothing else."""
 
     network: torch.nn.Module
     optimizer: torch.optim.Optimizer
@@ -65,7 +65,7 @@ class Progress:
         )
 
     def state(self) -> dict[str, Any]:
-        """Tensors, numbers and texts alone: reading them back runs no code.
+        """Only tensors, numbers and texts: reading them back runs no code.
 
         The global random numbers are among them, for layers that draw some, such as Dropout.
         """
@@ -87,7 +87,7 @@ class Progress:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Goes on from what `state` gave."""
+        """Continues from what `state` gave."""
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
@@ -102,7 +102,7 @@ class Progress:
 
 
 class Saver:
-    """Saves where a training is: when the task is interrupted, and in between for the case of a kill."""
+    """Saves the state of a training: when the task is interrupted, and in between in case of a kill."""
 
     def __init__(self, progress: Progress, context: Context) -> None:
         self.progress = progress
@@ -118,7 +118,7 @@ class Saver:
         self.progress.seconds = time.monotonic() - self._began
 
     def look(self) -> None:
-        """Saves where that is due; called after a step that another one follows. Raises Interrupted."""
+        """Saves if due; called after every step but the last. Raises Interrupted."""
         if self.path is None:
             return
         interrupted = self.context.interrupted

@@ -51,7 +51,7 @@ class Settings:
         return torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
 
     def autocast(self) -> torch.autocast:
-        """In which a network computes its products in the precision asked for."""
+        """The context in which a network computes its products in the chosen precision."""
         half = torch.float16 if self.precision == "fp16" else torch.bfloat16
         return torch.autocast(self.device.type, dtype=half, enabled=self.precision != "fp32")
 
@@ -66,7 +66,7 @@ class Settings:
 
 
 def find_device(asked: str, precision: str = "fp32") -> torch.device:
-    """The device for `auto`, `cpu` or `cuda`; auto is a GPU where the task sees one.
+    """The device for `auto`, `cpu` or `cuda`; auto is a GPU if the task sees one.
 
     Raises ValueError where there is no such device, or where it cannot compute in this precision.
     """

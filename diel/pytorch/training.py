@@ -1,4 +1,4 @@
-"""Trains a network, epoch by epoch, so that it may be stopped, pruned or killed at any moment."""
+"""Trains a network, epoch by epoch, so that it can be stopped, pruned or killed at any moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True)
 class Rows:
-    """Inputs of shape (rows, ...) and what the network should say of them, shape (rows, ...)."""
+    """Inputs of shape (rows, ...) and what the network should predict, shape (rows, ...)."""
 
     inputs: torch.Tensor
     """Of any type of number: a batch becomes float32 on its way to the network."""
@@ -53,7 +53,7 @@ def r2(observed: torch.Tensor, predicted: torch.Tensor) -> float:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a training; the network has the best epoch's weights."""
+    """The result of a training; the network has the best epoch's weights."""
 
     best: Best
     epochs: int
@@ -99,14 +99,15 @@ def train(
 
 
 def outputs(network: torch.nn.Module, inputs: torch.Tensor, batch: int, device: torch.device) -> torch.Tensor:
-    """What a network says of some rows, in single precision and on the CPU, as the model's readers get it."""
+    """A network's outputs for some rows, in single precision and on the CPU, as the model's readers get
+    them."""
     network.eval()
     with torch.no_grad():
         return torch.cat([network(part.to(device).float()).cpu() for part in torch.split(inputs, batch)])
 
 
 def _epoch(progress: Progress, rows: Rows, loss: Loss, settings: Settings, saver: Saver) -> float:
-    """The rest of an epoch: all of it, but for the rows that an earlier attempt got done. Its mean loss."""
+    """Trains the rest of an epoch, without the rows of an earlier attempt; returns its mean loss."""
     generator = torch.Generator()
     generator.set_state(progress.shuffle)
     order = torch.randperm(len(rows), generator=generator)
@@ -147,7 +148,7 @@ def _judge(progress: Progress, mean: float, held_out: Rows, loss: Loss, settings
         other = "" if settings.precision == "fp32" else ", or precision: fp32"
         raise ValueError(
             f"the loss is {mean:g}, in validation {validation_loss:g}, after epoch {progress.epoch}: "
-            f"take a smaller learning_rate{other}"
+            f"use a smaller learning_rate{other}"
         )
     rate = settings.rate(progress.epoch - 1)
     progress.history.append((progress.epoch, mean, validation_loss, rate))

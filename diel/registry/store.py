@@ -1,4 +1,4 @@
-"""What a project keeps of its hyperparameters: one small file a change, made once and never changed after.
+"""A project's hyperparameters: one small file for each change, never changed afterwards.
 
 There is no lock and nothing to wait for. A change is a file whose name no other writer gives, put in place
 whole; so readers see all of a change or nothing of it. The values of the project are its changes, folded in
@@ -26,7 +26,7 @@ from diel.paths import registry_dir
 _NAME = re.compile(r"(?P<stamp>[0-9]{20})-.+\.json")
 _FOLD = "folded.json"
 FOLDED = 500
-"""Changes after which the fold of all is written down anew."""
+"""Changes after which the fold of all is written again."""
 _END = 253_402_300_800.0 - 86_400.0
 """The year 10000, in any time zone: later times have no date."""
 
@@ -37,7 +37,7 @@ class Change(NamedTuple):
     origin: Literal["set", "promotion", "publication"]
     values: Mapping[str, Any] = {}
     unset: tuple[str, ...] = ()
-    """The names that the project has no value for from here on."""
+    """The names that the project has no value for from then on."""
     workflow: str = ""
     """The workflow by which the values were checked, or whose run made them."""
     run: str = ""
@@ -50,14 +50,14 @@ class Change(NamedTuple):
     key: str = ""
     """The cache key of the task that made a publication."""
     began: float | None = None
-    """When that run was made, which tells it from a later one of its name."""
+    """When that run was made, which distinguishes it from a later one of its name."""
     user: str = ""
     time: float = 0.0
     """Seconds since the epoch, by the clock of the host that made it."""
 
     @property
     def source(self) -> str:
-        """Where it is from, in words: `promotion of melt-3, trial 7`."""
+        """Its source in words: `promotion of melt-3, trial 7`."""
         if self.origin == "promotion":
             return f"promotion of {self.run}, {self.axis} {self.trial}"
         if self.origin == "publication":
@@ -97,7 +97,7 @@ def append_change(runs: Path, change: Change) -> Change:
 
 
 def _user_name() -> str:
-    """The user's name; the number where a container knows no name for it."""
+    """The user's name; the number if a container knows no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -145,7 +145,7 @@ def _read_all(folder: Path, names: Sequence[str]) -> tuple[list[Change], list[Pa
 
 
 def read_change(path: Path) -> Change | None:
-    """The change that a file holds; None where it cannot be read."""
+    """The change that a file holds; None if it cannot be read."""
     try:
         return _change_of(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -153,7 +153,7 @@ def read_change(path: Path) -> Change | None:
 
 
 def _change_of(document: Any) -> Change:
-    """A change from its JSON. Raises ValueError or TypeError where a part is not as it should be."""
+    """A change from its JSON. Raises ValueError or TypeError for a wrong part."""
     known = {name: document[name] for name in Change._fields if name in document}
     change = Change(**{**known, "unset": tuple(known.get("unset", ()))})
     json.dumps(change.values, allow_nan=False)
@@ -190,7 +190,7 @@ class _Fold(NamedTuple):
 
 
 def _load_fold(folder: Path, names: Sequence[str]) -> _Fold:
-    """The fold that was kept; of no change where there is none, or files came or went behind its back."""
+    """The kept fold; an empty one if there is none, or files were added or removed since."""
     nothing = _Fold(0, {}, ())
     try:
         document = json.loads((folder / _FOLD).read_text(encoding="utf-8"))
@@ -205,7 +205,7 @@ def _load_fold(folder: Path, names: Sequence[str]) -> _Fold:
 
 
 def _keep_fold(folder: Path) -> None:
-    """Writes the fold down where many changes came since. What goes wrong only costs its readers time."""
+    """Writes the fold if many changes came since. Errors only cost its readers time."""
     names = _names(folder)
     if len(names) - _load_fold(folder, names).size < FOLDED:
         return

@@ -27,7 +27,7 @@ class Value(NamedTuple):
 
 
 class Hyperparameters(NamedTuple):
-    """The hyperparameters that have a value; those without default or setting are not there."""
+    """The hyperparameters that have a value; those without default or setting are missing."""
 
     values: Mapping[str, Value]
     said: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Hyperparameters(NamedTuple):
     """The files that were given."""
 
     def plain(self) -> dict[str, Any]:
-        """The values alone, by name."""
+        """Only the values, by name."""
         return {name: value.value for name, value in self.values.items()}
 
     @property
@@ -52,8 +52,8 @@ def resolve(
     project: Mapping[str, Held] | None = None,
     takes_back: str = "",
 ) -> Hyperparameters:
-    """The values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files what the
-    project has, and that the defaults.
+    """The values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files beat the
+    project's values, and these the defaults.
 
     A value of the project that does not fit is a problem only where nothing else gives one; `takes_back` is
     what the command that takes it back needs besides (` --runs DIR`).
@@ -178,7 +178,7 @@ def typed(known: Hyperparameter, text: str) -> Any:
 
 
 def _unknown(name: str, known: Mapping[str, Hyperparameter]) -> tuple[str, str]:
-    """What to say of a name that the workflow does not have, and a hint."""
+    """The message for a name that the workflow does not have, and a hint."""
     hint = did_you_mean(name, known) or f"hyperparameters: {', '.join(known)}"
     if not known:
         hint = "the workflow has none; they are written under `hyperparameters:`"

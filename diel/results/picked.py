@@ -1,4 +1,4 @@
-"""The tasks of a stage that are picked at a point of its axes, or by what a search or loop makes of them."""
+"""The tasks of a stage at a point of its axes, or picked by a search or loop."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _choice(run: Recorded, name: str, given: Any) -> Choice | None:
 
 
 def _rank(run: Recorded, label: str, choices: Mapping[str, Choice]) -> int:
-    """Axes that are the context of another one choose first."""
+    """The rank of an axis: axes that are the context of another choose first."""
     return -sum(label in run.adaptive[other].judge.context for other in choices)
 
 

@@ -39,14 +39,14 @@ _COMMITS = (b'"event":"done"', b'"event":"cached"')
 
 
 class Recorded:
-    """A run as its files show it. Each part is read when it is first asked for, and kept."""
+    """A run as its files show it. Each part is read on first use, and kept."""
 
     def __init__(self, paths: RunPaths) -> None:
         self.paths = paths
         self.points = cache(self._points)
-        """The points of an axis, by its label; None where the run has not made them known."""
+        """The points of an axis, by its label; None if the run has not made them known."""
         self.domain = cache(self._domain)
-        """The tasks of a stage, by its name; None where an axis of it is not known."""
+        """The tasks of a stage, by its name; None if one of its axes is not known."""
         self._origin = cache(self._find_origin)
         self._lost: dict[str, dict[int, Attempt]] = {}
         self._state = RunState.PENDING
@@ -58,7 +58,7 @@ class Recorded:
 
     @cached_property
     def document(self) -> Document:
-        """The workflow as it was when the run began. Raises DielError where it cannot be read."""
+        """The workflow as it was when the run began. Raises DielError if it cannot be read."""
         try:
             text = read_kept_workflow(self.paths)
             return load_text(text, Path(self.run_file.source), lambda _: self.run_file.hyperparameters)
@@ -92,12 +92,12 @@ class Recorded:
         return history
 
     def is_dropped(self, stage: str, output: str, index: int) -> bool:
-        """Whether a task's artifact was deleted after its use."""
+        """Whether a task's artifact was deleted after use."""
         return index in self.history.stage(stage).dropped.get(output, ())
 
     @property
     def state(self) -> RunState:
-        """The run's state; `interrupted` where it is not over and its controller is gone."""
+        """The run's state; `interrupted` if it is not over and its controller is gone."""
         _ = self.history
         return self._state
 
@@ -160,7 +160,7 @@ class Recorded:
         return found
 
     def hyperparameters(self, stage: str, index: int) -> dict[str, Any]:
-        """What searches have set for a task, by name; nothing where its stage runs over none."""
+        """What searches have set for a task, by name; empty if its stage runs over none."""
         domain = self.domain(stage)
         searches = self._searches(stage) if domain is not None else []
         place = domain.coordinates(index) if domain is not None and searches else {}
@@ -180,7 +180,7 @@ class Recorded:
         return [name for points in known if points is not None for name in points.parameters]
 
     def find(self, stage: str, point: Mapping[str, Any]) -> int | None:
-        """The task of a stage at a point; None where there is none."""
+        """The task of a stage at a point; None if there is none."""
         domain = self.domain(stage)
         if domain is None:
             return None
@@ -230,7 +230,7 @@ class Recorded:
                             yield found
 
     def record(self, stage: str, index: int) -> Result | None:
-        """The committed result of one task; None where it has none."""
+        """The committed result of one task; None if it has none."""
         found = None
         history = self.history.stage(stage)
         for _, record in self.attempts(stage, index):
@@ -238,7 +238,7 @@ class Recorded:
         return found
 
     def attempts(self, stage: str, index: int) -> Iterator[tuple[str, OfTask]]:
-        """What was written of one task alone, with the segments that have it."""
+        """The records about one task, with their segments."""
         for segment, record in self.events(b'"stage":"%s"' % stage.encode(), b'"index":%d' % index):
             match record["event"]:
                 case "start" | "fail" | "done" | "cached" | "service" | "staging":
@@ -274,7 +274,7 @@ def _lines_with(path: Path, needle: bytes) -> Iterator[bytes]:
 
 
 def _result(record: Record, stage: str, history: StageHistory) -> Result | None:
-    """A record that is a result which counts; None where it is none."""
+    """A record that is a valid result; None for others."""
     if record["event"] == "done" or record["event"] == "cached":
         return record if record["stage"] == stage and history.takes(record) else None
     return None

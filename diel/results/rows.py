@@ -1,4 +1,4 @@
-"""Outputs of a run as the rows of a table: a column an axis parameter, a column an output.
+"""Outputs of a run as the rows of a table: a column for each axis parameter and output.
 
 Over a search, the hyperparameters of each trial have columns too, `hp.NAME`.
 """
@@ -20,8 +20,8 @@ from diel.tasks.results import output_of, outputs_of
 if TYPE_CHECKING:
     from diel.journal.records import Made
 
-DROPPED = "deleted after its use"
-"""Shown in place of an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
+DROPPED = "deleted after use"
+"""Shown instead of an artifact that was not kept (`keep: false`, `diel clean --intermediate`)."""
 
 
 def make_table(run: Recorded, wanted: Sequence[str], limit: int | None = None) -> Listing:
@@ -73,7 +73,7 @@ def _widest(run: Recorded, stages: Sequence[str]) -> str:
             own = ", ".join(over[stage])
             raise UsageError(
                 f"'{stage}' runs over {own}, '{widest}' over {', '.join(over[widest])}: neither has all "
-                "axes of the other, so their results make no common rows; ask for them one at a time"
+                "axes of the other, so their results share no rows; ask for them one at a time"
             )
     return widest
 
@@ -98,7 +98,7 @@ def _no_output(run: Recorded, stage: str, output: str, made: Sequence[str]) -> s
         counts = run.history.stage(stage).counts()
         states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
         known = f"'{stage}' has no results ({states or 'no tasks yet'})"
-        return f"{run.paths.run_id}: {known}; `diel explain` tells why"
+        return f"{run.paths.run_id}: {known}; `diel explain` says why"
     hint = did_you_mean(output, made) or f"it makes: {', '.join(made)}"
     return f"'{stage}' made no '{output}'; {hint}"
 
@@ -119,7 +119,7 @@ class _Column:
     records: Mapping[int, Made]
 
     def value(self, row: int) -> Any:
-        """The cell of a row; None where the task made none."""
+        """The cell of a row; None if the task made none."""
         index = self._index(row)
         record = self.records.get(index)
         if record is None or self.run.is_dropped(self.stage, self.output, index):
@@ -148,7 +148,7 @@ def _dropped(run: Recorded, stage: str, columns: Iterable[tuple[str, str]]) -> I
     wanted = {output for name, output in columns if name == stage}
     for output, tasks in run.history.stage(stage).dropped.items():
         if output in wanted:
-            yield f"'{stage}.{output}' of {counted(len(tasks), 'task')} was deleted after its use"
+            yield f"'{stage}.{output}' of {counted(len(tasks), 'task')} was deleted after use"
 
 
 def _missing(run: Recorded, stage: str) -> Iterator[str]:
@@ -163,7 +163,7 @@ def _missing(run: Recorded, stage: str) -> Iterator[str]:
 
 
 def summarize(run: Recorded) -> Listing:
-    """What a run has results of: a row an output."""
+    """The results of a run: a row for each output."""
     rows: list[tuple[Any, ...]] = []
     for stage, spec in run.workflow.stages.items():
         records = run.records(stage)

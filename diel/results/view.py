@@ -1,4 +1,4 @@
-"""A recorded run through the controller's own eyes: which task reads which, and what it gets.
+"""A recorded run as its controller sees it: which task reads which, and what it gets.
 
 The controller's links and recipes are used as they are, so that this is what the controller does, and not a
 second account of it.
@@ -55,7 +55,7 @@ class RunView:
 
     @cached_property
     def stages(self) -> dict[str, StageRun]:
-        """The stages as the controller would hold them; `known` only where all their axes are."""
+        """The stages as the controller would hold them; `known` only if all their axes are."""
         return {name: self._stage(name) for name in self.run.workflow.stages}
 
     def _stage(self, name: str) -> StageRun:
@@ -112,7 +112,7 @@ class RunView:
         return self._recipes[stage]
 
     def module(self, stage: str) -> Module | None:
-        """The module of a stage as it is now; None for a command, and where it is gone."""
+        """The module of a stage as it is now; None for a command, or if it is gone."""
         reference, run_file = self.run.workflow.stages[stage].module, self.run.run_file
         try:
             path = search_path(run_file.folder, Path(run_file.cwd))

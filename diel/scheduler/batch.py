@@ -1,4 +1,4 @@
-"""What diel's own schedulers share: how a script is queued, and how answers of commands are judged."""
+"""What diel's own schedulers share: how to queue a script, and how to judge answers of commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from diel.scheduler.scheduler import QUESTION, Answer, Scheduler
 
 
 class BatchScheduler(Scheduler):
-    """A scheduler of commands that print text: facts about these, and one method that reads jobs."""
+    """A scheduler with commands that print text: facts about them, and one method that reads jobs."""
 
     queues_by: ClassVar[tuple[str, ...]]
     """The command that queues a script, with the options that it always has."""
@@ -28,13 +28,13 @@ class BatchScheduler(Scheduler):
     busy: ClassVar[str]
     """What its commands say if the server was not reached, so that asking again may help."""
     settled: ClassVar[str]
-    """What they say of jobs that have ended or are not known."""
+    """What they say about jobs that have ended or are unknown."""
     speaker: ClassVar[str]
     """The name of the program that begins a line of theirs: it is left out of messages."""
 
     @abstractmethod
     def options(self, job: Job) -> Iterable[tuple[str, object]]:
-        """Its directives, each with what is put in; those are left out for which there is nothing."""
+        """Its directives, each with its value; those without a value are left out."""
 
     def directives(self, job: Job) -> Iterator[str]:
         quoted(job.folder)  # outputs are there, whether or not they name it
@@ -66,7 +66,7 @@ class BatchScheduler(Scheduler):
         return self.ask(*words, script.name, folder=script.parent)
 
     def refusal(self, answer: Answer) -> SchedulerBusy | SchedulerRefused:
-        """Why a script was not queued: whether it is of use to ask again."""
+        """Why a script was not queued: whether asking again helps."""
         error = SchedulerBusy if self.is_busy(answer) else SchedulerRefused
         return error(f"{self.queues_by[0]}: {self.told(answer)}")
 

@@ -97,7 +97,7 @@ class Flux(BatchScheduler):
             re.findall(r"^JobID (\S+) unknown", answer.err, re.M)
         )
         if silent := set(ids) - known:
-            raise SchedulerBusy(f"flux jobs says nothing of {', '.join(sorted(silent))}: {self.told(answer)}")
+            raise SchedulerBusy(f"flux jobs does not name {', '.join(sorted(silent))}: {self.told(answer)}")
         if answer.code != 0 and not ids:
             raise SchedulerBusy(f"flux jobs: {self.told(answer)}")
         return found
@@ -127,7 +127,7 @@ def parse_jobs(answer: Answer) -> Iterator[tuple[str, str, JobStatus]]:
     for line in answer.out.splitlines():
         fields = line.strip().split("|", _FORMAT.count("|"))
         if len(fields) <= _FORMAT.count("|"):
-            raise SchedulerBusy(f"flux jobs answered with what is no job: {line.strip()[:200]}")
+            raise SchedulerBusy(f"flux jobs answered with something else than jobs: {line.strip()[:200]}")
         number, name, *told = fields
         yield number, name, _status(*told)
 
@@ -140,7 +140,7 @@ def _status(state: str, result: str, code: str, kind: str, nodes: str, info: str
         return JobStatus(found, "", 0, nodes)
     number = int(code) if re.fullmatch(r"-?\d+", code) else None
     if number is not None and number < 0:
-        number = 128 - number if nodes else None  # a signal; -128 stands for a job that never began
+        number = 128 - number if nodes else None  # a signal; -128 means a job that never began
     reason = ": ".join(part for part in (kind, note) if part) or f"exit code {number}"
     if found is JobState.FAILED and (kind == "node-failure" or "lost contact" in note):
         found = JobState.NODE_FAILED

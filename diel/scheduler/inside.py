@@ -1,4 +1,4 @@
-"""A scheduler within an allocation: it hands out nodes of the allocation that this process runs in.
+"""A scheduler within an allocation: it hands out the nodes of this process's allocation.
 
 For a site whose controller lives `inside`: the site's scheduler gave one allocation, and blocks are
 programs on some of its nodes, first come first served. A job here is the child process that runs its
@@ -28,9 +28,9 @@ from diel.scheduler.scheduler import Scheduler
 END = "DIEL_ALLOCATION_END"
 """Variable of a controller inside an allocation: when that ends, in seconds since the epoch."""
 GRACE = 10.0
-"""Seconds between SIGTERM and SIGKILL, as schedulers have it."""
+"""Seconds between SIGTERM and SIGKILL, as in schedulers."""
 KEPT = 15.0
-"""Seconds at the end of the allocation that no block gets: for the controller to write down how it ended."""
+"""Seconds at the end of the allocation that no block gets: for the controller to record how it ended."""
 _HEADER = re.compile(r"#DIEL (\w+)=(.*)")
 
 
@@ -46,7 +46,7 @@ class _Held:
     exit_code: int | None = None
     reason: str = ""
     places: tuple[int, ...] = ()
-    """The nodes that it has, by their places in the allocation."""
+    """Its nodes, by their places in the allocation."""
     process: subprocess.Popen[bytes] | None = None
     cancelled: bool = False
 
@@ -96,7 +96,7 @@ class Inside(Scheduler):
                 f"a block of {counted(nodes, 'node')} does not fit into an allocation of {len(self._nodes)}"
             )
         if self.left <= 0:
-            raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another one")
+            raise SchedulerRefused("the allocation is at its end: `diel resume` asks for another")
 
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
         """Jobs of another allocation are not in the answer: they ended with it."""
@@ -105,7 +105,7 @@ class Inside(Scheduler):
             return {n: JobStatus(h.state, h.reason, h.exit_code, self._names(h)) for n, h in known.items()}
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """What runs gets SIGTERM, and SIGKILL some seconds later."""
+        """Running jobs get SIGTERM, and SIGKILL some seconds later."""
         with self._lock:
             for number in ids:
                 held = self._jobs.get(number)
@@ -131,7 +131,7 @@ class Inside(Scheduler):
 
     @property
     def left(self) -> float:
-        """Seconds that a block may still last."""
+        """Seconds that a block can still last."""
         return self._end - KEPT - time.monotonic()
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class Inside(Scheduler):
             threading.Thread(target=self._mind, args=(held, held.process), daemon=True).start()
 
     def _start(self, held: _Held) -> subprocess.Popen[bytes]:
-        """Runs its script with the allocation's own variables, as if its nodes were all there are."""
+        """Runs its script with the allocation's own variables, as if there were no other nodes."""
         nodes = [self._nodes[place] for place in held.places]
         changed: dict[str, str | None] = {
             **os.environ,
@@ -183,7 +183,7 @@ class Inside(Scheduler):
         )
 
     def _mind(self, held: _Held, process: subprocess.Popen[bytes]) -> None:
-        """Waits for a job's end, no longer than it may last; then its nodes are free."""
+        """Waits for a job's end, up to its walltime; then its nodes are free."""
         late = False
         try:
             process.wait(max(0.0, min(held.walltime, self.left)))
@@ -214,7 +214,7 @@ def _header(script: Path) -> dict[str, str]:
 
 
 def _end_tree(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and all that came from it: with SIGTERM, and with SIGKILL what stays."""
+    """Ends a process and its descendants with SIGTERM, then with SIGKILL."""
     tree = _tree(process.pid)
     for one in tree:
         with contextlib.suppress(psutil.Error):
@@ -250,5 +250,5 @@ def inside_here(outer: Scheduler) -> Inside | None:
         return None
     nodes = tuple(dict.fromkeys(outer.allocation()))
     if not nodes:
-        raise SchedulerBusy("this process is in no allocation whose nodes are known")
+        raise SchedulerBusy("this process is not in an allocation with known nodes")
     return Inside(outer, nodes, outer.job_id() or f"p{os.getpid()}", float(end))

@@ -1,4 +1,4 @@
-"""A job: what a scheduler is asked for, how its script says that, and what the scheduler says of it."""
+"""A job: its request to the scheduler, its script, and what the scheduler says about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from diel.errors import DielError
 
 
 class SchedulerBusy(DielError):
-    """The scheduler does not answer, or makes no sense: ask again later. It says nothing about any job."""
+    """The scheduler does not answer, or its answer makes no sense: ask again later. This says nothing about a
+    job."""
 
 
 class SchedulerRefused(DielError):
@@ -21,7 +22,7 @@ class SchedulerRefused(DielError):
 
 
 class Job(NamedTuple):
-    """What a scheduler is asked for."""
+    """A request to a scheduler."""
 
     name: str
     """At most 15 characters, a letter first: what every scheduler takes."""
@@ -43,8 +44,8 @@ class Job(NamedTuple):
     queue: str | None = None
     account: str | None = None
     options: tuple[str, ...] = ()
-    """Further options, as the scheduler's own directive lines have them, with {nodes} to be filled in. If one
-    says which nodes the job gets, a scheduler may leave out its own words for that."""
+    """Further options, as in the scheduler's own directive lines, with {nodes} to be filled in. If one says
+    which nodes the job gets, a scheduler can leave out its own words for that."""
     setup: tuple[str, ...] = ()
     """Shell lines before the command."""
     exclude: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ class Job(NamedTuple):
 
 
 class JobState(StrEnum):
-    """Where a job is, whatever its scheduler calls it. Not a task's state: see `diel.states`."""
+    """The state of a job, whatever its scheduler calls it. Not a task's state: see `diel.states`."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -80,12 +81,12 @@ class JobState(StrEnum):
 
 
 def states(**words: str) -> Mapping[str, JobState]:
-    """A table of a scheduler's words for states, given by what they mean: `pending="Q H W"`."""
+    """A table of a scheduler's words for states, by their meaning: `pending="Q H W"`."""
     return {word: JobState(state) for state, listed in words.items() for word in listed.split()}
 
 
 class JobStatus(NamedTuple):
-    """What a scheduler says of a job."""
+    """What a scheduler says about a job."""
 
     state: JobState
     reason: str = ""

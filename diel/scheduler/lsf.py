@@ -1,4 +1,4 @@
-"""IBM Spectrum LSF: bsub, bjobs, bkill, as the manual of LSF 10.1 documents them. Tried on no real one.
+"""IBM Spectrum LSF: bsub, bjobs, bkill, as in the manual of LSF 10.1; not yet tried on a real one.
 
 bsub reads a script from its standard input; it is spooled. Job output is the script's own: LSF would append
 a report to it. bjobs tells of ended jobs for an hour (CLEAN_PERIOD).
@@ -37,7 +37,7 @@ ENDS = states(
 HOPELESS = re.compile(
     r"never (be )?satisfied|exceeds? .*limit of the queue|no (eligible )?hosts?\b.*\bever", re.I
 )
-"""In a pending reason: what does not pass by waiting."""
+"""A pending reason that does not pass by waiting."""
 _FIELDS = ("jobid", "stat", "exit_code", "exit_reason", "exec_host", "pend_reason", "job_name")
 _NONE = re.compile(r"^No (unfinished |matching )?job(s)? found", re.IGNORECASE | re.MULTILINE)
 _NODES = 'sort -u "$LSB_DJOB_HOSTFILE"'
@@ -98,7 +98,7 @@ class Lsf(BatchScheduler):
         found, said = list(parse_jobs(answer)), answer.err + answer.out
         unknown = re.findall(r"Job <(\d+)> is not found", said)
         if silent := set(ids) - {number for number, _, _ in found} - set(unknown):
-            raise SchedulerBusy(f"bjobs says nothing of {', '.join(sorted(silent))}: {answer.words}")
+            raise SchedulerBusy(f"bjobs says nothing about {', '.join(sorted(silent))}: {answer.words}")
         if answer.code != 0 and not ids and not _NONE.search(said):
             raise SchedulerBusy(f"bjobs: {answer.words}")
         return found
@@ -118,13 +118,14 @@ class Lsf(BatchScheduler):
 
 
 def parse_jobs(answer: Answer) -> Iterator[tuple[str, str, JobStatus]]:
-    """Id, name and state of each job in an answer of bjobs. Raises SchedulerBusy for a line that is none."""
+    """Id, name and state of each job in an answer of bjobs. Raises SchedulerBusy for a line that is not a
+    job."""
     for line in answer.out.splitlines():
         if not line.strip() or re.match(r"Job <\d+> is not found", line) or _NONE.match(line):
             continue
         fields = ["" if field.strip() == "-" else field.strip() for field in line.split("|")]
         if len(fields) < len(_FIELDS) or not fields[0].isdigit():
-            raise SchedulerBusy(f"bjobs answered with what is no job: {line.strip()[:200]}")
+            raise SchedulerBusy(f"bjobs answered with something else than jobs: {line.strip()[:200]}")
         number, word, code, ended, hosts, *reasons, name = fields
         yield number, name, _status(word, code, ended, hosts, "|".join(reasons))
 

@@ -65,7 +65,7 @@ class Pbs(Qsub):
         return super().lacking() or (() if shutil.which(self.program("qselect")) else ("qselect",))
 
     def resources(self, job: Job) -> Iterator[str]:
-        """One chunk a node. A site that needs more in it gives its own `-l select={nodes}:…`."""
+        """One chunk for each node. A site that needs more in it gives its own `-l select={nodes}:…`."""
         said = " ".join(job.options)
         if "select=" not in said:
             gpus = f":ngpus={job.gpus}" if job.gpus else ""
@@ -77,7 +77,7 @@ class Pbs(Qsub):
 
     def delete(self, ids: list[str]) -> Answer:
         answer = super().delete(ids)
-        # Jobs whose node is dead: else they would run on in the books.
+        # Jobs whose node is dead: else they would stay on record as running.
         alone = _NO_MOM.findall(answer.err)
         return self.ask("qdel", "-W", "force", *alone) if alone else answer
 
@@ -95,11 +95,12 @@ class Pbs(Qsub):
             raise SchedulerBusy(f"qselect: {self.told(answer)}")
         ids = answer.out.split()
         if not all(word[0].isdigit() for word in ids):
-            raise SchedulerBusy(f"qselect answered with what are no ids: {answer.words}")
+            raise SchedulerBusy(f"qselect answered with something else than ids: {answer.words}")
         return [number for number in ids if "[" not in number]  # arrays are never diel's
 
     def parse_qstat(self, answer: Answer, ids: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-        """The jobs in an answer of `qstat -f -F dsv`, by id: a line a job, `Job Id: 5.pbs0|Job_Name=a|…`.
+        """The jobs in an answer of `qstat -f -F dsv`, by id: a line for each job, `Job Id:
+        5.pbs0|Job_Name=a|…`.
 
         Raises SchedulerBusy for what is no such answer, and if it says nothing of some of `ids`: a job
         counts as unknown only if qstat names it.
@@ -116,10 +117,10 @@ class Pbs(Qsub):
             if head.startswith(_HEAD) and "job_state" in job:
                 found[head.removeprefix(_HEAD).strip()] = job
             elif line.strip():
-                raise SchedulerBusy(f"qstat answered with what is no job: {line.strip()[:200]}")
+                raise SchedulerBusy(f"qstat answered with something else than jobs: {line.strip()[:200]}")
         known = {short(word) for word in (*found, *re.findall(r"\d+[\w.\[\]-]*", answer.err))}
         if silent := [number for number in ids if short(number) not in known]:
-            raise SchedulerBusy(f"qstat says nothing of {', '.join(silent)}: {self.told(answer)}")
+            raise SchedulerBusy(f"qstat says nothing about {', '.join(silent)}: {self.told(answer)}")
         return found
 
     def status(self, job: Mapping[str, str]) -> JobStatus:
@@ -135,7 +136,7 @@ class Pbs(Qsub):
             case "X" | "F" if not coded and not status.nodes:  # or the job that it waited for failed
                 return JobStatus(JobState.CANCELLED, comment or "deleted before it ran")
             case "X" | "F" if coded and deleted:
-                # A script whose child was killed first may end by itself, even with 0.
+                # A script whose child was killed first can end on its own, even with 0.
                 return status._replace(state=JobState.CANCELLED, reason=comment)
         return status
 

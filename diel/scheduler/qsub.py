@@ -22,7 +22,7 @@ from diel.scheduler.slurm import seconds
 from diel.values import parse_size
 
 SETTLED = frozenset({0, 35, 153})
-"""Exit codes that say how jobs stand: all is well, one is history, one is unknown."""
+"""Exit codes for states of jobs: all is well, one is history, one is unknown."""
 _BUSY_CODES = frozenset(
     {
         255,  # no server
@@ -43,7 +43,7 @@ _BUSY_CODES = frozenset(
 
 
 class Qsub(BatchScheduler):
-    """What diel asks of both by the same words.
+    """What diel asks of both in the same words.
 
     Neither can leave out nodes: `exclude` of a job is passed over.
     """
@@ -123,7 +123,7 @@ class Qsub(BatchScheduler):
             yield asked.get(short(number), number), job.get("Job_Name", ""), self.status(job)
 
     def status(self, job: Mapping[str, str]) -> JobStatus:
-        """How a job stands, from its attributes."""
+        """The state of a job, from its attributes."""
         letter, comment = job.get("job_state", ""), job.get("comment", "").strip()
         state, nodes = self.states.get(letter, JobState.RUNNING), hosts(job.get("exec_host", ""))
         if not state.ended:
@@ -132,7 +132,7 @@ class Qsub(BatchScheduler):
             return JobStatus(state, told, nodes=nodes, hopeless=hopeless)
         code = job.get(self.exit_status, "")
         if not re.fullmatch(r"-?\d+", code):
-            return JobStatus(JobState.GONE, comment or "ended, and qstat does not say how", nodes=nodes)
+            return JobStatus(JobState.GONE, comment or "ended, but qstat does not say how", nodes=nodes)
         return self._ended(int(code), comment, nodes)
 
     def _ended(self, code: int, comment: str, nodes: str) -> JobStatus:
@@ -194,7 +194,7 @@ def parse_queues(text: str) -> list[Queue]:
 
 
 def parse_server(text: str, queues: list[Queue]) -> list[Queue]:
-    """Of `qstat -B -f`: the queues, with the one known to which jobs go that name none."""
+    """Of `qstat -B -f`: the queues, with the default one marked."""
     told = re.search(r"^\s*default_queue\s*=\s*(\S+)", text, re.MULTILINE)
     default = told[1] if told else None
     return [queue._replace(default=queue.name == default) for queue in queues]

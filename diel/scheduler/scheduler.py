@@ -33,8 +33,8 @@ class Answer(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The first lines of what it says of an error, on one line."""
-        return first_lines(f"{self.err}\n{self.out}") or f"exit code {self.code}, without a word"
+        """The first lines of its error message, on one line."""
+        return first_lines(f"{self.err}\n{self.out}") or f"exit code {self.code}, without a message"
 
 
 def first_lines(text: str) -> str:
@@ -92,7 +92,7 @@ class Dialect(NamedTuple):
     """What answers to a scheduler's commands."""
 
     version: str
-    """Its own words, or what was found out about it."""
+    """Its own words, or what is known about it."""
     wrapper: bool = False
     """Whether these are another scheduler's commands in this one's style, as Slurm's own qsub is."""
 
@@ -130,7 +130,7 @@ class Offer(NamedTuple):
 
     queues: Sequence[Queue]
     nodes: Sequence[NodeKind] = ()
-    """Empty if the scheduler does not tell."""
+    """Empty if the scheduler does not say."""
 
 
 def gathered(kinds: Iterable[NodeKind]) -> list[NodeKind]:
@@ -153,11 +153,11 @@ class Scheduler(ABC):
     commands: ClassVar[tuple[str, ...]] = ()
     """Programs that diel calls for every job: a run is refused if one is not on PATH."""
     also: ClassVar[tuple[str, ...]] = ()
-    """Other words for it, which a site file may have by mistake."""
+    """Other words for it, which a site file might use by mistake."""
     shell: ClassVar[str] = "#!/bin/bash"
     """First line of a job script."""
     sentinel: ClassVar[str] = "#"
-    """What a directive's line begins with: `#SBATCH`."""
+    """How a directive's line begins: `#SBATCH`."""
     prologue: ClassVar[tuple[str, ...]] = ()
     """Shell lines of every job, before those of the site."""
     redirects: ClassVar[bool] = False
@@ -165,7 +165,7 @@ class Scheduler(ABC):
     private: ClassVar[tuple[str, ...]] = ()
     """Beginnings of variables that its commands must not get: they describe a job, or a user's habits."""
     public: ClassVar[tuple[str, ...]] = ()
-    """Variables that its commands get although they begin so: where the server is."""
+    """Exceptions to these: variables that say where the server is."""
     job_variables: ClassVar[tuple[str, ...]] = ()
     """Variables of a job that hold its id; the first that is set counts."""
     node: str = ""
@@ -187,7 +187,7 @@ class Scheduler(ABC):
     elsewhere: ClassVar[tuple[str, ...]] = ()
     """Options that send jobs to other queues, or under other limits, than `queue` says."""
     hidden: ClassVar[str] = ""
-    """What to do if another scheduler's commands of the same names hide its own."""
+    """What to do if another scheduler's commands with the same names hide its own."""
 
     def __init__(self, timeout: float = TIMEOUT) -> None:
         """`timeout`: seconds that a command has to answer."""
@@ -197,13 +197,13 @@ class Scheduler(ABC):
 
     @abstractmethod
     def directives(self, job: Job) -> Iterable[str]:
-        """The options of a job, each as it is written behind the sentinel. Pure.
+        """The options of a job, each as written after the sentinel. Pure.
 
         Raises SchedulerRefused for a path that none can hold.
         """
 
     def script(self, job: Job) -> str:
-        """The whole job script. Pure. Raises SchedulerRefused for a path that none can hold."""
+        """The whole job script. Pure. Raises SchedulerRefused for a path that no script can hold."""
         stdout, stderr, folder = (shlex.quote(str(path)) for path in (job.stdout, job.stderr, job.folder))
         lines = [
             self.shell,
@@ -217,7 +217,7 @@ class Scheduler(ABC):
         return "\n".join(lines) + "\n"
 
     def try_out(self, script: Path) -> None:  # noqa: B027
-        """Asks whether it would take this script, and leaves no job; by default nothing is asked.
+        """Asks whether it would take this script, and leaves no job; by default asks nothing.
 
         Raises SchedulerRefused if it would not, and SchedulerBusy.
         """
@@ -239,7 +239,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def cancel(self, ids: Iterable[str]) -> None:
-        """Ends jobs; those that have ended already are left alone. Raises SchedulerBusy."""
+        """Ends jobs; those that have already ended are ignored. Raises SchedulerBusy."""
 
     @abstractmethod
     def find(self, prefix: str) -> Mapping[str, str]:
@@ -259,7 +259,7 @@ class Scheduler(ABC):
         return ask([program, *words[1:]], environ, timeout or self.timeout, folder=folder, stdin=stdin)
 
     def environment(self, outside: Mapping[str, str]) -> dict[str, str]:
-        """The variables that its commands get, of those of diel's process."""
+        """The variables of diel's process that its commands get."""
         kept = {k: v for k, v in outside.items() if k in self.public or not k.startswith(self.private)}
         return {**kept, "LC_ALL": "C"}
 
@@ -272,7 +272,7 @@ class Scheduler(ABC):
         return tuple(name for name in self.commands if shutil.which(self.program(name)) is None)
 
     def dialect(self) -> Dialect | None:
-        """What answers here to its commands; None if nothing does, or another scheduler.
+        """What answers to its commands here; None if nothing does, or another scheduler.
 
         By default its server is asked for jobs. Raises SchedulerBusy if that does not answer.
         """
@@ -282,13 +282,13 @@ class Scheduler(ABC):
         return Dialect("")
 
     def offer(self) -> Offer | None:
-        """Its queues and nodes, for `diel doctor`; None if it does not tell. Raises SchedulerBusy."""
+        """Its queues and nodes, for `diel doctor`; None if it does not say. Raises SchedulerBusy."""
         return None
 
     # --- within a job of it -------------------------------------------------------------------------
 
     def job_id(self) -> str | None:
-        """The id of the job that this process runs in; None outside of any."""
+        """The id of the job that this process runs in; None outside a job."""
         return next((os.environ[name] for name in self.job_variables if os.environ.get(name)), None)
 
     def allocation(self) -> Sequence[str]:
@@ -299,7 +299,7 @@ class Scheduler(ABC):
         return answer.out.split()
 
     def narrowed(self, nodes: Sequence[str], script: Path) -> Mapping[str, str | None]:
-        """Variables by which programs find the nodes of their job, for some of them; None takes one away.
+        """Variables by which programs find the nodes of their job, for some of them; None removes one.
 
         A file that a variable names may lie beside the script that will run there.
         """

@@ -1,4 +1,4 @@
-"""Slurm: sbatch, squeue, scancel; sacct for jobs that squeue has forgotten, where a site has it.
+"""Slurm: sbatch, squeue, scancel; sacct for jobs that squeue has forgotten, if a site has it.
 
 Measured with Slurm 22.05. One squeue for all jobs of this user is cheaper for slurmctld than one for a
 list of ids (it filters by user, but sends all jobs for a list), and it does not fail for an unknown id.
@@ -49,7 +49,7 @@ _STEP = (
     "srun --nodes={nodes} --ntasks={nodes} --ntasks-per-node=1 --overlap --mem=0 --cpu-bind=none --mpi=none"
     " --no-kill --kill-on-bad-exit=0 --wait=0 --export=ALL"
 )
-"""A step with all that each node has. The end of one node's program, or of one node, is not that of others;
+"""A step with all that each node has. The end of one node's program, or of one node, does not end the others;
 PMI's variables are left out, which an MPI program started by a worker would take for its own."""
 
 
@@ -170,13 +170,14 @@ class Slurm(BatchScheduler):
 
 
 def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
-    """Id, name and state of each job in squeue's answer. Raises SchedulerBusy for a line that is none."""
+    """Id, name and state of each job in squeue's answer. Raises SchedulerBusy for a line that is not a
+    job."""
     for line in text.splitlines():
         if not line.strip():
             continue
         fields = [field.strip() for field in line.rstrip().removesuffix("|").split("|", len(_FIELDS) - 1)]
         if len(fields) != len(_FIELDS) or not fields[0].isdigit():
-            raise SchedulerBusy(f"squeue answered with what is no job: {line.strip()[:200]}")
+            raise SchedulerBusy(f"squeue answered with something else than jobs: {line.strip()[:200]}")
         number, word, code, reason, nodes, name = fields
         wait = int(code) if code.isdigit() else 0  # as wait(2) has it; 128 + N for signal N, as shells say
         own = 128 + (wait & 127) if wait & 127 else wait >> 8

@@ -57,7 +57,7 @@ class Torque(Qsub):
 
     def delete(self, ids: list[str]) -> Answer:
         answer = super().delete(ids)
-        # Slurm's qdel exits with the number of jobs that had ended, and says nothing of them.
+        # Slurm's qdel exits with the number of jobs that had ended, and says nothing about them.
         silent = answer.code > 0 and not (answer.out + answer.err).strip()
         return answer._replace(code=0) if silent else answer
 
@@ -65,12 +65,13 @@ class Torque(Qsub):
         answer = self.ask("qstat", "-f", *ids)
         found = self.parse_qstat(answer)
         if ids and not found and answer.code == 0:
-            raise SchedulerBusy("qstat answered without a word, though it was asked for jobs")
+            raise SchedulerBusy("qstat printed nothing, though it was asked for jobs")
         own = user()
         return [one for one in found if ids or one[1].get("Job_Owner", "").split("@")[0] == own]
 
     def parse_qstat(self, answer: Answer) -> list[tuple[str, dict[str, str]]]:
-        """Id and attributes of each job in an answer of `qstat -f`. Raises SchedulerBusy for what is none."""
+        """Id and attributes of each job in an answer of `qstat -f`. Raises SchedulerBusy for anything
+        else."""
         if answer.code not in SETTLED:
             raise SchedulerBusy(f"qstat: {self.told(answer)}")
         jobs: list[tuple[str, dict[str, str]]] = []
@@ -85,7 +86,7 @@ class Torque(Qsub):
             elif jobs and last and line.startswith("\t"):  # a long value goes on
                 jobs[-1][1][last] += line.strip()
             elif line.strip():
-                raise SchedulerBusy(f"qstat answered with what is no job: {line.strip()[:200]}")
+                raise SchedulerBusy(f"qstat answered with something else than jobs: {line.strip()[:200]}")
         if any("job_state" not in job for _, job in jobs):
             raise SchedulerBusy(f"qstat's answer is cut short: {answer.out[-200:]!r}")
         return jobs

@@ -1,4 +1,4 @@
-"""What makes the points of a search or a loop while its run goes on, and what proposes trials.
+"""What makes the points of a search or loop during its run, and what proposes trials.
 
 What a package with a searcher of its own needs is imported from here.
 """

@@ -1,4 +1,4 @@
-"""What makes the points of an axis while a run goes on: of any, and of a loop, round by round."""
+"""What makes the points of an axis during a run: in general, and for a loop, round by round."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Deciding(NamedTuple):
     wake: Callable[[str, Mapping[str, int]], None]
     """Looks again at the tasks of all stages over an axis that agree with some coordinates."""
     note_end: Callable[[StageRun, int], None]
-    """Hears of a task that a search takes for failed."""
+    """Called for a task that a search counts as failed."""
     is_used: Callable[[str, Mapping[str, int]], bool]
     """Whether a task that picks among the points of an axis has a result at some coordinates."""
 
 
 class Unjudged(DielError):
-    """A point cannot be judged: a value is missing, or is not what it should be."""
+    """A point cannot be judged: a value is missing or wrong."""
 
 
 class Decider(ABC):
@@ -60,7 +60,7 @@ class Decider(ABC):
         return self.axis.label
 
     def begin(self) -> None:
-        """Begins in every context that is there and has not begun, or goes on where a run is resumed."""
+        """Begins in every context that exists and has not begun, or continues in a resumed run."""
         for context in self._contexts():
             if context not in self._begun and self._is_there(context):
                 self._begun.add(context)
@@ -102,7 +102,7 @@ class Decider(ABC):
 
     @abstractmethod
     def _begin(self, context: Context) -> None:
-        """Begins, or goes on where the history has a part of it."""
+        """Begins, or continues if the history has a part of it."""
 
     def note_end(self, stage: StageRun, index: int) -> None:
         """A task of a stage over the axis has ended."""
@@ -115,7 +115,7 @@ class Decider(ABC):
     def _note(self, context: Context, point: int, stage: StageRun, index: int) -> None: ...
 
     def tend(self) -> None:  # noqa: B027 (most have nothing to do)
-        """What has to be done now and then."""
+        """Does what is due now and then."""
 
     def _judges(self, context: Context, point: int) -> list[tuple[StageRun, int]]:
         coordinates = self._coordinates(context, point)
@@ -127,7 +127,7 @@ class Decider(ABC):
         return found
 
     def _is_judged(self, context: Context, point: int) -> bool:
-        """Whether its judges have ended; what a cancelled run has stopped is left to whoever resumes it."""
+        """Whether its judges have ended; what a cancelled run stopped is left to `resume`."""
         states = [stage.history.state(index) for stage, index in self._judges(context, point)]
         if not all(state.ended for state in states):
             return False
@@ -173,18 +173,18 @@ class Decider(ABC):
         return bool(self._until.value(scope))
 
     def _open(self, context: Context, point: int) -> None:
-        """A new point is there: its tasks may go on."""
+        """Opens a new point: its tasks can run."""
         self._run.wake(self.label, self._coordinates(context, point))
 
     def _close(self, context: Context, points: int, reason: str, *, failed: bool = False) -> None:
-        """There will be no more points: tasks beyond them never run, and what waited for the end goes on."""
+        """Closes the axis: tasks beyond its points never run, and what waited for the end can run."""
         self._ledger.append(
             {"event": "closed", **self._key(context), "points": points, "reason": reason, "failed": failed}
         )
         self._run.wake(self.label, self._coordinates(context))
 
     def _begin_course(self, context: Context, seed: int = 0) -> None:
-        """Writes that it begins in a context; the seed is its sampler's."""
+        """Records that it begins in a context; the seed is its sampler's."""
         at = self._at(context)
         self._ledger.append({"event": "begin", **self._key(context), "seed": seed, "at": at})
 
@@ -200,7 +200,7 @@ class Decider(ABC):
 
 
 class Looping(Decider):
-    """Opens the next round as soon as the values that `until` reads are there, and it does not hold."""
+    """Opens the next round once the values that `until` reads are there and it does not hold."""
 
     def _begin(self, context: Context) -> None:
         if context not in self.axis.history.courses:
@@ -217,7 +217,7 @@ class Looping(Decider):
             self._judge(context)
 
     def _judge(self, context: Context) -> None:
-        """Judges the present round where it can be; where a run is resumed, those after it too."""
+        """Judges the present round if possible; in a resumed run, later ones too."""
         course = self._course(context)
         while not course.over and self._is_judged(context, len(course.rounds)):
             self._judge_round(context, len(course.rounds))
@@ -226,7 +226,7 @@ class Looping(Decider):
         bad = self._bad(context, number)
         lost = [f"{stage.name}/{index}" for stage, index in bad if index not in stage.omitted]
         if lost:
-            why = f"{', '.join(lost)} has no result, by which round {number} would be judged"
+            why = f"{', '.join(lost)} has no result to judge round {number} by"
             self._close(context, number + 1, why, failed=True)
             return
         try:
@@ -241,7 +241,7 @@ class Looping(Decider):
         self._go_on(context, self._course(context).rounds[number])
 
     def _go_on(self, context: Context, judged: Round) -> None:
-        """What follows a round: another one, or the end, which a controller may have been killed before."""
+        """What follows a round: another one, or the end, which a killed controller may have missed."""
         if judged.holds:
             self._close(context, judged.number + 1, "until")
         elif judged.number + 1 == self.axis.size:

@@ -1,4 +1,4 @@
-"""Optuna as a searcher, by its ask and tell: the only file that imports it."""
+"""Optuna as a searcher, by ask and tell: the only file that imports it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATES = {
     TrialState.FAILED: optuna.trial.TrialState.FAIL,
 }
 _PLACED = ("cmaes", "nsga2", "qmc")
-"""Samplers that draw all of a trial at once, and note beside it where in their sequence it stands."""
+"""Samplers that draw all of a trial at once, and note beside it its place in their sequence."""
 
 
 class OptunaSearcher(Searcher):
@@ -105,7 +105,7 @@ class OptunaSearcher(Searcher):
         self._study.tell(number, values or None, _STATES[state])
 
     def rebuild(self, course: Course) -> None:
-        """Goes through a course with its trials as they are, where Optuna would have proposed others.
+        """Replays a course with its own trials if Optuna would have proposed others.
 
         So does another version of it, and a course in which a trial's end is no longer true.
         """
@@ -157,7 +157,7 @@ def _sampler(search: Search, seed: int) -> samplers.BaseSampler:
 
 
 def _some(**given: Any) -> dict[str, Any]:
-    """What is there of some arguments, so that Optuna's own defaults hold for the others."""
+    """The given arguments only, so that Optuna's defaults hold for the others."""
     return {name: value for name, value in given.items() if value is not None}
 
 

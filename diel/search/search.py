@@ -1,4 +1,4 @@
-"""A search while its run goes on: new trials, what became of them, and when it is over."""
+"""A search during its run: new trials, what became of them, and when it is over."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 HOUR = 3600.0
 FIRST = 10
-"""Trials at the beginning of a search after which it ends if they all failed, whatever it tolerates."""
+"""A search ends if so many trials at its beginning all failed, whatever it tolerates."""
 _STEPS = ("step", "epoch", "iteration")
-"""Metrics that tell how far a task is; without one, its lines are counted."""
+"""Metrics that show how far a task is; without one, its lines are counted."""
 
 
 class Searching(Decider):
-    """Asks for trials while there is room, and tells what became of them."""
+    """Asks for trials while there is room, and reports what became of them."""
 
     def __init__(self, axis: Searched, outer: Iterable[Adaptive], run: Deciding) -> None:
         super().__init__(axis, outer, run)
@@ -85,7 +85,7 @@ class Searching(Decider):
         self._fill(context)
 
     def _fail_lost(self, course: Course) -> None:
-        """What has no result stays so in this run where others went on without it."""
+        """Keeps losses final in this run if others went on without them."""
         for trial in course.trials:
             for name, index in trial.lost:
                 stage = self._stages[name]
@@ -115,7 +115,7 @@ class Searching(Decider):
         return self._searchers[context]
 
     def _fill(self, context: Context) -> None:
-        """Asks for trials while there is room for them; closes the search after its last one."""
+        """Requests trials while there is room for them; closes the search after its last one."""
         course = self._course(context)
         if course.over:
             return
@@ -254,7 +254,7 @@ class Searching(Decider):
         return (self._core_seconds[context] + pruned) / HOUR
 
     def _core_seconds_of(self, stage: StageRun, index: int) -> float:
-        """What a task took; nothing where it has no result, or one of an earlier run."""
+        """The core seconds of a task; none without a result, or with one of an earlier run."""
         if stage.history.state(index) != TaskState.DONE:
             return 0.0
         seconds: float = self._ledger.results.record(stage.name, index).get("seconds", 0.0)
@@ -274,7 +274,7 @@ class Searching(Decider):
             self._fill(context)
 
     def _take_reports(self, context: Context, trial: Trial) -> bool:
-        """Tells the searcher what is new; says whether the trial should be pruned."""
+        """Reports what is new to the searcher; returns whether the trial should be pruned."""
         if self.search.pruner == "none":
             return False
         if trial.reported and self._searcher(context).is_given_up(trial.number):
@@ -290,7 +290,7 @@ class Searching(Decider):
         return False
 
     def _reports(self, context: Context, trial: Trial) -> Iterator[tuple[int, float]]:
-        """What is new in the metrics of a trial, attempt by attempt: each may go on where one ended."""
+        """What is new in the metrics of a trial, attempt by attempt: each can continue where one ended."""
         name, _, metric = self.search.watched.partition(".")
         stage = self._stages[name]
         index = stage.domain.index(self._coordinates(context, trial.number))
@@ -313,7 +313,7 @@ class Searching(Decider):
             yield paths.task_dir(stage.name, index, number)
 
     def _prune(self, context: Context, trial: Trial) -> None:
-        """Ends a trial: what runs of it is stopped, the rest never begins."""
+        """Prunes a trial: its running tasks are stopped, the rest never begins."""
         last = max(trial.reported)
         said = f"{self.search.watched} was {trial.reported[last]:g} at step {last}"
         spent = sum(
@@ -378,5 +378,5 @@ def _reported(line: bytes, metric: str) -> tuple[int | None, float] | None:
 
 
 def _is_step(value: object) -> bool:
-    """Whether a pruner can take it for a step: a whole number that fits into 64 bits."""
+    """Whether it can be a step for a pruner: a whole number that fits into 64 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

@@ -23,7 +23,7 @@ END = -1
 
 
 class Searcher(ABC):
-    """Proposes the trials of one search: the same ones for the same seed and the same calls.
+    """Proposes the trials of one search: the same for the same seed and calls.
 
     The journal is what survives: a searcher comes back to where it was by being asked and told the same.
     `ask` and `tell` are to be written; all else has a default.
@@ -37,7 +37,7 @@ class Searcher(ABC):
 
     @classmethod
     def refusal(cls, search: Search, parameters: Mapping[str, Hyperparameter]) -> str:
-        """Why it cannot make the trials of a search over these hyperparameters; empty where it can.
+        """Why it cannot make the trials of a search over these hyperparameters; empty if it can.
 
         Asked before a run is made.
         """
@@ -45,17 +45,17 @@ class Searcher(ABC):
 
     @abstractmethod
     def ask(self) -> dict[str, Any] | None:
-        """The hyperparameters of the next trial, by name; None where there is none left.
+        """The hyperparameters of the next trial, by name; None if there is none left.
 
         Trials are numbered from 0, in the order in which they are asked for.
         """
 
     @abstractmethod
     def tell(self, number: int, state: TrialState, values: list[float]) -> None:
-        """Takes in the end of a trial: a value an objective, none where it has not completed."""
+        """Reports the end of a trial: a value for each objective, none if it did not complete."""
 
     def report(self, number: int, step: int, value: float) -> bool:
-        """Takes in a value on the way; says whether the trial should be pruned."""
+        """Reports an intermediate value; returns whether the trial should be pruned."""
         return False
 
     def is_given_up(self, number: int) -> bool:
@@ -63,7 +63,7 @@ class Searcher(ABC):
         return False
 
     def replay(self, course: Course) -> None:
-        """Comes to where the searcher was that made a course, random state included."""
+        """Restores the state of the searcher that made a course, including its random state."""
         for number, *rest in course.told:
             trial = course.trials[number]
             if rest:
@@ -73,7 +73,7 @@ class Searcher(ABC):
                 return
 
     def hear(self, trial: Trial, step: int) -> None:
-        """What a course says of a trial once it was asked for."""
+        """Replays what a course says about a trial after it began."""
         if step == END:
             self.tell(trial.number, trial.state, trial.values)
         else:
@@ -83,12 +83,12 @@ class Searcher(ABC):
         """Replays a course for which it would have proposed other trials; raises DielError by default."""
         raise DielError(
             f"{self.search.sampler} proposes other trials than those that this run has written, as another "
-            "version of it may: go on with the version that began the run, or run the workflow anew"
+            "version of it may: use the version that began the run, or run the workflow again"
         )
 
 
 def refuse_unsearchable(workflow: Workflow) -> None:
-    """Raises UsageError where a package is missing, or a searcher cannot make the trials of its search."""
+    """Raises UsageError if a package is missing, or a searcher cannot make the trials of its search."""
     used = {label for stage in workflow.stages.values() for label in stage.over}
     for label, axis in workflow.axes.items():
         if label not in used or not isinstance(axis, Search):

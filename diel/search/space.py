@@ -14,7 +14,7 @@ from diel.spec import Hyperparameter
 _parsed = lru_cache(maxsize=256)(parse_expression)
 """Conditions, which are the same in every trial."""
 SHUFFLED = 1_000_000
-"""Points up to which a grid's order is a shuffled list; of a larger one a small part is run anyway."""
+"""Points up to which a grid's order is a shuffled list; of a larger one, only a small part is run anyway."""
 
 
 class Space(NamedTuple):
@@ -55,7 +55,7 @@ def conditions(given: Hyperparameter) -> tuple[str, ...]:
 
 
 def within(given: Hyperparameter, value: Any) -> Any:
-    """A drawn number in its type and bounds: a sum of steps may be a rounding error beyond them."""
+    """A drawn number in its type and bounds: a sum of steps can be a rounding error beyond them."""
     assert given.low is not None
     assert given.high is not None
     kind = int if given.type == "int" else float
@@ -63,7 +63,7 @@ def within(given: Hyperparameter, value: Any) -> Any:
 
 
 def place_of(value: Any, listed: Sequence[Any]) -> int:
-    """Where a value stands in a list; 1 and true are two values."""
+    """The place of a value in a list; 1 and true are two values."""
     return next(place for place, one in enumerate(listed) if one == value and type(one) is type(value))
 
 

@@ -33,13 +33,13 @@ DTYPE, SHAPE, FIELDS, FEATURES = "Diel-Dtype", "Diel-Shape", "Diel-Fields", "Die
 """Headers of a body that is an array's bytes in C order: `float32`, `100,3`, names of an answer's rows, names
 of a question's columns (as in a URL: a comma in a name is %2C)."""
 TIMEOUT = 60.0
-"""Seconds that an answer may take."""
+"""Seconds to wait for an answer."""
 PATIENCE = 60.0
-"""Seconds for which a service without any replica that answers is tried again."""
+"""Seconds to keep trying a service of which no replica answers."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 """Seconds between two rounds over all replicas."""
 MOST_IN_VAIN = 32.0
-"""For at most so many times as long as a question took in vain, nobody asks again."""
+"""After a failed question, the longest pause, as a multiple of the time that it took."""
 _LOST = (ConnectionError, TimeoutError, OSError, http.client.HTTPException)
 
 _Request = tuple[str, str, bytes | None, Mapping[str, str]]
@@ -82,7 +82,7 @@ class ServiceClient:
         self._lock = threading.Lock()
 
     def predict(self, rows: Any, path: str = "/predict", *, features: Sequence[str] = ()) -> dict[str, Any]:
-        """What a model says of some rows: `prediction`, and `deviation` where the model knows it.
+        """A model's answer for some rows: `prediction`, and `deviation` if the model knows it.
 
         `rows` is an array of shape (rows, features), which travels as its bytes and comes back as arrays of
         shape (rows,), float64; or a list of lists or mappings, or a mapping of lists by feature, which
@@ -108,7 +108,7 @@ class ServiceClient:
         return self._content(f"POST {path}", self._ask(("POST", path, body, {**kind, **headers})))
 
     def reload(self, model: Path | str | Sequence[Path | str], path: str = "/reload") -> list[Any]:
-        """Has every replica go on with a newer model; none drops a request. Returns what each answered."""
+        """Makes every replica use a newer model, without dropping a request. Returns their answers."""
         one = isinstance(model, str | Path)
         given = str(model) if one else [str(each) for each in model]  # type: ignore[union-attr]
         body = json.dumps({"model": given}).encode()
@@ -170,7 +170,7 @@ class ServiceClient:
             pause = min(LONGEST_PAUSE, 2 * pause)
 
     def _content(self, what: str, answer: Answer) -> Any:
-        """An answer as it means. Raises ServiceError where it says that it is JSON, and is none."""
+        """The content of an answer. Raises ServiceError if it claims to be JSON but is not."""
         status, headers, body = answer
         kind = headers.get("content-type", "")
         if "json" not in kind:
@@ -196,20 +196,20 @@ def connect(run_dir: Path, name: str, replicas: Sequence[int], first: int = 0) -
 
 
 class WaryClient:
-    """Asks a service that does not answer more and more rarely. One thread may use it."""
+    """Asks a service less and less often while it does not answer. For one thread only."""
 
     def __init__(self, client: ServiceClient, replicas: int) -> None:
         self._client = client
         self._count = replicas
         self._silent = ""
-        """Why there was no answer to the last question; empty where there was one."""
+        """Why there was no answer to the last question; empty if there was one."""
         self._pause = 1.0
-        """For how many times as long as a question took in vain the next one waits."""
+        """The pause before the next question, as a multiple of the time of the failed one."""
         self._again = 0.0
         """When it is asked again, in time.monotonic seconds."""
 
     def predict(self, rows: Sequence[Any], timeout: float) -> Any:
-        """Raises ServiceError where it refuses the question, or does not answer."""
+        """Asks it. Raises ServiceError if it refuses the question, or does not answer."""
         began = time.monotonic()
         if self._silent and began < self._again:
             raise ServiceError(self._silent)
@@ -224,7 +224,7 @@ class WaryClient:
         return answer
 
     def _note(self, silent: str, began: float) -> None:
-        """What came of a question: nothing, or why there was no answer."""
+        """Notes the outcome of a question: nothing, or why there was no answer."""
         now = time.monotonic()
         self._silent, self._again = silent, now + self._pause * (now - began)
         self._pause = min(MOST_IN_VAIN, 2 * self._pause) if silent else 1.0
@@ -237,7 +237,7 @@ def wary_client(run_dir: Path, name: str, replicas: tuple[int, ...]) -> WaryClie
 
 
 def in_url(path: str) -> str:
-    """A path as it stands in a request: spaces and other letters as %20; what is written so already stays."""
+    """A path as written in a request: spaces and other characters as %20; existing escapes stay."""
     return quote(path, safe="%/:?#[]@!$&'()*+,;=~")
 
 
@@ -255,7 +255,7 @@ class _Replica:
         return self._url or "a replica"
 
     def ask(self, request: _Request, timeout: float) -> Answer:
-        """Raises OSError or HTTPException where the request or its answer is lost."""
+        """Sends a request. Raises OSError or HTTPException if it or its answer is lost."""
         with self._lock:
             idle = self._free.pop() if self._url and self._free else None
         if idle is not None and idle.sock is not None:
@@ -264,7 +264,7 @@ class _Replica:
             except TimeoutError:
                 raise
             except _LOST:
-                self.close()  # it closed what was idle, or died: a fresh connection tells
+                self.close()  # it closed an idle connection, or died: a fresh connection shows which
         self._find()
         place = urlsplit(self._url)
         fresh = http.client.HTTPConnection(place.hostname or "", place.port, timeout=timeout)

@@ -23,7 +23,7 @@ TOKEN = "token"
 
 
 class Endpoint(NamedTuple):
-    """One replica, as it was last heard of."""
+    """One replica, as last reported."""
 
     state: str
     """`starting`, `ready`, `restarting`, `stopped` or `failed`."""
@@ -34,7 +34,7 @@ class Endpoint(NamedTuple):
     restarts: int = 0
     """How often it was restarted within this attempt."""
     message: str = ""
-    """Why it is not ready, where that needs saying."""
+    """Why it is not ready, if that needs saying."""
     inputs: str = ""
     """Mark of the newer inputs that it was given last (`mark_of`); empty for those that it started with."""
     time: float = 0.0
@@ -45,12 +45,12 @@ class Endpoint(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        """Whether its worker has seen this attempt to its end."""
+        """Whether its worker has ended this attempt."""
         return self.state in ("stopped", "failed")
 
 
 def endpoint_file(paths: RunPaths, stage: str, index: int) -> Path:
-    """Where a replica says where it is."""
+    """The file in which a replica says where it is."""
     return paths.services / stage / f"{index}.json"
 
 
@@ -60,7 +60,7 @@ def message_file(paths: RunPaths, stage: str, index: int, attempt: int, word: st
 
 
 def mark_of(inputs: bytes) -> str:
-    """What tells one file of newer inputs from another."""
+    """What distinguishes one file of newer inputs from another."""
     return f"{zlib.crc32(inputs):08x}-{len(inputs)}"
 
 
@@ -71,7 +71,7 @@ def write_endpoint(path: Path, endpoint: Endpoint) -> None:
 
 
 def read_endpoint(path: Path) -> Endpoint | None:
-    """What a replica's file says; None where there is none that can be read."""
+    """What a replica's file says; None if there is no readable one."""
     try:
         document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return Endpoint(**document)
@@ -80,7 +80,7 @@ def read_endpoint(path: Path) -> Endpoint | None:
 
 
 def make_token(paths: RunPaths) -> str:
-    """The token of a run's services, drawn when it is first asked for. Raises OSError."""
+    """The token of a run's services, made on first use. Raises OSError."""
     import secrets  # here, for it loads hashes that `diel validate` does not need
 
     with contextlib.suppress(FileNotFoundError):
@@ -91,17 +91,17 @@ def make_token(paths: RunPaths) -> str:
 
 
 def read_token(paths: RunPaths) -> str:
-    """The token of a run's services. Raises OSError where it has none."""
+    """The token of a run's services. Raises OSError if it has none."""
     return (paths.services / TOKEN).read_text(encoding="ascii").strip()
 
 
 def variable_of(service: str) -> str:
-    """How the names of the variables of a service begin: `DIEL_SERVICE_SERVE`."""
+    """The prefix of a service's variables: `DIEL_SERVICE_SERVE`."""
     return f"DIEL_SERVICE_{service.upper()}"
 
 
 def variables(paths: RunPaths, services: Mapping[str, Iterable[int]] | None, index: int) -> dict[str, str]:
-    """What the environment of a consumer says of its services, by their replicas' task indices.
+    """The variables of a consumer about its services, by their replicas' task indices.
 
     `index` is the consumer's own: consumers take turns at the replicas. Without a replica that is ready, the
     URLs are those where they were last, or are to be.

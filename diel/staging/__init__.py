@@ -1,1 +1,1 @@
-"""The node's own disk: what tasks read is brought there once, however many tasks the node runs."""
+"""The node's own disk: what tasks read is copied there once, however many tasks the node runs."""

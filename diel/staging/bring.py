@@ -1,4 +1,4 @@
-"""Brings artifacts to the node's disk: whole files at a time, large ones in parts, several at once.
+"""Copies artifacts to the node's disk: whole files, large ones in parts, several at once.
 
 `python -m diel.staging.bring PLAN` does so on each node of a task that has nodes of its own.
 
@@ -29,19 +29,19 @@ AT_ONCE = 8
 PART = 64 * 1024 * 1024
 """Bytes of a part; a file with more is copied in several at once."""
 STEP = 8 * 1024 * 1024
-"""Bytes of one call; between two calls it looks whether the task was stopped."""
+"""Bytes of one call; between two calls it checks whether the task was stopped."""
 _NOT_HERE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 
 NOTES = ".staging-"
-"""What the files begin with in which processes of a task tell its worker what they copied."""
+"""The prefix of files in which processes of a task tell its worker what they copied."""
 
 Check = Callable[[], None]
-"""Called between two pieces of work; raises where that must end."""
+"""Called between two pieces of work; raises if the work must end."""
 
 
 class Brought(NamedTuple):
-    """What it took to have a task's artifacts on the node."""
+    """What was done to bring a task's artifacts to the node."""
 
     copied: int = 0
     """Artifacts that this process copied."""
@@ -51,7 +51,7 @@ class Brought(NamedTuple):
     seconds: float = 0.0
     folder: str = ""
     warning: str = ""
-    """Why the shared file system is read instead; empty where all is there."""
+    """Why the shared file system is read instead; empty if all is there."""
 
 
 def no_check() -> None:
@@ -99,7 +99,7 @@ def size_of(path: str) -> int:
 
 
 def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`os.walk`, but a directory that cannot be read is no empty one. Raises OSError."""
+    """`os.walk`, but raises OSError for a directory that cannot be read."""
 
     def refuse(error: OSError) -> None:
         raise error
@@ -108,7 +108,7 @@ def walk(path: str) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _copy(disk: Disk, item: Item, check: Check, pool: ThreadPoolExecutor | None) -> int | None:
-    """Copies one artifact; its bytes, or None where another process did.
+    """Copies one artifact; returns its bytes, or None if another process did.
 
     With a pool, the files of a directory and the parts of a large file go side by side.
     """
@@ -150,7 +150,7 @@ def tree(source: str, target: str) -> list[tuple[str, str]]:
 def copy_file(
     source: str, target: str, check: Check, pool: ThreadPoolExecutor | None = None, *, shared: bool = True
 ) -> int:
-    """Copies a file and returns its bytes; nobody may write one that all tasks of a node share."""
+    """Copies a file and returns its bytes; a file that all tasks of a node share becomes read-only."""
     status = os.stat(source)
     size, mode = status.st_size, status.st_mode
     parts = [(start, min(PART, size - start)) for start in range(0, size, PART)]
@@ -210,7 +210,7 @@ def _by_hand(read: int, write: int, start: int, count: int) -> int:
 def fetch(
     items: Sequence[Item], local: Local, environ: Mapping[str, str], check: Check = no_check, tag: str = ""
 ) -> tuple[Brought, str]:
-    """Brings artifacts to this node's disk; the directory of the copies, or an empty text.
+    """Copies artifacts to this node's disk; returns the directory of the copies, or an empty text.
 
     Empty with a warning where that cannot be, and without one where there is nothing to gain: the
     artifacts lie on the disk that would be taken, and nobody has named it.
@@ -232,12 +232,12 @@ _notes: list[Brought] = []
 
 
 def note(brought: Brought) -> None:
-    """Keeps what was brought for the end of the task."""
+    """Keeps what was copied for the end of the task."""
     _notes.append(brought)
 
 
 def take_notes() -> list[Brought]:
-    """What was brought since the last call because a part was drawn."""
+    """What was copied since the last call because a part was drawn."""
     taken = list(_notes)
     _notes.clear()
     return taken
@@ -255,7 +255,7 @@ def _leave(task_dir: str, notes: Iterable[Brought]) -> None:
 
 
 def read_notes(task_dir: str) -> list[Brought]:
-    """What processes of a task left, which then is gone."""
+    """Reads and removes what processes of a task left."""
     found = []
     for path in sorted(Path(task_dir).glob(f"{NOTES}*.json")):
         found.append(Brought(**json.loads(path.read_text(encoding="utf-8"))))
@@ -264,7 +264,7 @@ def read_notes(task_dir: str) -> list[Brought]:
 
 
 def main() -> None:
-    """Reads the plan that the task's worker left, and tells it what became of that."""
+    """Carries out the plan that the task's worker left, and reports back."""
     items, local, task_dir = pickle.loads(Path(sys.argv[1]).read_bytes())  # noqa: S301 - from the worker
     _leave(task_dir, [fetch(items, local, os.environ)[0]])
 

@@ -1,4 +1,4 @@
-"""diel's directory on one node's disk: what is in it, what holds it there, and what makes way.
+"""diel's directory on one node's disk: what is in it, what pins it, and what is deleted for room.
 
     <local>/diel-<uid>/            mode 0700: it is ours, or it is not used
         lock                       shared to look and to pin, exclusive to make room
@@ -35,15 +35,15 @@ from diel.values import format_size
 
 FOLDERS = ("entries", "pins", "parts", "locks", "drains")
 SPARE = 0.1
-"""Share of the disk that copies make free for what a task writes there: how much that is, nobody knows."""
+"""Share of the disk that copies leave free for what a task writes there, which is unknown."""
 WAIT = 0.02
 """Seconds between two looks at a copy that another process makes."""
 
 VARIABLES = ("DIEL_LOCAL_DIR", "SLURM_TMPDIR", "TMPDIR")
-"""Where the directory is looked for if the site names none, the first that is set wins."""
+"""Where to look for the directory if the site names none; the first that is set wins."""
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PLAIN = re.compile(r"[\w@%+=:,./-]+", re.ASCII)
-"""Paths that no shell takes apart: they stand in commands that were quoted before the node was known."""
+"""Paths that no shell splits: they are in commands that were quoted before the node was known."""
 
 
 class StagingError(DielError):
@@ -51,7 +51,7 @@ class StagingError(DielError):
 
 
 class Disk:
-    """diel's directory on this node's disk, below `folder`; made where it is missing.
+    """diel's directory on this node's disk, below `folder`; made if missing.
 
     Raises StagingError where that cannot be, or where others could have put something there.
     """
@@ -114,7 +114,7 @@ class Disk:
         return missing
 
     def turn(self, what: str) -> None:
-        """Lets go of what was pinned with tags `WHAT/…`, but for the last of these.
+        """Unpins what was pinned with tags `WHAT/…`, except the last of these.
 
         An epoch's items make way once the epoch after the next one is drawn, and not before: who
         draws the next one early still reads those of this one.
@@ -130,7 +130,7 @@ class Disk:
                 os.write(file, "".join(li for li in lines if li[li.rindex(" ") :] not in gone).encode())
 
     def make_room(self, sizes: Mapping[str, int], tag: str = "", *, spare: float = 0) -> None:
-        """Deletes what was not used for longest, until copies of these sizes (bytes, by key) fit.
+        """Deletes the least recently used, until copies of these sizes (bytes, by key) fit.
 
         A share of the disk may be asked for to be `spare`, as far as what is not used can give it. Raises
         StagingError, and deletes nothing, where what tasks use leaves too little for the copies.
@@ -265,7 +265,7 @@ class Disk:
 
 
 def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
-    """The directory on this node that is wanted (empty for any), and whether somebody named it for diel.
+    """The wanted directory on this node (empty for any), and whether it was named for diel.
 
     Raises StagingError where a variable in it is not set here, or it can be no directory.
     """
@@ -276,7 +276,7 @@ def local_folder(wanted: str, environ: Mapping[str, str]) -> tuple[str, bool]:
         raise StagingError(f"{given}: ${lacking[0]} is not set on this node")
     folder = _VARIABLE.sub(lambda match: environ[match[1] or match[2]], given)
     if not os.path.isabs(folder):
-        raise StagingError(f"{folder} is no absolute path, so it is not the same directory for all tasks")
+        raise StagingError(f"{folder} is not an absolute path, so it is not the same directory for all tasks")
     if not _PLAIN.fullmatch(folder):
         raise StagingError(f"{folder!r} has characters that a shell would take apart")
     return folder, bool(named)
@@ -308,7 +308,7 @@ def _pins_path(root: str) -> str:
 
 
 def _own_pins(root: str) -> int:
-    """This process's file of pins, opened when first asked for: hold the directory's lock.
+    """This process's file of pins, opened on first use: hold the directory's lock.
 
     A program that a task starts adds to those of the task's worker, where that is on this node: they
     hold until the task ends, and not only as long as the program runs.
@@ -338,7 +338,7 @@ def _is_free(path: str) -> bool:
 
 
 def _lock_now(path: str) -> int | None:
-    """A file's lock, where nobody holds it.
+    """A file's lock, if nobody holds it.
 
     None as well where its last holder has deleted the file since it was opened here.
     """

@@ -1,7 +1,7 @@
-"""What a task's job says about its nodes' disks: items to bring, shards of inputs, the site's directory.
+"""What a task's job says about its nodes' disks: items to copy, shards of inputs, the site's directory.
 
 A controller makes a task's texts (inputs, parameters, command line) long before it is known which node runs
-the task. A staged artifact stands in them as `/.diel-node/KEY/d/NAME`; the worker puts its own directory in
+the task. A staged artifact appears in them as `/.diel-node/KEY/d/NAME`; the worker puts its own directory in
 the place of the beginning. So the controller's quoting for the shell holds for the final path as well.
 """
 
@@ -13,20 +13,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 AT_NODE = "/.diel-node"
-"""The directory that stands for the node's own until a node is known."""
+"""The placeholder for the node's own directory until a node is known."""
 
 
 class Local(NamedTuple):
     """What a site says about its nodes' disks."""
 
     folder: str = ""
-    """May name variables, which each node fills in; empty where the site names no directory."""
+    """May name variables, which each node fills in; empty if the site names no directory."""
     size: int | None = None
     """Bytes that diel may keep there; None for all that is free."""
 
 
 class Shard(NamedTuple):
-    """How an input is shared out."""
+    """How an input is split."""
 
     by: Literal["rank", "task"]
     seed: int = 0
@@ -34,9 +34,9 @@ class Shard(NamedTuple):
     """By task: which of the parts this task gets."""
     parts: int = 1
     digests: tuple[str, ...] = ()
-    """Of the artifacts that the input is; an empty text for what is a value."""
+    """Digests of the input's artifacts; an empty text for a value."""
     stage: bool = False
-    """Whether a part is brought to the node's disk once it is asked for."""
+    """Whether a part is copied to the node's disk on first use."""
 
 
 def flat(value: Sequence[Any]) -> list[Any]:
@@ -47,7 +47,7 @@ def flat(value: Sequence[Any]) -> list[Any]:
 
 
 class Item(NamedTuple):
-    """A file or directory that is to be brought to a node."""
+    """A file or directory to copy to a node."""
 
     key: str
     """Names the copy: the same content under the same name is the same copy, whichever run made it."""
@@ -59,7 +59,7 @@ class Item(NamedTuple):
         return os.path.basename(self.source)
 
     def below(self, entries: str) -> str:
-        """The path of the copy in a node's directory of copies, or in what stands for that (`AT_NODE`)."""
+        """The path of the copy in a node's directory of copies, or in its placeholder (`AT_NODE`)."""
         return f"{entries}/{self.key}/d/{self.name}"
 
 
@@ -71,7 +71,7 @@ def item_of(source: str, digest: str) -> Item:
 
 
 def placed(value: Any, entries: str) -> Any:
-    """A JSON value with the copies below `entries` in the place of what stands for them."""
+    """A JSON value with the copies below `entries` in place of their placeholders."""
     if isinstance(value, str):
         if f"{AT_NODE}/" not in value:
             return value

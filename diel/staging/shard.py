@@ -1,4 +1,4 @@
-"""Shards: which part of an input one rank or task gets, in an order that is drawn anew for each epoch.
+"""Shards: which part of an input one rank or task gets, in a new random order for each epoch.
 
 The order of an epoch is the same on every machine. Items are sorted by numbers that Mersenne Twister draws,
 one for each, seeded by BLAKE2b (8 bytes, big endian) of the text `SEED/EPOCH`; Python promises that
@@ -47,7 +47,7 @@ def part_of(items: Sequence[T], part: int, parts: int, seed: int, epoch: int) ->
 
 
 def items_of(name: str, value: Any) -> Sequence[Any]:
-    """What an input is shared out as: the items of a list, the files of a directory, the rows of an array.
+    """The items of an input to split: those of a list, the files of a directory, the rows of an array.
 
     A row stands for itself by its number. Raises ModuleError for anything else.
     """
@@ -60,7 +60,7 @@ def items_of(name: str, value: Any) -> Sequence[Any]:
         if path.endswith(".npy"):
             return range(_rows(name, path))
     raise ModuleError(
-        f"input '{name}' cannot be shared out: expected a list, a directory, or an array in a .npy file; "
+        f"input '{name}' cannot be split: expected a list, a directory, or an array in a .npy file; "
         f"found {os.path.basename(value) if isinstance(value, str) else type(value).__name__}"
     )
 
@@ -88,8 +88,8 @@ def _rows(name: str, path: str) -> int:
         if start[:6] == _NPY and header["shape"]:
             return int(header["shape"][0])
     except (OSError, ValueError, KeyError, TypeError, struct.error, SyntaxError) as error:
-        raise ModuleError(f"input '{name}': {path} is no array file: {error}") from error
-    raise ModuleError(f"input '{name}': {path} is no array with rows")
+        raise ModuleError(f"input '{name}': {path} is not an array file: {error}") from error
+    raise ModuleError(f"input '{name}': {path} is not an array with rows")
 
 
 def draw(
@@ -118,7 +118,7 @@ def draw(
         digests = [""] * len(chosen)
     elif is_list:
         digests = [shard.digests[number] for number in numbers]
-    else:  # a directory: its own digest stands for those of its files, by their path in it
+    else:  # a directory: its own digest covers those of its files, by their path in it
         digests = [f"{shard.digests[0]}/{os.path.relpath(path, value)}" for path in chosen]
     found = chosen
     if shard.stage:
@@ -131,7 +131,7 @@ def draw(
 def _staged(
     chosen: list[Any], digests: list[str], local: Local, environ: Mapping[str, str], tag: str
 ) -> list[Any]:
-    """What was chosen, with copies in the place of artifacts."""
+    """The chosen items, with copies in place of artifacts."""
     pairs = zip(chosen, digests, strict=True)
     wanted = [item_of(str(path), digest) if digest else None for path, digest in pairs]
     items = [item for item in wanted if item is not None]
@@ -153,7 +153,7 @@ def read_shards(environ: Mapping[str, str]) -> tuple[dict[str, Shard], dict[str,
         inputs = json.loads(Path(environ["DIEL_INPUTS"]).read_text(encoding="utf-8"))
     except (KeyError, OSError, ValueError) as error:
         raise ModuleError(
-            "no input to share out here: this is for the command of a task with an input that has `shard`"
+            "no input to split here: this is for the command of a task with an input that has `shard`"
         ) from error
     found = document["shards"].items()
     shards = {name: Shard(**{**one, "digests": tuple(one["digests"])}) for name, one in found}

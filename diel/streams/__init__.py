@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StreamUser:
-    """The part of a task's context that is about streams and the tuple space."""
+    """The part of a task's context for streams and the tuple space."""
 
     run_dir: Path
     task_id: str

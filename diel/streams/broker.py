@@ -1,6 +1,6 @@
 """What the broker does with each request; sockets are `server.py`'s.
 
-Nothing is answered before it stands in a log, and asking again changes nothing: a client that lost its broker
+Nothing is answered before it is in a log, and asking again changes nothing: a client that lost its broker
 asks the next one the same. docs/streams.md says what each request means.
 """
 
@@ -22,7 +22,7 @@ from diel.streams.records import ChannelOpened, Seat
 from diel.streams.tuples import Tuples
 
 Send = Callable[[bytes, Header, bytes], bool]
-"""Sends an answer to a peer; False where the peer is gone."""
+"""Sends an answer to a peer; False if the peer is gone."""
 _WAIT = ("produce", "put", "want", "consume", "get")
 """Requests that wait until their channel is open."""
 
@@ -80,7 +80,7 @@ class Broker:
             self._answer(request, answer)
 
     def _granted(self, op: str, request: PeerRequest) -> Header | None:
-        """The answer; None where it comes later, or went out already."""
+        """The answer; None if it comes later, or was already sent."""
         if op not in FORMS:
             raise Refused(f"no request '{op}'; expected one of {', '.join(FORMS)}")
         if op in self._requests:
@@ -140,7 +140,7 @@ class Broker:
         header = request.header
         group, member = channel.groups.get(header["group"]), header["member"]
         if group is None or member not in group.unsettled:
-            return {}  # it was settled before, or it never came, and nobody counts on it
+            return {}  # it was settled before, or it never came and nobody counts on it
         self._channels.write({"do": "settle", **_seat(request), "good": bool(header["good"])})
         channel.getting.pop((header["group"], member), None)
         self._channels.remove_spent(channel)
@@ -172,7 +172,7 @@ class Broker:
         return {"class": "", "flaw": ""}
 
     def _forget(self, request: PeerRequest) -> Header:
-        """Takes back a request that still waits. The answer says whether it did."""
+        """Withdraws a waiting request. The answer says whether it did."""
         forgotten = self._tuples.forget(request)
         for channel in self._channels.values():
             for place in [place for place, one in channel.getting.items() if one.is_meant(request)]:
@@ -224,7 +224,7 @@ class Broker:
         channel.wanting.clear()
 
     def _place(self, channel: Channel, request: PeerRequest) -> Header:
-        """Where an attempt stands that continues in another process: after what it put, known or not."""
+        """The place of an attempt that continues in another process: after what it put, known or not."""
         self._source(channel, request)
         header = request.header
         name, attempt, at = header["member"], header["attempt"], int(header["at"])
@@ -232,7 +232,7 @@ class Broker:
         return {}
 
     def _part(self, channel: Channel, request: PeerRequest) -> Header:
-        """A producer leaves: it has put everything, and the others get its share of the room."""
+        """A producer leaves after putting everything: the others get its share of the room."""
         name, attempt = request.header["member"], request.header["attempt"]
         source = channel.sources.get(name)
         if source is not None and source.attempt == attempt:
@@ -265,14 +265,14 @@ class Broker:
             again = header["member"] in group.good
             self._channels.write({"do": "begin", **where, "a": header["attempt"]})
             if again and (channel.base or len(group.members) > 1):
-                why = f"{header['member']} runs again, and the items that it had read are not there any more"
+                why = f"{header['member']} runs again, and the items that it had read are gone"
                 groups = [header["group"]]
                 self._channels.write(
                     {"do": "break", "c": channel.name, "groups": groups, "why": why, "at": 0}
                 )
             late = channel.getting.pop((header["group"], header["member"]), None)
             if late is not None:
-                self._serve(late)  # the attempt before learns that it is over
+                self._serve(late)  # the previous attempt learns that it is over
             if not replay and not group.delivered:
                 self._channels.write({"do": "skip", **where, "cursor": channel.end})
                 self._channels.remove_spent(channel)
@@ -290,7 +290,7 @@ class Broker:
             )
         if not self._deliver(channel, request):
             place = (header["group"], header["member"])
-            channel.getting.pop(place, None)  # the newest stands last
+            channel.getting.pop(place, None)  # the newest comes last
             channel.getting[place] = request
         self._grant(channel)
 

@@ -1,4 +1,4 @@
-"""One channel of a stream: its items in the order in which they came, its producers, its groups."""
+"""One channel of a stream: its items in order of arrival, its producers, its groups."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ProducerState:
 
 
 class Channel:
-    """Items of a channel on the disk and where they are; its producers and consumers.
+    """A channel: its items on disk, its producers and consumers.
 
     Its log has one record a `Batch`.
     """
@@ -53,7 +53,7 @@ class Channel:
         self.replay = replay
         self.closed = False
         self.broken = ""
-        """Why it lacks items; empty where it does not."""
+        """Why it lacks items; empty if it does not."""
         self.groups: dict[str, Group] = {}
         self.sources: dict[str, ProducerState] = {}
         self.here: set[str] = set()
@@ -130,7 +130,7 @@ class Channel:
             source.count = max(source.count, count)
 
     def snapshot(self, block: bytearray) -> ChannelSnapshot:
-        """All that the items do not say; appends what its groups keep in arrays to the block."""
+        """Its state besides the items; appends the arrays of its groups to the block."""
         return {
             "c": self.name,
             "buffer": self.buffer,
@@ -208,7 +208,7 @@ class Channel:
         return len(sizes)
 
     def room(self) -> int:
-        """Items that may come before producers have to wait for the slowest group."""
+        """Items that can come before producers must wait for the slowest group."""
         holding = (one for one in self.groups.values() if one.holds and not one.settled)
         cursors = [group.cursor for group in holding if group.broken_at is None]
         return max(0, self.buffer - self.end + min(cursors)) if cursors else MANY
@@ -236,7 +236,7 @@ class Channel:
         )
 
     def flaw_for(self, group: str, name: str) -> Flaw:
-        """What a successful attempt at reading asked for and did not get."""
+        """What a successful reading attempt asked for and did not get."""
         member = self.groups[group].members[name]
         if member.broken or self.groups[group].broken_at is not None:
             return "upstream", f"the stream {self.name} is broken: {member.broken or self.broken}"
@@ -285,7 +285,7 @@ class Channel:
             self._recent_bytes -= _memory(self._recent.popitem(last=False)[1])
 
     def spent(self) -> int:
-        """How many batches stand in files that nobody needs any more: 0 where all is kept for replay.
+        """How many batches are in files that nobody needs any longer: 0 if all is kept for replay.
 
         The newest batch's file stays.
         """
@@ -297,7 +297,7 @@ class Channel:
         return bisect_left(self._files, needed)
 
     def without(self, spent: int) -> Rest:
-        """What must be known of the channel when its first batches are gone."""
+        """What must be known about the channel when its first batches are gone."""
         return {"base": self._positions[spent], **self._counts()}
 
     def note_gone(self, header: Rest) -> None:
@@ -321,7 +321,7 @@ class Channel:
         self.sweep()
 
     def _skip_to(self, base: int) -> None:
-        """Items below `base` are gone: groups that hold nobody up may not have read them."""
+        """Items below `base` are gone: groups that nobody waits for may not have read them."""
         self.base = base
         for group in self.groups.values():
             group.cursor = max(group.cursor, base)
@@ -338,7 +338,7 @@ class Channel:
                 path.unlink(missing_ok=True)
 
     def facts(self) -> Header:
-        """How it stands, as `Connection.facts` has it."""
+        """Its state, as in `Connection.facts`."""
         return {
             "items": self.end,
             "bytes": self.bytes,

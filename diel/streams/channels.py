@@ -1,4 +1,4 @@
-"""The channels of a run, and the log of what the channels' own logs do not say.
+"""The channels of a run, and the log of what the channels' own logs lack.
 
 Its records (`records.py`) tell what was opened or broken, where each producer and consumer is, who was given
 which items or learnt what broke, and which items are no longer on the disk.
@@ -32,7 +32,7 @@ class Channels(dict[str, Channel]):
             self.remove_spent(channel)
 
     def write(self, header: ChannelRecord) -> None:
-        """Raises OSError where there is no room; nothing has changed then."""
+        """Writes a record. Raises OSError without room; then nothing has changed."""
         self._append(header)
         self._fold(header)
 
@@ -47,7 +47,7 @@ class Channels(dict[str, Channel]):
         )
 
     def remove_spent(self, channel: Channel) -> None:
-        """Removes from the disk what nobody needs any more."""
+        """Removes from the disk what nobody needs any longer."""
         spent = channel.spent()
         if spent:
             self._append({"do": "gone", "c": channel.name, **channel.without(spent)})

@@ -48,7 +48,7 @@ class TupleSpace:
         self._segments = ItemWriter(wire.root, "space")
 
     def put(self, key: Sequence[Scalar], value: Any) -> None:
-        """Adds a tuple; others of the same key stay. Returns once it is on the disk.
+        """Adds a tuple; others with the same key stay. Returns once it is on disk.
 
         Raises StreamError for what is no key or value, and where no broker answers.
         """
@@ -59,9 +59,9 @@ class TupleSpace:
             self._do("put", key, data, None)
 
     def read(self, pattern: Pattern, timeout: float | None = None) -> tuple[Key, Any]:
-        """Key and value of the oldest tuple that fits, which stays; waits until there is one.
+        """Key and value of the oldest matching tuple, which stays; waits until there is one.
 
-        None (or `...`) in the pattern stands for anything. Raises TimeoutError after `timeout` seconds.
+        None (or `...`) in the pattern matches anything. Raises TimeoutError after `timeout` seconds.
         """
         with self._one:
             return self._found(*self._do("read", pattern, b"", timeout))
@@ -77,13 +77,13 @@ class TupleSpace:
 
     def _do(self, what: str, key: Pattern, value: bytes, timeout: float | None) -> tuple[Header, bytes]:
         if isinstance(key, str):
-            raise StreamError(f"{key!r} is no key of the tuple space; write it as ({key!r},)")
+            raise StreamError(f"{key!r} is not a key of the tuple space; write it as ({key!r},)")
         plain = [None if part is ... else as_python(part) for part in key]
         request = {"op": "tuple", "do": what, **self._who, "key": plain, "keep": self._keep}
         try:
             answer = self._wire.call_within({**request, "number": self._number}, value, timeout)
         except (TypeError, ValueError) as error:  # before anything was sent
-            raise StreamError(f"{key!r} is no key of the tuple space: {error}") from error
+            raise StreamError(f"{key!r} is not a key of the tuple space: {error}") from error
         if answer is None:
             raise TimeoutError(f"no tuple fits {tuple(plain)!r} in {timeout:g} s")
         self._number += 1
@@ -101,7 +101,7 @@ class TupleSpace:
 
 
 class Connection:
-    """All that one process does with a run's broker; several threads may use it."""
+    """One process's connection to a run's broker; several threads can use it."""
 
     def __init__(self, run_dir: Path, patience: float = PATIENCE) -> None:
         self._wire = Wire(RunPaths(run_dir).streams, patience)
@@ -206,7 +206,7 @@ class Connection:
         self._wire.call({"op": "settle", "channel": channel, "group": group, "member": member, "good": good})
 
     def facts(self) -> dict[str, Any]:
-        """How each channel stands.
+        """The state of each channel.
 
         `{channel: {"items", "bytes", "closed", "broken", "buffer", "producers": {member: items},
         "groups": {group: {"delivered", "committed", "waiting", "settled"}}}}`.
@@ -219,7 +219,7 @@ class Connection:
         self._wire.ask({"op": "facts"}, b"", lambda answer, block: done(answer["channels"]))
 
     def stop(self) -> None:
-        """Ends the broker; what is on the disk stays. One that is gone before it answers has ended too.
+        """Ends the broker; what is on disk stays. One that is gone before it answers has ended too.
 
         Raises StreamError where there is none.
         """
@@ -249,7 +249,7 @@ _lock = threading.Lock()
 
 
 def connect(run_dir: Path, patience: float = PATIENCE) -> Connection:
-    """The connection of this process to the streams of a run: one a process, made when first asked for.
+    """The connection of this process to the streams of a run: one for each process, made on first use.
 
     A forked child gets one of its own. Nothing is sent before it is used; it need not be there yet.
     """
@@ -264,7 +264,7 @@ def connect(run_dir: Path, patience: float = PATIENCE) -> Connection:
 def end_of(
     run_dir: Path, ends: Mapping[str, Mapping[str, str]], name: str, member: str, attempt: int
 ) -> Producer | Consumer:
-    """A task's end of one of its streams. Raises ModuleError where it has none of this name."""
+    """A task's end of one of its streams. Raises ModuleError if it has none with this name."""
     if name not in ends:
         known = ", ".join(ends) or "none"
         raise ModuleError(f"the stage has no stream '{name}' among its inputs and outputs, but: {known}")

@@ -15,7 +15,7 @@ from diel.streams.protocol import Header, cut
 from diel.streams.wire import TURN, Wire
 
 LINGER = 0.001
-"""Seconds for which items gather while others are under way; the first never waits."""
+"""Seconds to gather items while others are under way; the first never waits."""
 BATCH_ITEMS = 4096
 BATCH_BYTES = 256 * 1024
 AHEAD_BYTES = 8 * 1024 * 1024
@@ -93,7 +93,7 @@ class Producer:
                 self._wire.due(self._pump)
 
     def _whole(self, parts: list[Buffer]) -> bytes:
-        """An item of several parts in one, or what stands for a large one."""
+        """An item of several parts in one, or the placeholder of a large one."""
         size = sum(map(len, parts))
         if size < LARGE:
             return b"".join(parts)
@@ -137,7 +137,8 @@ class Producer:
         self._changed.notify_all()
 
     def _pump(self, now: float) -> bool:
-        """Sends what gathered: at once where nothing is under way, else after the linger or a full batch."""
+        """Sends the gathered items: at once if nothing is under way, else after the linger or a full
+        batch."""
         with self._changed:
             while self._pending:
                 full = len(self._pending) >= BATCH_ITEMS or self._pending_bytes >= BATCH_BYTES

@@ -74,7 +74,7 @@ class Member:
         return found
 
     def snapshot(self, block: bytearray) -> list[int]:
-        """How it stands; the ranges go into the block."""
+        """Its state; the ranges go into the block."""
         block += self._numbers.tobytes() + self._positions.tobytes()
         return [self.attempt, self.at, self.committed, self.total, len(self._numbers)]
 
@@ -96,13 +96,13 @@ class Group:
     def __init__(self, cursor: int = 0, holds: bool = True) -> None:
         self.cursor = cursor
         self.holds = holds
-        """Whether producers wait for this group: not for one that joined by itself."""
+        """Whether producers wait for this group: not for one that joined on its own."""
         self.members: dict[str, Member] = {}
         self.unsettled: set[str] = set()
         self.good: set[str] = set()
         """Members whose tasks have a result."""
         self.broken_at: int | None = None
-        """The position up to which items are given, where the stream is broken for this group."""
+        """The position up to which items are given, if the stream is broken for this group."""
         self.returned: deque[tuple[int, int]] = deque()
         """Positions and counts that members gave back."""
 
@@ -113,7 +113,7 @@ class Group:
                 self.unsettled.add(name)
 
     def snapshot(self, block: bytearray) -> GroupSnapshot:
-        """How it stands, with what its members were given in the block."""
+        """Its state, with what its members got in the block."""
         there = self.members.items()
         return {
             "cursor": self.cursor,
@@ -138,7 +138,7 @@ class Group:
         return block
 
     def begin(self, name: str, attempt: int) -> None:
-        """A new attempt gets again what was not committed; all, where the result of one before was lost."""
+        """A new attempt gets again what was not committed, or everything if an earlier result was lost."""
         member = self.members[name]
         if name in self.good and len(self.members) == 1:
             member.release()
@@ -151,7 +151,7 @@ class Group:
 
     @property
     def settled(self) -> bool:
-        """Whether no member will ask any more."""
+        """Whether no member will ask again."""
         return not self.unsettled and bool(self.members)
 
     @property
@@ -176,7 +176,7 @@ class Group:
         return end if self.broken_at is None else max(self.cursor, min(end, self.broken_at))
 
     def next_stretch(self, end: int) -> tuple[int, int]:
-        """Where the next items stand, and how many: those given back come first."""
+        """The place and number of the next items: those given back come first."""
         return self.returned[0] if self.returned else (self.cursor, self._reach(end) - self.cursor)
 
     def give(self, name: str, position: int, count: int) -> None:

@@ -4,7 +4,7 @@
     b  the bytes as they are
     n  arrays: u32 (little endian) size of a JSON header, the header, zeros up to a multiple of 64 bytes from
        the item's start, then the arrays' bytes in C order, each at a multiple of 64
-    r  JSON {"file", "offset", "size"}: the item stands in that file, in one of the forms above
+    r  JSON {"file", "offset", "size"}: the item is in that file, in one of the forms above
 
 The header of `n` is {"value": …, "arrays": [{"at": […], "dtype": …, "shape": […], "offset": …}]}: the item
 as JSON with null where arrays stand; `at` is the path to that place (keys and indices, empty for the item as
@@ -40,7 +40,7 @@ ALIGNED = 64
 """Bytes: arrays begin at multiples of it, which suits vector instructions and cache lines."""
 _SIZE = struct.Struct("<cI")
 LARGE = 64 * 1024
-"""Bytes from which an item goes into a file: below, the broker is as fast (docs/decisions/022)."""
+"""From this many bytes on, an item goes into a file: below, the broker is as fast (docs/decisions/022)."""
 ROLL = 64 * 1024 * 1024
 """Bytes after which another file is begun: what is spent goes, and its memory is used again."""
 _PAGE = max(4096, mmap.ALLOCATIONGRANULARITY)
@@ -89,7 +89,7 @@ def _plain(value: Any) -> Any:
         raise _HoldsArray
     found = as_python(value)
     if found is value:
-        raise TypeError(f"{type(value).__name__} is no JSON")
+        raise TypeError(f"{type(value).__name__} is not JSON")
     return found
 
 
@@ -143,7 +143,7 @@ def _header(value: Any, entries: list[dict[str, Any]]) -> bytes:
 
 
 def decode(data: Buffer) -> Any:
-    """The item of these bytes; arrays are read-only views of them. Raises StreamError where they are none."""
+    """The item of these bytes; arrays are read-only views of them. Raises StreamError if they are not one."""
     kind = data[:1]
     if kind == b"j":
         return json.loads(str(data[1:], "utf-8"))
@@ -195,7 +195,7 @@ def _placed(value: Any, at: Sequence[Any], array: Any) -> Any:
 
 
 def read_npy(path: Path) -> Any:
-    """The array in a file of numpy's format, mapped. Raises OSError and ValueError where it holds none."""
+    """The array in a file of numpy's format, mapped. Raises OSError and ValueError if it holds none."""
     import numpy  # only for arrays
 
     return numpy.load(path, mmap_mode="r", allow_pickle=False)
@@ -220,7 +220,7 @@ class ItemWriter:
         self._forced = self._fast = False
 
     def append(self, parts: Sequence[Buffer], size: int) -> tuple[bytes, str]:
-        """Writes an item; returns what stands for it in the stream, and the file's name."""
+        """Writes an item; returns its placeholder in the stream, and the file's name."""
         if self._file < 0 or self._end >= ROLL:
             self._roll()
         offset = self._end
@@ -281,7 +281,7 @@ def kind_of_file_system(path: Path) -> str:
 
 
 def mapped(root: Path, reference: Buffer) -> memoryview:
-    """The bytes of an item that stands in a file, mapped read-only: nothing is copied.
+    """The bytes of an item in a file, mapped read-only: nothing is copied.
 
     Raises StreamError where the file is gone or shorter than it should be.
     """

@@ -1,6 +1,6 @@
 """Append-only files of records: a JSON header, and a block of bytes.
 
-One broker writes at a time, and each begins a file of its own: what a killed one left half written stands at
+One broker writes at a time, and each begins a file of its own: what a killed one left half written is at
 the end of its last file, where readers stop. A record is two sizes (u32, little endian), header, block. A
 record counts once it is handed to the operating system: it survives the death of every process, not of the
 machine.
@@ -24,7 +24,7 @@ _decode = json.JSONDecoder().decode
 
 
 class Place(NamedTuple):
-    """Where a block stands: the file's number, and bytes; `record` is where its record begins."""
+    """The place of a block: the file's number, and bytes; `record` is where its record begins."""
 
     file: int
     offset: int
@@ -53,7 +53,7 @@ class RecordLog:
         return self._writer < 0 or self._end >= self._roll
 
     def append(self, header: Mapping[str, object], block: bytes = b"") -> Place:
-        """Writes a record. Raises OSError where there is no room; the record is then not there."""
+        """Writes a record. Raises OSError without room; then the record is not written."""
         text = pack(header)
         if self.is_full:
             self.roll()
@@ -80,7 +80,7 @@ class RecordLog:
         self._end = 0
 
     def read(self, place: Place) -> bytes:
-        """A block. Raises OSError where its file is gone."""
+        """A block. Raises OSError if its file is gone."""
         reader = self._readers.get(place.file)
         if reader is None:
             while len(self._readers) >= 8:
@@ -113,7 +113,7 @@ class RecordLog:
             try:
                 header = _decode(data[start - text : start].decode())
             except ValueError:
-                break  # as a machine leaves it that lost its power
+                break  # as a machine that lost power leaves it
             yield header, Place(number, start, block, offset)
             offset = start + block
 

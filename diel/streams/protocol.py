@@ -20,7 +20,7 @@ Header = dict[str, Any]
 VERSION = 1
 """Of the protocol; in `broker.json`."""
 MAX_MESSAGE = 64 * 1024 * 1024
-"""Bytes of one message at most; the broker cuts off a peer that sends more."""
+"""The most bytes of one message; the broker cuts off a peer that sends more."""
 SILENCE = 600.0
 """Seconds without a controller's heartbeat after which a broker ends: nobody is left to start tasks."""
 
@@ -66,7 +66,7 @@ def contact_file(root: Path) -> Path:
 
 
 def read_contact(root: Path) -> Contact | None:
-    """The broker of the run; None where none has listened yet, or it ended as it was asked to."""
+    """The broker of the run; None if none has listened yet, or it ended on request."""
     try:
         with open(contact_file(root), encoding="utf-8") as file:
             found = json.load(file)
@@ -170,7 +170,7 @@ class Refused(Exception):
 
 
 def refuse_older(attempt: int, header: Asked) -> None:
-    """Raises Refused where a later attempt than the request's has begun."""
+    """Raises Refused if a later attempt than the request's has begun."""
     if header["attempt"] < attempt:
         who = header.get("member") or header.get("owner")
         raise Refused(f"{who}: attempt {header['attempt']} is over: attempt {attempt} has begun")

@@ -35,7 +35,7 @@ class ChannelBroken(TypedDict):
 
 
 class ProducerStands(TypedDict):
-    """Where an attempt of a producer is: at its beginning, or where it was left."""
+    """The place of a producer's attempt: its beginning, or where it stopped."""
 
     do: Literal["attempt", "place"]
     c: str

@@ -38,7 +38,7 @@ from diel.streams.protocol import (
 )
 
 _PATIENCE = 10.0
-"""Seconds to wait for the end of the broker before this one."""
+"""Seconds to wait for the end of the previous broker."""
 _TICK = 500
 """Milliseconds between looks at the lease."""
 
@@ -78,7 +78,7 @@ def _alone(root: Path) -> Iterator[None]:
                     os.utime(file.fileno())
                     asked = True
                 if time.monotonic() > give_up:
-                    raise StreamError(f"{root}: another broker of this run lives") from error
+                    raise StreamError(f"{root}: another broker of this run is alive") from error
                 time.sleep(0.05)
             except OSError:
                 break  # a file system without locks: a broker ends when it sees a newer one's file
@@ -210,7 +210,7 @@ def _bind(router: zmq.Socket[bytes], addresses: Sequence[str]) -> int:
             wrong = error
             with contextlib.suppress(zmq.ZMQError):
                 router.unbind(str(router.get_string(zmq.LAST_ENDPOINT)))
-    raise StreamError(f"no port can be had on {', '.join(addresses)}: {wrong}")
+    raise StreamError(f"no port is free on {', '.join(addresses)}: {wrong}")
 
 
 def _stamp(path: Path) -> float:
@@ -223,7 +223,7 @@ def _stamp(path: Path) -> float:
 
 
 def main() -> int:
-    """Serves until asked to stop; 1 with a message where it cannot."""
+    """Serves until asked to stop; returns 1, with a message, if it cannot."""
     parser = argparse.ArgumentParser(prog="python -m diel.streams.server", description=__doc__)
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--address", action="append", help="where to listen; 127.0.0.1 if not given")

@@ -16,7 +16,7 @@ Operation = tuple[str, str]
 
 
 class Found(NamedTuple):
-    """A tuple, and where its value stands."""
+    """A tuple, and the place of its value."""
 
     number: int
     key: Key
@@ -24,7 +24,7 @@ class Found(NamedTuple):
 
 
 class Owner:
-    """Who puts, reads and takes: a task over its attempts, or one nameless `TupleSpace`.
+    """Whoever puts, reads and takes: a task over its attempts, or one nameless `TupleSpace`.
 
     The operations of a task are kept with their answers until it commits them: a new attempt that does the
     same gets the same answers, and what it puts or takes again is not put or taken twice.
@@ -40,7 +40,7 @@ class Owner:
         """Operations from `base` on, with their tuples."""
 
     def answer(self, number: int, asked: Operation) -> Found | None:
-        """The tuple that this operation had before; None where it is new.
+        """The tuple that this operation had before; None if it is new.
 
         Where the task now does something else, answers from there on are forgotten: what was done stays.
         """
@@ -52,14 +52,14 @@ class Owner:
         return None
 
     def record(self, number: int, asked: Operation, found: Found) -> None:
-        if number - self.base > len(self.done):  # what a nameless owner read stands in no log
+        if number - self.base > len(self.done):  # what a nameless owner read is in no log
             self.base, self.done = number, []
         self.take_back(number)
         self.done.append((asked, found))
         self.at = number + 1
 
     def take_back(self, number: int) -> None:
-        """This operation and those after it did not happen after all."""
+        """Undoes this operation and those after it."""
         del self.done[max(0, number - self.base) :]
         self.at = number
 
@@ -132,11 +132,11 @@ class Tuples:
         return found
 
     def _write(self, header: Header, value: bytes = b"") -> None:
-        """Raises OSError where the disk is full."""
+        """Writes it. Raises OSError if the disk is full."""
         self._fold(header, self.log.append(header, value))
 
     def _find(self, pattern: Sequence[Any]) -> int | None:
-        """The oldest tuple that fits."""
+        """The oldest matching tuple."""
         if None not in pattern:
             return next(iter(self._exact.get(exact(pattern), ())), None)
         return next((number for number, one in self._there.items() if fits(pattern, one.key)), None)
@@ -148,7 +148,7 @@ class Tuples:
         name, attempt = request.header["owner"], request.header["attempt"]
         owner = self._owners.setdefault(name, Owner())
         refuse_older(owner.attempt, request.header)
-        if attempt > owner.attempt:  # what the attempt before still waited for is nobody's any more
+        if attempt > owner.attempt:  # nobody wants what the previous attempt still waited for
             self._seeking = [one for one in self._seeking if one.header["owner"] != name]
             self._write({"do": "attempt", "owner": name, "attempt": attempt})
         return {"at": owner.at}
@@ -199,7 +199,7 @@ class Tuples:
             self._write({**back, "key": list(found.key), "place": list(found.place)})
 
     def _serve_seeking(self, key: list[Any]) -> None:
-        """A tuple came: those that wait for one like it get it, in the order in which they asked."""
+        """A tuple came: those that wait for one like it get it, in order of their requests."""
         for one in list(self._seeking):
             pattern = one.header["key"]
             if fits(pattern, tuple(key)) and self._find(pattern) is not None:
@@ -214,7 +214,7 @@ class Tuples:
         return {}
 
     def forget(self, request: PeerRequest) -> bool:
-        """Takes a request back that still waits; whether there was one."""
+        """Withdraws a waiting request; returns whether there was one."""
         before = len(self._seeking)
         self._seeking = [one for one in self._seeking if not one.is_meant(request)]
         return len(self._seeking) < before
@@ -227,7 +227,7 @@ def exact(key: Sequence[Any]) -> str:
 
 
 def fits(pattern: Sequence[Any], key: Key) -> bool:
-    """Whether a key fits a pattern, in which None stands for anything."""
+    """Whether a key matches a pattern, in which None matches anything."""
     return len(pattern) == len(key) and all(
         wanted is None or (wanted == part and isinstance(wanted, bool) == isinstance(part, bool))
         for wanted, part in zip(pattern, key, strict=True)
@@ -239,9 +239,9 @@ def _place(request: PeerRequest) -> tuple[str, int]:
 
 
 def _check_key(what: str, key: Any) -> None:
-    """Raises Refused for what is no key or pattern."""
+    """Raises Refused for what is not a key or pattern."""
     if what not in ("put", "read", "take"):
         raise Refused(f"no operation '{what}' on the tuple space; expected put, read or take")
     scalars = isinstance(key, list) and all(isinstance(part, str | int | float | None) for part in key)
     if not key or not scalars or (what == "put" and None in key):
-        raise Refused(f"{key!r} is no key: expected a list of texts, numbers and booleans")
+        raise Refused(f"{key!r} is not a key: expected a list of texts, numbers and booleans")

@@ -89,7 +89,7 @@ class Wire:
         return answer[0]
 
     def call_within(self, header: Header, block: bytes, timeout: float | None) -> tuple[Header, bytes] | None:
-        """As `call`; None where no answer came in `timeout` seconds and the request could be taken back."""
+        """As `call`; None if no answer came in `timeout` seconds and the request was withdrawn."""
         answers: queue.SimpleQueue[tuple[Header, bytes]] = queue.SimpleQueue()
         number = self.ask(header, block, lambda header, block: answers.put((header, block)))
         give_up = None if timeout is None else time.monotonic() + timeout
@@ -114,13 +114,13 @@ class Wire:
             return answer, found
 
     def drop(self, number: int) -> None:
-        """Forgets a request: nobody wants its answer any more."""
+        """Forgets a request: nobody wants its answer any longer."""
         with self._lock:
             self._open.pop(number, None)
             self._asked = deque(one for one in self._asked if one[0] != number)
 
     def check(self) -> None:
-        """Raises StreamLost where no broker was there for longer than the patience."""
+        """Raises StreamLost if no broker answered for longer than the patience."""
         if self.broken is not None:
             raise StreamError(f"the connection to the streams of {self.root.parent} broke: {self.broken}")
         lost = self._lost_since
@@ -130,7 +130,7 @@ class Wire:
                 says = f"speaks of {found.host} ({', '.join(found.addresses)}, port {found.port})"
             raise StreamLost(
                 f"no broker of streams answers for {self.patience:.0f} s: {contact_file(self.root)} {says}; "
-                "it is the run's controller that starts it: see `diel status`"
+                "the run's controller starts it: see `diel status`"
             )
 
     def due(self, pump: Pump) -> None:
@@ -220,7 +220,7 @@ class Wire:
                 found[2](answer, blocks[0] if blocks else b"")
 
     def _heed(self) -> None:
-        """Takes in what the socket says about its connection."""
+        """Handles what the socket says about its connection."""
         while self._monitor is not None:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))["event"]
@@ -281,7 +281,7 @@ class Wire:
 
 
 def _reachable(contact: Contact) -> str:
-    """The address of the broker that answers from here; its first one where none does."""
+    """The address of the broker that answers from here; its first one if none does."""
     if len(contact.addresses) > 1:
         for address in contact.addresses:
             with contextlib.suppress(OSError), socket.create_connection((address, contact.port), timeout=1):

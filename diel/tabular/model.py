@@ -100,7 +100,7 @@ class Model:
     features: tuple[str, ...]
     """The columns that it reads, in the order of a row."""
     target: str
-    """The column that it predicts; `prediction` where its file does not say."""
+    """The column that it predicts; `prediction` if its file does not say."""
     activation: str
     """Of the hidden layers: a name in `ACTIVATIONS`."""
     scale: Scale
@@ -108,7 +108,7 @@ class Model:
 
     @classmethod
     def load(cls, path: Path, precision: DTypeLike = np.float32) -> Model:
-        """The model in a file. Raises ValueError where it is none, OSError where it cannot be opened.
+        """The model in a file. Raises ValueError if it is not one, OSError if it cannot be opened.
 
         precision: of the weights, and so of `predict`. Single precision halves the time, and its 1e-7 is
             far below any model's error.
@@ -136,11 +136,11 @@ class Model:
             return model
         except (KeyError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
             raise ValueError(
-                f"{path.name} is no model of training.mlp or training.torch_mlp ({error})"
+                f"{path.name} is not a model of training.mlp or training.torch_mlp ({error})"
             ) from error
 
     def _check(self) -> None:
-        """Raises ValueError where it could predict nothing."""
+        """Raises ValueError if it cannot predict anything."""
         if self.activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation '{self.activation}'")
         if not self.layers:
@@ -156,10 +156,10 @@ class Model:
                 raise ValueError(f"layer {number} holds a number that is not finite")
             wide = weight.shape[1]
         if wide != 1:
-            raise ValueError(f"its last layer gives {wide} values for a row, and not one")
+            raise ValueError(f"its last layer gives {wide} values for a row, not one")
 
     def save(self, path: Path) -> Path:
-        """Writes the model, its weights in the precision that they have; the path again."""
+        """Writes the model, its weights in their own precision; returns the path."""
         arrays: dict[str, ArrayLike] = {"features": self.features, "target": self.target}
         arrays |= {"activation": self.activation, **vars(self.scale)}
         for number, (weight, bias) in enumerate(self.layers):
@@ -211,7 +211,7 @@ class Ensemble:
     members: tuple[Model, ...]
 
     def __post_init__(self) -> None:
-        """Raises ValueError where there is no member, or where they do not predict the same."""
+        """Raises ValueError if there is no member, or if they do not predict the same."""
         if not self.members:
             raise ValueError("expected at least one model; found none")
         for number, member in enumerate(self.members):
@@ -224,7 +224,7 @@ class Ensemble:
 
     @classmethod
     def load(cls, paths: Sequence[Path], precision: DTypeLike = np.float32) -> Ensemble:
-        """The models in some files; `Model.load` tells about precision and errors."""
+        """The models in some files; `Model.load` describes precision and errors."""
         return cls(tuple(Model.load(path, precision) for path in paths))
 
     def predict(self, rows: Floats, batch: int | None = None) -> tuple[Floats, Floats]:

@@ -52,7 +52,8 @@ class Table:
     def from_rows(
         cls, rows: Sequence[Mapping[str, float]], target: str, features: Sequence[str] | None = None
     ) -> Table:
-        """The table of one mapping a row. Raises ValueError as `from_columns`, or if a row lacks a column."""
+        """The table of one mapping for each row. Raises ValueError as `from_columns`, or if a row lacks a
+        column."""
         names = _features(list(rows[0]) if rows else [], target, features)
         for number, row in enumerate(rows):
             missing = [name for name in (target, *names) if name not in row]
@@ -76,7 +77,7 @@ class Table:
         return cls(tuple(names), array[:, 1:], array[:, 0])
 
     def at_least(self, rows: int, what_for: str = "") -> Table:
-        """The same table. Raises ValueError where it has fewer rows, and says what they are needed for."""
+        """The same table. Raises ValueError, with `what_for`, if it has fewer rows."""
         if len(self) < rows:
             needed = f"{rows} rows, {what_for}" if what_for else f"{rows} rows"
             raise ValueError(f"expected at least {needed}; found {len(self)}")
@@ -87,7 +88,8 @@ class Table:
         return Table(self.names, self.features[rows], self.target[rows])
 
     def save_predictions(self, path: Path, predicted: Floats) -> Path:
-        """Writes a CSV file of the features, then `observed` (the target) and `predicted`; the path again."""
+        """Writes a CSV file of the features, then `observed` (the target) and `predicted`; returns the
+        path."""
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow([*self.names, "observed", "predicted"])
@@ -101,7 +103,7 @@ class Table:
 def _features(
     known: Sequence[str], target: str, features: Sequence[str] | None, where: str = ""
 ) -> list[str]:
-    """The features. Raises ValueError where a column is missing."""
+    """The features. Raises ValueError if a column is missing."""
     names = [name for name in known if name != target] if features is None else list(features)
     for name in (target, *names):
         if name not in known:
@@ -112,7 +114,7 @@ def _features(
 
 
 def _number(value: Any) -> float:
-    """A value as a number, NaN where it is none."""
+    """A value as a number, NaN if it is not one."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -138,13 +140,13 @@ def _read(path: Path, target: str, features: Sequence[str] | None) -> tuple[list
     except OSError as error:
         raise ValueError(f"table: {path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"table: {path.name} is no CSV file in UTF-8 ({error})") from None
+        raise ValueError(f"table: {path.name} is not a CSV file in UTF-8 ({error})") from None
     return names, values
 
 
 def _row(row: list[str], places: list[tuple[str, int]], width: int, where: str) -> list[float]:
     if len(row) != width:
-        raise ValueError(f"{where}: expected {counted(width, 'value')}, as the header has; found {len(row)}")
+        raise ValueError(f"{where}: expected {counted(width, 'value')}, as in the header; found {len(row)}")
     numbers = []
     for name, place in places:
         number = _number(row[place])

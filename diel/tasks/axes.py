@@ -51,7 +51,7 @@ class Axes:
             if any(label in self._workflow.stages[name].over for name in self._opened):
                 raise UsageError(
                     f"axis '{label}': the points that this run was made with are gone ({path}); put the file "
-                    "back, or start anew with `diel run`, which takes from the cache what has not changed"
+                    "back, or start again with `diel run`, which takes from the cache what has not changed"
                 )
             keep(axis.points_of(label, known, self._folder), path)
             points = kept(path)

@@ -1,6 +1,6 @@
 """Drives a controller in the foreground, and shows how far it is.
 
-On a terminal a display is drawn anew several times a second (diel/terminal/bars.py); elsewhere a few plain
+On a terminal a display is redrawn several times a second (diel/terminal/bars.py); elsewhere a few plain
 lines say when stages are complete and what failed.
 """
 

@@ -63,7 +63,7 @@ LOOK = 2.0
 ALONE = 60.0
 """A service is stopped after so many seconds without a heartbeat of its controller; or `idle`, if longer."""
 LOOKED_AT = 1 << 20
-"""Bytes of what it printed last in which the text is looked for that says it is ready."""
+"""Bytes of its latest output in which to look for the text that says it is ready."""
 GONE = "the controller of its run is gone"
 
 
@@ -73,7 +73,7 @@ class _Lost(Exception):
 
 @dataclass(frozen=True)
 class Line:
-    """Where one start of a service listens, and what it must be shown."""
+    """Where one start of a service listens, and the token that it expects."""
 
     host: str
     port: int
@@ -84,7 +84,7 @@ class Line:
         return f"http://{self.host}:{self.port}"
 
     def is_well(self, ready: Ready, patience: float) -> bool:
-        """Whether it answers as it promised to, within so many seconds."""
+        """Whether it answers as promised, within so many seconds."""
         if ready.tcp:
             try:
                 with socket.create_connection((self.host, self.port), patience):
@@ -99,7 +99,7 @@ class Line:
         return "" if 200 <= code < 400 else f"{path} answered {code or 'nothing'}: {said[:200]}"
 
     def _ask(self, method: str, path: str, body: bytes | None, patience: float) -> tuple[int, str]:
-        """The code and the beginning of the answer; 0 and why, where there was none."""
+        """The code and the beginning of the answer; 0 and the reason if there was none."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=patience)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         try:

@@ -159,7 +159,7 @@ def _train(
         context.report(epoch=epoch, train_loss=train_loss, validation_loss=validation_loss)
         if not math.isfinite(validation_loss):
             raise ValueError(
-                f"the loss is {validation_loss} after epoch {epoch}: take a smaller learning_rate"
+                f"the loss is {validation_loss} after epoch {epoch}: use a smaller learning_rate"
             )
         if best is None or validation_loss < best.validation_loss:
             weights, biases = ([a.copy() for a in arrays] for arrays in (network.coefs_, network.intercepts_))

@@ -127,7 +127,7 @@ class Learner:
             return
         loss = float(np.concatenate(self.squares).mean()) / self.scale.target_scale**2
         if not math.isfinite(loss):
-            raise ValueError(f"the loss is {loss} after {items} items: take a smaller learning_rate")
+            raise ValueError(f"the loss is {loss} after {items} items: use a smaller learning_rate")
         error = self.error(held) / _deviation(held)
         context.report(items=items, rows=rows, loss=loss, error=error)
         self.course.append((items, rows, loss, error))

@@ -523,7 +523,7 @@ def test_a_controller_that_comes_too_late_leaves_the_run_alone(
     make_submission(run, "job")
     monkeypatch.setattr("sys.argv", ["controller", str(run.root), "--submission", "1"])
     assert main() == 2
-    assert "submission 1 was taken back or replaced" in capsys.readouterr().out
+    assert "submission 1 was withdrawn or replaced" in capsys.readouterr().out
     assert os.listdir(run.journal) == []
 
 

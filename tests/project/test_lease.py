@@ -180,7 +180,7 @@ def test_one_that_took_over_and_has_not_written_the_lease_yet_is_seen(paths: Run
     """Between making the segment and writing the lease, the old lease still names a dead process."""
     leave(paths, ended())
     writer = SegmentWriter(paths.controller_segment(2))
-    with pytest.raises(UsageError, match="another controller took over in this moment"):
+    with pytest.raises(UsageError, match="another controller just took over"):
         take(paths)
     writer.append(as_record({"event": "controller", **me()._replace(epoch=2)._asdict(), "time": 1.0}))
     with pytest.raises(UsageError, match=f"driven by process {os.getpid()}"):

@@ -151,7 +151,7 @@ def test_only_the_newest_submission_may_take_the_run(paths: RunPaths) -> None:
     first = make_submission(paths, "job")
     assert refuse_unwanted(paths, 1, NEW) == first
     second = make_submission(paths, "job")
-    with pytest.raises(UsageError, match="submission 1 was taken back or replaced"):
+    with pytest.raises(UsageError, match="submission 1 was withdrawn or replaced"):
         refuse_unwanted(paths, 1, NEW)
     withdraw(paths, second)
     take(paths)
@@ -169,6 +169,6 @@ def test_an_unreadable_submission_is_none_at_all(paths: RunPaths) -> None:
     paths.submissions.mkdir()
     paths.submission(1).write_text('{"number": 1}')
     assert newest_submission(paths) is None
-    with pytest.raises(UsageError, match="taken back"):
+    with pytest.raises(UsageError, match="withdrawn"):
         refuse_unwanted(paths, 1, NEW)
     assert isinstance(make_submission(paths, "job"), Submission)

@@ -171,7 +171,7 @@ def test_half_precision_differs_from_single_but_learns_as_well(attempt: Callable
 
 def test_a_loss_without_bounds_ends_the_training(attempt: Callable[..., diel.Context]) -> None:
     context = attempt()
-    with pytest.raises(ValueError, match="take a smaller learning_rate"):
+    with pytest.raises(ValueError, match="use a smaller learning_rate"):
         pytorch.train(
             torch.nn.Linear(1, 1), ROWS, HELD, square, settings(optimizer="sgd", learning_rate=1e9), context
         )

@@ -242,7 +242,7 @@ def test_the_nodes_of_a_slurm_allocation_are_those_that_scontrol_names(
     assert scheduler_named("slurm").allocation() == ["n1", "n2", "n3", "n7"]
     monkeypatch.setenv("SLURM_JOB_NODELIST", "")
     monkeypatch.setenv(END, str(time.time() + 60))
-    with pytest.raises(SchedulerBusy, match="in no allocation"):
+    with pytest.raises(SchedulerBusy, match="not in an allocation"):
         inside_here(scheduler_named("slurm"))
 
 

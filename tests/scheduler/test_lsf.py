@@ -70,7 +70,7 @@ def test_a_state_of_lsf_is_one_of_diels(
 
 
 def test_an_answer_with_another_line_is_no_answer() -> None:
-    with pytest.raises(SchedulerBusy, match="no job"):
+    with pytest.raises(SchedulerBusy, match="something else than jobs"):
         list(parse_jobs(Answer(0, "12|RUN\n", "")))
 
 

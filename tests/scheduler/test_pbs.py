@@ -176,7 +176,7 @@ def test_unknown_jobs_are_left_out_of_an_answer_that_holds_the_others() -> None:
 @pytest.mark.parametrize("code", [0, 153])
 def test_a_job_that_the_answer_passes_over_in_silence_is_not_gone(code: int) -> None:
     told = answer(code, {"21.pbs0": "job_state=R"}, "qstat: Unknown Job Id 9999.pbs0\n")
-    with pytest.raises(SchedulerBusy, match="nothing of 22.pbs0"):
+    with pytest.raises(SchedulerBusy, match="nothing about 22.pbs0"):
         Pbs().parse_qstat(told, ["21.pbs0", "22.pbs0", "9999"])
 
 

@@ -99,7 +99,11 @@ def test_the_site_beats_the_environment_and_variables_are_the_nodes_own() -> Non
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [("/disk/$JOB", r"\$JOB is not set"), ("disk", "no absolute path"), ("/my disk", "a shell would take")],
+    [
+        ("/disk/$JOB", r"\$JOB is not set"),
+        ("disk", "not an absolute path"),
+        ("/my disk", "a shell would take"),
+    ],
 )
 def test_a_directory_that_no_node_can_use_is_told(given: str, message: str) -> None:
     with pytest.raises(StagingError, match=message):

@@ -56,9 +56,9 @@ def test_what_has_no_items_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY nonsense")
     numpy.save(tmp_path / "scalar.npy", numpy.array(1.0))
     for value, message in (
-        (str(tmp_path / "bad.npy"), "is no array file"),
-        (str(tmp_path / "scalar.npy"), "is no array with rows"),
-        ("text.csv", "cannot be shared out: expected a list, a directory, or an array"),
+        (str(tmp_path / "bad.npy"), "is not an array file"),
+        (str(tmp_path / "scalar.npy"), "is not an array with rows"),
+        ("text.csv", "cannot be split: expected a list, a directory, or an array"),
         (1.5, "found float"),
     ):
         with pytest.raises(ModuleError, match=message):

@@ -188,7 +188,7 @@ def test_a_reader_whose_result_was_lost_reads_all_again(desk: Desk, restart: boo
     assert desk.consume("a", "a/0", attempt=2)["at"] == 0
     assert desk.get("a", "a/0", 0, attempt=2) == ["a", "b", "c"]
     desk.consume("b", "b/0", attempt=2)
-    assert "not there any more" in whole(desk, "b/0", 2, group="b"), "nobody knows which ones it had"
+    assert "are gone" in whole(desk, "b/0", 2, group="b"), "nobody knows which ones it had"
 
 
 def test_without_replay_what_a_reader_that_failed_had_read_stays_for_its_next_attempt(desk: Desk) -> None:
@@ -208,7 +208,7 @@ def test_without_replay_what_a_reader_that_failed_had_read_stays_for_its_next_at
     assert not (desk.root / names[0]).exists()
     desk.open(buffer=10**6, replay=False, a=["a/0"], b=["b/0"])
     desk.consume("a", "a/0", attempt=2)
-    assert "not there any more" in whole(desk, "a/0", 2, group="a")
+    assert "are gone" in whole(desk, "a/0", 2, group="a")
 
 
 def test_facts_tell_how_each_channel_stands(desk: Desk) -> None:

@@ -104,7 +104,7 @@ def test_numbers_of_numpy_are_numbers_in_a_key(connection: Connection) -> None:
 
 @pytest.mark.parametrize("key", [("k", object()), ("k", "\ud800")], ids=["object", "half"])
 def test_what_is_no_key_is_refused(connection: Connection, key: Any) -> None:
-    with pytest.raises(StreamError, match="is no key of the tuple space"):
+    with pytest.raises(StreamError, match="is not a key of the tuple space"):
         connection.space().put(key, 1)
 
 

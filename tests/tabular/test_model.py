@@ -83,10 +83,10 @@ def test_what_is_no_model_is_refused_by_name(tmp_path: Path) -> None:
         ({"feature_scale": np.ones(3)}, "expected the mean and the scale of 2 features"),
     ):
         np.savez(path, **{name: array for name, array in {**arrays, **change}.items() if array is not None})
-        with pytest.raises(ValueError, match=f"thing.npz is no model of training.mlp .*{said}"):
+        with pytest.raises(ValueError, match=f"thing.npz is not a model of training.mlp .*{said}"):
             Model.load(path)
     path.write_bytes(MODEL.save(path).read_bytes()[:-100])
-    with pytest.raises(ValueError, match="thing.npz is no model"):
+    with pytest.raises(ValueError, match="thing.npz is not a model"):
         Model.load(path)
 
 

@@ -140,8 +140,8 @@ def test_what_a_run_left_that_was_killed_while_it_was_made_goes_too(runs: Path, 
         True,
         True,
     )
-    assert "'young-1' is no run yet: " in call(capsys, "status", "young-1").err
-    assert "'young-1' is no run yet: " in call(capsys, "clean", "young-1").err
+    assert "'young-1' is not a run yet: " in call(capsys, "status", "young-1").err
+    assert "'young-1' is not a run yet: " in call(capsys, "clean", "young-1").err
     assert "half-1  half made" in call(capsys, "clean", "half-1", "--yes").out
     call(capsys, "clean", "bad-1", "--yes")
     assert left(runs) == {"w-1", "w-2", "live-1", "young-1", "taken-1", "lost-1"}

@@ -118,7 +118,7 @@ def test_the_model_is_loaded_once_in_a_worker_and_again_when_it_changed(
     os.utime(model, ns=(version.st_atime_ns, version.st_mtime_ns))
     assert predict(model, {"a": [1.0], "b": [0.5]}, context)["prediction"] == [2.5]
     os.utime(model, ns=(version.st_atime_ns, version.st_mtime_ns + 1))
-    with pytest.raises(ValueError, match=r"model.npz is no model of training.mlp"):
+    with pytest.raises(ValueError, match=r"model.npz is not a model of training.mlp"):
         predict(model, {"a": [1.0], "b": [0.5]}, context)
 
 
