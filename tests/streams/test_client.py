@@ -91,7 +91,7 @@ def test_large_values_of_the_tuple_space_come_as_they_were(connection: Connectio
 
 @pytest.mark.parametrize("key", ["text", (), ("a", None), ("a", [1])])
 def test_a_key_that_is_none_is_refused(connection: Connection, key: Any) -> None:
-    with pytest.raises(StreamError, match="is no key"):
+    with pytest.raises(StreamError, match="is not a key"):
         connection.space().put(key, 1)
 
 
