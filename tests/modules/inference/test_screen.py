@@ -124,7 +124,7 @@ def test_the_model_is_loaded_once_in_a_worker_and_again_when_it_changed(
 
 def test_a_pickle_is_never_loaded(tmp_path: Path, context: diel.Context) -> None:
     np.savez(tmp_path / "evil.npz", features=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(ValueError, match=r"evil.npz is no model"):
+    with pytest.raises(ValueError, match=r"evil.npz is not a model"):
         predict(tmp_path / "evil.npz", {}, context)
 
 

@@ -241,12 +241,12 @@ def test_a_model_that_does_not_fit_is_refused_and_the_old_one_goes_on(one: Serve
     with pytest.raises(ServiceError, match="409 the model reads t; the one that is served reads t, rho"):
         client.reload(save_model(tmp_path / "other.npz", 1.0, ("t",)))
     (tmp_path / "none.npz").write_bytes(b"no model")
-    with pytest.raises(ServiceError, match="409 none.npz is no model"):
+    with pytest.raises(ServiceError, match="409 none.npz is not a model"):
         client.reload(tmp_path / "none.npz")
     broken = save_model(tmp_path / "broken.npz", 1.0)
     with numpy.load(broken) as file:
         numpy.savez(broken, **{**file, "weight_0": numpy.zeros((3, 1))})
-    with pytest.raises(ServiceError, match="409 broken.npz is no model .*layer 0 has weights of shape"):
+    with pytest.raises(ServiceError, match="409 broken.npz is not a model .*layer 0 has weights of shape"):
         client.reload(broken)
     with pytest.raises(ServiceError, match="400 expected"):
         client.post("/reload", {"path": "x"})
