@@ -104,7 +104,9 @@ def test_what_is_no_file_is_not_waited_for(
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "w.yaml").write_text(HEAD + form.replace("PATH", path) + "\n")
     said = validate(tmp_path, capsys)
-    assert any(one in said for one in ("ordinary file", "too long", "symbolic links", "permitted")), said
+    assert any(
+        one in said for one in ("ordinary file", "too long", "symbolic links", "special file", "permitted")
+    ), said
 
 
 @pytest.mark.parametrize("word", ["status", "resume", "run"])

@@ -19,7 +19,7 @@ class Surroundings:
     def __init__(self, paths: RunPaths) -> None:
         """Makes the file that attempts without parameters or inputs read. Raises OSError."""
         nothing = paths.captures / "nothing.json"
-        if not nothing.exists():  # tasks of other workers may be reading it
+        if not nothing.is_file():  # tasks of other workers may be reading it
             put(nothing, "{}")
         self._nothing = str(nothing)
         self._paths = paths

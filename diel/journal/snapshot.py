@@ -53,7 +53,7 @@ def _stage(packed: dict[str, Any]) -> StageHistory:
         packed[name] = {int(index): value for index, value in packed.get(name, {}).items()}
     under_way = {index: _attempt(attempt) for index, attempt in packed["under_way"].items()}
     dropped = {output: set(spread(tasks)) for output, tasks in packed.get("dropped", {}).items()}
-    packed["surrogate"] = unpacked(packed.get("surrogate"))
+    packed["surrogate"] = unpacked(known) if (known := packed.get("surrogate")) else None
     return StageHistory(**{**packed, "under_way": under_way, "dropped": dropped})
 
 

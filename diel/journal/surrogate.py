@@ -57,9 +57,7 @@ def counting(known: SurrogateHistory | None, record: Result) -> SurrogateHistory
     return found
 
 
-def unpacked(packed: dict[str, Any] | None) -> SurrogateHistory | None:
+def unpacked(packed: dict[str, Any]) -> SurrogateHistory:
     """From the fields of a snapshot."""
-    if packed is None:
-        return None
     lists = {name: tuple(packed[name]) for name in ("training", "simulations")}
     return SurrogateHistory(**{**packed, **lists})

@@ -183,7 +183,7 @@ def test_while_its_job_waits_a_run_is_pending_and_can_be_taken_back(project: OnC
     status = project.status()
     assert (status["state"], status["controller"]["awaited"]) == ("pending", True)
     job = status["controller"]["job"]
-    assert f"asked for as job {job}" in project.diel("status")
+    assert f"requested as job {job}" in project.diel("status")
     assert f"waits for its controller, job {job} (pending" in project.diel("resume", code=2)
     assert f"had not come yet (job {job})" in project.diel("cancel")
     assert project.cluster.state(job) == "CANCELLED"
