@@ -2,10 +2,10 @@
 
 import keyword
 import math
-import sys
+import os
 from collections.abc import Iterable
 from operator import attrgetter
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple, Self, TypeVar, cast
 
 from pydantic import (
@@ -33,9 +33,7 @@ NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_]*$"
 RESERVED_NAMES = frozenset({"hp", "params", "inputs", "outputs", "files", "task", "run"}) | frozenset(
     {*keyword.kwlist, "true", "false", "null"}
 )
-_LOADER = "pydantic.plugin._loader"
-_NO_PLUGINS = ModuleType(_LOADER)
-vars(_NO_PLUGINS)["get_plugins"] = tuple
+_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 MAX_POINTS = 10**9
 """The most points that one axis may have."""
 
@@ -52,14 +50,14 @@ class SpecModel(BaseModel):
 
     @classmethod
     def model_rebuild(cls, **how: Any) -> bool | None:
-        """Builds it without pydantic's plugins: looking for them takes longer than all else."""
-        before = sys.modules.get(_LOADER)
-        sys.modules[_LOADER] = _NO_PLUGINS
+        """Builds it without pydantic's plugins: the search reads a file of every installed package."""
+        before = os.environ.get(_PLUGINS)
+        os.environ[_PLUGINS] = "__all__"
         try:
             return super().model_rebuild(**how)
         finally:
-            sys.modules.pop(_LOADER)
-            sys.modules |= {} if before is None else {_LOADER: before}
+            del os.environ[_PLUGINS]
+            os.environ |= {} if before is None else {_PLUGINS: before}
 
     def flaws(self) -> "Iterable[Flaw]":
         """What is wrong with its fields together."""
