@@ -136,7 +136,7 @@ class Watchdog:
         age = time.monotonic() - attempt.began
         drains = attempt.work.staging is not None and attempt.work.staging.drains
         if age > RELEASE_AFTER and not drains:  # those that drain must run while outputs are copied
-            self._release()
+            self._hand_back()
         if attempt.verdict is not None:
             return
         if attempt.doors and attempt.group is not None and keep_at_home(attempt.group):
@@ -144,7 +144,7 @@ class Watchdog:
         if attempt.request.streams is not None and is_cut():
             self.end_now()  # it would wait forever: another controller's tasks begin again
         if self._is_cancelled(attempt):
-            self._release()  # the rest of the bundle may be cancelled too
+            self._hand_back()  # the rest of the bundle may be cancelled too
             self._stop(attempt, Failure(FailureClass.CANCELLED, "cancelled"))
             return
         verdict = _out_of_time(attempt, age) or _out_of_memory(attempt)
@@ -154,6 +154,11 @@ class Watchdog:
             self._stop(attempt, verdict)
         elif attempt.interrupted and not attempt.warned:
             self._warn(attempt)
+
+    def _hand_back(self) -> None:
+        """Releases the rest of the bundle; what cannot be written on a full disk keeps no task running."""
+        with contextlib.suppress(OSError, DielError):
+            self._release()
 
     def _warn(self, attempt: RunningAttempt) -> None:
         """Warns a command that keeps checkpoints of its end."""
@@ -187,10 +192,7 @@ class Watchdog:
                     kill_children()
                     os._exit(EXIT_CODE)
             signal_group(attempt.group, signal.SIGTERM)
-        hasty = verdict.kind == FailureClass.CANCELLED and not any(
-            _covers(cancel, attempt) for cancel in read_cancels(self._paths)
-        )
-        grace = SHORT_GRACE if hasty else GRACE
+        grace = SHORT_GRACE if self._is_hasty(attempt, verdict) else GRACE
         patience = time.monotonic() + grace
         while self._watched is attempt and time.monotonic() < patience:
             time.sleep(TICK / 4)
@@ -198,6 +200,14 @@ class Watchdog:
             if self._watched is attempt:
                 signal_group(attempt.group, signal.SIGKILL)
         end_marked("DIEL_TASK_DIR", attempt.task_dir, grace)
+
+    def _is_hasty(self, attempt: RunningAttempt, verdict: Failure) -> bool:
+        """Whether the controller cancelled it, and not a user, who leaves it time to end."""
+        if verdict.kind != FailureClass.CANCELLED:
+            return False
+        with contextlib.suppress(OSError):  # a shared disk that cannot be read must not keep it alive
+            return not any(_covers(cancel, attempt) for cancel in read_cancels(self._paths))
+        return False
 
 
 def _covers(cancel: Cancel, attempt: RunningAttempt) -> bool:

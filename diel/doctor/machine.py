@@ -295,7 +295,7 @@ def check_addresses(site: Site) -> Finding:
         found = f"no port can be bound on {', '.join(wanted)}; this host has {listed}"
         return Finding("address", False, found, "fix `address` in the site file, or omit it")
     if all(map(is_own, bound)):
-        found = f"{', '.join(bound)} is a loopback address: no other node reaches a controller here by it"
+        found = f"{', '.join(bound)} is a loopback or link-local address: no other node can use it"
         fix = f"give an `address` that nodes reach (this host has {listed}), or let controllers live in jobs"
         return Finding("address", False, found, fix, required=False)
     return Finding("address", True, f"a port can be bound on {', '.join(bound)}; this host has {listed}")

@@ -114,7 +114,7 @@ def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Flaw]:
             strange = strange_word(label, axis, point)
             if not strange:
                 yield from (Flaw(*flaw, key) for flaw in axis.pick_flaws(label, point, label in downstream))
-            elif axis.adaptive or use.upstream == use.downstream:
+            elif not axis.named or use.upstream == use.downstream:
                 yield Flaw(strange, axis.pick_hint, key)
             elif axis.source is not None and point in Loop.picks:
                 hint = f"for a point of that name write {{{label}: {{PARAMETER: {point}}}}}"

@@ -190,7 +190,7 @@ def _positive(value: float) -> float:
 
 def _no_nul(text: str) -> str:
     if "\0" in text:
-        raise refuse("a path cannot hold a NUL character, a word or a variable")
+        raise refuse("a path, a word or a variable cannot hold a NUL character")
     return text
 
 

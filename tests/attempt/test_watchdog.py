@@ -20,7 +20,7 @@ from diel.attempt.watchdog import EXIT_CODE, RunningAttempt, Watchdog, _out_of_t
 from diel.context import Context
 from diel.errors import JournalError
 from diel.paths import RunPaths
-from diel.project.requests import ask_cancel
+from diel.project.requests import Cancel, ask_cancel
 from diel.states import FailureClass
 from tests.throwaway import wait_for
 from tests.worker.bench import request
@@ -74,12 +74,9 @@ def test_a_look_that_goes_wrong_is_not_the_last(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("diel.attempt.watchdog.RELEASE_AFTER", 0.0)
     watched = Watched(tmp_path)
-    asked: list[int] = []
 
     def release() -> None:
-        asked.append(1)
-        if len(asked) == 1:
-            raise JournalError("no space left on device")
+        raise JournalError("no space left on device")
 
     watched.dog._release = release
     assert verdict_of(watched.run(WORK._replace(timeout=0.3)))[0] == FailureClass.TIMEOUT
@@ -118,6 +115,23 @@ def test_a_cancelled_task_ends_and_the_rest_of_its_bundle_is_handed_back(
     attempt = beside(cancel, lambda: watched.run(WORK))
     assert verdict_of(attempt) == (FailureClass.CANCELLED, "cancelled")
     assert watched.released
+
+
+def test_a_cancelled_task_is_killed_though_the_requests_cannot_be_read_again(
+    watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shared disk answers, and then does not: a command that ignores SIGTERM must not live on."""
+
+    def unreadable(paths: RunPaths) -> list[Cancel]:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("diel.attempt.watchdog.read_cancels", unreadable)
+
+    def cancel() -> None:
+        wait_for((tmp_path / "begun").exists)
+        ask_cancel(watched.paths, ["s/0"])
+
+    assert verdict_of(beside(cancel, lambda: watched.run(WORK)))[0] == FailureClass.CANCELLED
 
 
 def beside(other: Callable[[], None], main: Callable[[], RunningAttempt]) -> RunningAttempt:

@@ -57,7 +57,7 @@ def test_a_host_without_a_network_is_warned_of(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(machine, "interfaces", dict)
     found = machine.check_addresses(site())
     assert (found.ok, found.required) == (False, False)
-    assert "127.0.0.1 is a loopback address" in found.found
+    assert "127.0.0.1 is a loopback or link-local address" in found.found
     assert "this host has 127.0.0.1 alone" in found.fix
 
 

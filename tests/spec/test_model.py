@@ -61,7 +61,7 @@ def test_unknown_keys_and_values_of_another_type_are_refused(given: dict[str, An
         ({"name": "hp"}, "'hp' has its own meaning in expressions"),
         ({"name": "class"}, "'class' has its own meaning in expressions"),
         ({"words": ["a", "b", "a"]}, "'a' is there twice"),
-        ({"words": ["a\0"]}, "a path cannot hold a NUL character, a word or a variable"),
+        ({"words": ["a\0"]}, "a path, a word or a variable cannot hold a NUL character"),
         ({"inner": "x"}, "expected a number in words, found 'x'"),
         ({"inner": False}, "expected a number in words, found false"),
     ],

@@ -30,7 +30,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
 @click.option(
     "--job",
     is_flag=True,
-    help="Submit a tiny job that reports back to each pool of the site, and a real run.",
+    help="Submit to each pool of the site a tiny job that reports back, and a real run.",
 )
 @click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool only.")
 @click.option("--wait", type=Duration(), metavar="TIME", default="5m", help="How long to wait for the jobs.")

@@ -108,6 +108,8 @@ class Axis:
     """Whether its points come during the run, as earlier ones are judged."""
     in_turn: ClassVar[bool] = False
     """Whether each of its points begins after the end of the one before."""
+    named: ClassVar[bool] = True
+    """Whether a point can be a text; those that are drawn or counted are numbers."""
     kept: ClassVar[bool] = False
     """Whether a run keeps its points in a file of its own, because their source can change."""
     picks: ClassVar[tuple[str, ...]] = ()

@@ -27,6 +27,7 @@ class Judged(Axis):
     """An axis whose points are numbers, counted from 0."""
 
     adaptive = True
+    named = False
     end_hint: ClassVar[str]
     """The word for the point that is most often meant."""
 

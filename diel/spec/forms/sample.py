@@ -52,6 +52,7 @@ class Sample(SpecModel, Axis):
     """Points drawn from ranges: a design of experiments."""
 
     word: ClassVar[str] = "sample"
+    named: ClassVar[bool] = False
     kept: ClassVar[bool] = True
 
     method: Literal["lhs", "sobol", "uniform"] = Field(
