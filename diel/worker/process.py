@@ -23,13 +23,13 @@ from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture
 from diel.attempt.command import collect, launch, run_command
-from diel.attempt.environment import Surroundings, restore, search_path
 from diel.attempt.function import call, call_on_ranks
 from diel.attempt.line import is_cut
 from diel.attempt.reaper import OomKills, is_full, killer_of, told_by_mpiexec
 from diel.attempt.staging import Drain, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
+from diel.attempt.surroundings import Surroundings, restore, search_path
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name

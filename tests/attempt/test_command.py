@@ -12,7 +12,7 @@ import pytest
 
 from diel.attempt.bundle import Failure, Work
 from diel.attempt.command import meaning, run_command
-from diel.attempt.environment import Surroundings
+from diel.attempt.surroundings import Surroundings
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.paths import RunPaths
 from diel.states import FailureClass

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.environment import Surroundings
+from diel.attempt.surroundings import Surroundings
 from diel.paths import RunPaths
 from tests.throwaway import Project
 
