@@ -21,6 +21,7 @@ class Resources(SpecModel):
     memory: Size | None = optional("Memory of a task on each node.")
     walltime: Limit | None = optional("Longest run time to plan for.")
     pool: Name | None = optional("The site's pool to run in.")
+    launcher: Name | None = optional("The site's launcher for its ranks; the pool's if absent.")
 
     @property
     def mpi(self) -> bool:
@@ -55,6 +56,8 @@ class Resources(SpecModel):
 
     def flaws(self) -> Iterator[Flaw]:
         nodes, ranks, each = self.nodes, self.ranks, self.ranks_per_node
+        if self.launcher is not None and not self.mpi:
+            yield Flaw("`launcher` starts ranks, and there are none", "write ranks: 4", ("launcher",))
         if ranks is None:
             return
         if nodes is not None and each is not None and ranks != nodes * each:
