@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from diel.check import Checked, check
 from diel.check.command import missing_shells
+from diel.check.environment import missing_environments
 from diel.check.gang import check_gang_room
 from diel.check.service import check_room
 from diel.errors import Problem, SpecError
@@ -208,6 +209,8 @@ def prepare(
 def make_plan(checked: Checked, site: Site) -> Plan:
     """Places each stage in a pool. Raises SpecError if a stage fits none."""
     problems = list(missing_shells(checked.document, site))
+    if checked.workflow.any_stage(lambda stage: stage.environment):
+        problems += missing_environments(checked.document, site)
     stages: dict[str, StagePlan] = {}
     for name in checked.graph.order:
         wanted = checked.workflow.stages[name].resources

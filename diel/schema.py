@@ -19,6 +19,8 @@ _SHORT_FORMS: dict[str, dict[str, Any]] = {
     "Input": {"type": "string", "minLength": 1, "examples": ["simulate.energy"]},
     "Output": {"type": "string", "minLength": 1, "examples": ["energy.csv"]},
     "FileForm": {"type": "string", "minLength": 1, "examples": ["points.csv"]},
+    "PythonPackages": {"type": "string", "minLength": 1, "examples": ["requirements.txt"]},
+    "Container": {"type": "string", "minLength": 1, "examples": ["tools.sif"]},
     "Sharding": {"enum": ["rank", "task"]},
     "Retries": {"type": "integer", "minimum": 0, "maximum": 1000},
 }
@@ -51,6 +53,7 @@ def schema() -> dict[str, Any]:
     # A command's words and variables are text as written, whatever YAML would make of them.
     _any_of(stage["command"], [_WORD, {"type": "array", "items": _WORD, "minItems": 1}])
     stage["env"]["additionalProperties"] = _WORD
+    definitions["Environment"]["properties"]["variables"]["additionalProperties"] = _WORD
     _tidy(made)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -42,7 +42,10 @@ M = TypeVar("M", bound=SpecModel)
 
 MAX_BYTES = 16 * 2**20
 EXAMPLE = "`diel init` writes an example"
-_VERBATIM: Verbatim = {"stages": {"*": {"command": True, "env": True}}}
+_VERBATIM: Verbatim = {
+    "stages": {"*": {"command": True, "env": True}},
+    "environments": {"*": {"variables": True}},
+}
 """Words of a command and variables stay as they are written: `1e-3`, `007`, `true`."""
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f]|\ufffe|\uffff")
 """Not one character class: that would be slow to compile."""

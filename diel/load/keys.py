@@ -32,7 +32,7 @@ _KEYS: dict[str, str] = {
     "command": "cmd run script shell exec executable program bash line commands",
     "module": "function func task callable operator uses python entry_point app",
     "params": "parameters args arguments kwargs with config settings options params_",
-    "env": "environment envs variables vars env_vars environ",
+    "env": "envs variables vars env_vars environ",
     "over": "foreach for_each matrix sweep axes axis with_items scatter expand each grid loop_over map",
     "retries": "retry max_retries retry_limit attempts restarts retry_strategy max_attempts tries",
     "inputs": "input in data consumes takes reads",
@@ -46,6 +46,14 @@ _KEYS: dict[str, str] = {
     "grace": "grace_period signal_before signal kill_grace warning_time",
     "files": "file assets stage_in inodes max_files",
     "description": "desc doc docs help comment about label title summary",
+    # environments
+    "environment": "container image conda venv virtualenv software runtime env_name",
+    "environments": "envs containers software profiles",
+    "python": "pip requirements venv virtualenv uv pip_requirements",
+    "modules": "module module_load envmodules lmod",
+    "requirements": "file path packages",
+    "image": "name file sif docker",
+    "mounts": "mount bind binds volumes volume",
     # the whole file
     "stages": "steps step tasks jobs job rules nodes processes stage pipeline workflow dag",
     "hyperparameters": "hparams hyperparams hyperparameter hps hp params parameters variables vars config "

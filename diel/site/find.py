@@ -16,6 +16,7 @@ from diel.site.site import LOCAL, Site, job_word
 from diel.spec.model import Flaws
 
 EXAMPLE = "write `extends: slurm` (or another site) and what differs; docs/sites.md has examples"
+_VERBATIM = {"environments": {"*": {"variables": True}}}
 
 
 def find_program(name: str) -> str | None:
@@ -74,7 +75,7 @@ def read_site(path: Path, folder: Path = Path()) -> Site:
 
 def _read(path: Path, folder: Path, seen: tuple[Path, ...]) -> tuple[Site, dict[str, Any]]:
     """A site, and its keys as written, including those of the site that it extends."""
-    source, data, problems = parse(read_text(path, "site"), path, example=EXAMPLE)
+    source, data, problems = parse(read_text(path, "site"), path, _VERBATIM, example=EXAMPLE)
     if source.root is None:
         raise SpecError(problems)
     base = data.get("extends") if isinstance(data, dict) else None

@@ -11,15 +11,28 @@ from pydantic import AfterValidator, Field
 
 from diel.errors import counted, did_you_mean
 from diel.extensions import SCHEDULERS, names_in
-from diel.spec.model import Duration, Flaw, Items, Limit, Name, Size, SpecModel, Text, found, optional, refuse
+from diel.spec.environment import Environment
+from diel.spec.model import (
+    Duration,
+    Flaw,
+    Items,
+    Later,
+    Limit,
+    Line,
+    Name,
+    Size,
+    SpecModel,
+    Text,
+    found,
+    optional,
+    refuse,
+)
 from diel.values import format_duration
 
 LOCAL = "local"
 """What a site without a scheduler has instead."""
 _LOCAL_TOO = ("none", "laptop", "localhost", "workstation")
 _NAME = re.compile(r"[\w.@:+/=,%][\w.@:+/=,%-]*")
-_BREAK = re.compile("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
-"""Characters that end a line for some readers, or are not text."""
 _SHELL_VARIABLE = re.compile(r"\$\{[^{}]*\}")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _PLACE = re.compile(r"[\w\s.-]*")
@@ -49,13 +62,6 @@ def _scheduler(text: str) -> str:
     raise refuse(f"expected one of {', '.join((LOCAL, *names))}; found {found(text)}", hint)
 
 
-def _line(text: str) -> str:
-    if _BREAK.search(text):
-        hint = "write each line as an item of its own"
-        raise refuse(f"expected one line without control characters, found {found(text)}", hint)
-    return text
-
-
 def _filled_in(text: str, places: tuple[str, ...]) -> str:
     """Refuses unknown places and lone braces: they would reach the scheduler as they are."""
     listed = " ".join(f"{{{place}}}" for place in places)
@@ -74,8 +80,7 @@ def _filled_in(text: str, places: tuple[str, ...]) -> str:
 _LAUNCHED = ("ranks", "nodes", "ranks_per_node", "cores_per_rank", "hosts")
 SchedulerName = Annotated[str, AfterValidator(_scheduler)]
 JobWord = Annotated[str, AfterValidator(job_word)]
-SetupLine = Annotated[str, AfterValidator(_line)]
-JobOption = Annotated[SetupLine, AfterValidator(partial(_filled_in, places=("nodes",)))]
+JobOption = Annotated[Line, AfterValidator(partial(_filled_in, places=("nodes",)))]
 """One option of a scheduler, as in its directive lines."""
 LauncherWord = Annotated[Text, AfterValidator(partial(_filled_in, places=_LAUNCHED))]
 SpreadWord = Annotated[Text, AfterValidator(partial(_filled_in, places=("nodes",)))]
@@ -104,7 +109,7 @@ class Pool(SpecModel):
     options: Items[JobOption] = optional(
         "Further options of the scheduler, one each: `--constraint=gpu`, `-l place=scatter`.", ()
     )
-    setup: Items[SetupLine] = optional("Shell lines at the start of each block: `module load ...`.", ())
+    setup: Items[Line] = optional("Shell lines at the start of each block: `module load ...`.", ())
 
     @property
     def longest(self) -> float:
@@ -181,7 +186,7 @@ class Site(SpecModel):
         "are not right; {nodes} is put in.",
         (),
     )
-    setup: Items[SetupLine] = optional("Shell lines at the start of every job.", ())
+    setup: Items[Line] = optional("Shell lines at the start of every job.", ())
     options: Items[JobOption] = optional("Further options of the scheduler for every job.", ())
     address: Text | None = optional(
         "Address or network interface at which nodes reach the controller; all if absent."
@@ -195,6 +200,14 @@ class Site(SpecModel):
     controller: ControllerHome = ControllerHome.model_construct()
     local: LocalDisk = LocalDisk.model_construct()
     filesystems: dict[Name, FileSystem] = Field(default_factory=dict, description="File systems, by name.")
+    environments: dict[Name, Later[Environment]] = Field(
+        default_factory=dict, description="Environments of programs, by name; they beat the workflow's."
+    )
+    cache: Text | None = optional(
+        "Directory for the environments that diel makes, shared by projects; the directory of the runs "
+        "if absent. May name variables, as $SCRATCH.",
+        min_length=1,
+    )
 
     @property
     def scheduled(self) -> bool:

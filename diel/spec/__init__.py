@@ -2,6 +2,7 @@
 
 from diel.spec.data import Input as Input
 from diel.spec.data import Output as Output
+from diel.spec.environment import Environment as Environment
 from diel.spec.forms import SAMPLERS as SAMPLERS
 from diel.spec.forms import Axis as Axis
 from diel.spec.forms import AxisForm as AxisForm

@@ -3,6 +3,7 @@
 import keyword
 import math
 import os
+import re
 from collections.abc import Iterable
 from operator import attrgetter
 from types import SimpleNamespace
@@ -194,6 +195,17 @@ def _no_nul(text: str) -> str:
     return text
 
 
+_BREAK = re.compile("[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
+"""Characters that end a line for some readers, or are not text."""
+
+
+def _one_line(text: str) -> str:
+    if _BREAK.search(text):
+        hint = "write each line as an item of its own"
+        raise refuse(f"expected one line without control characters, found {found(text)}", hint)
+    return text
+
+
 def no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
     """Refuses a list that names something twice."""
     first = {name: place for place, name in reversed([*enumerate(names)])}
@@ -210,6 +222,9 @@ Label = Annotated[Name, AfterValidator(_free_name)]
 
 Text = Annotated[str, AfterValidator(_no_nul)]
 """Text that the operating system gets as a path, a word or a variable."""
+
+Line = Annotated[str, AfterValidator(_one_line)]
+"""One line for a shell, or one option of a scheduler."""
 
 Duration = Annotated[
     float,

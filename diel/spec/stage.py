@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from diel.spec.data import NO_FORM, Input, Output
+from diel.spec.environment import named
 from diel.spec.model import (
     Duration,
     Flaw,
@@ -185,6 +186,9 @@ class Stage(SpecModel):
         description="Hyperparameters that get the values of its outputs, for the stages after it.",
     )
     resources: Later[Resources] = optional("What one task asks for.", Resources.model_construct())
+    environment: Annotated[str | None, BeforeValidator(named)] = optional(
+        "Environment in which its tasks run, of the workflow or the site."
+    )
     env: Annotated[dict[str, Text | int | float], AfterValidator(_variables)] = Field(
         default_factory=dict, description="Environment variables of the stage's tasks."
     )

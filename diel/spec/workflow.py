@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from diel.spec.environment import Environment
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import Flaw, Label, Later, SpecModel, WrittenAs, found, optional, refuse
+from diel.spec.model import Flaw, Label, Later, Name, SpecModel, WrittenAs, found, optional, refuse
 from diel.spec.stage import Shell, Stage
 
 
@@ -29,6 +30,9 @@ class Workflow(SpecModel):
     )
     axes: dict[Label, Annotated[Axis, WrittenAs(AxisForm, "axis")]] = Field(
         default_factory=dict, description="What repeats."
+    )
+    environments: dict[Name, Later[Environment]] = Field(
+        default_factory=dict, description="Environments of programs, by name: modules, packages, containers."
     )
     stages: dict[Label, Stage] = Field(min_length=1, description="The nodes of the graph.")
 

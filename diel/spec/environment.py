@@ -1,0 +1,132 @@
+"""An environment: the modules, libraries and container in which the programs of a stage run."""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from diel.spec.model import Flaw, Items, Later, Line, SpecModel, Text, found, optional, refuse, written_as
+
+Runtime = Literal["apptainer", "singularity", "charliecloud", "podman-hpc", "podman", "shifter"]
+_MODULE = re.compile(r"[\w.+@:/-]+")
+_VERSION = re.compile(r"3\.\d{1,2}")
+_HELD = ("conda", "spack", "python")
+_PLAIN_PATH = re.compile(r"[^:,\"\\\n\x00-\x1f]+")
+
+
+def named(value: Any) -> Any:
+    """A stage's `environment`, as written. Raises Flaws where it is no text."""
+    if isinstance(value, dict):
+        raise refuse("expected the name of an environment, found a mapping", "variables go under `env`")
+    if not isinstance(value, str) and value is not None:
+        raise refuse(f"expected the name of an environment, found {found(value)}")
+    return value
+
+
+def _module(name: str) -> str:
+    if _MODULE.fullmatch(name) is None:
+        hint = "write its name alone, gcc/13; other words of `module` go into `setup`: module use DIR"
+        raise refuse(f"expected a module's name, found {found(name)}", hint)
+    return name
+
+
+def _spack(value: Any) -> Any:
+    if isinstance(value, str | list | tuple) and value:
+        return value
+    hint = "write [gromacs@2023 +mpi] to load these, or the name or directory of an environment of Spack's"
+    raise refuse(f"expected specs or an environment's name, found {found(value)}", hint)
+
+
+def _variables(given: Any) -> Any:
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", str(name)) is None or str(name).startswith("DIEL_"):
+            hint = "letters, digits and _, the first no digit; those that start with DIEL_ are diel's"
+            raise refuse(f"{found(name)} is not a name for a variable", hint, name)
+        if isinstance(value, str) and "${{" in value:
+            hint = "write it under the stage's `env`, which has expressions"
+            raise refuse("the variables of an environment are the same for all its tasks", hint, name)
+    return given
+
+
+def _mount(text: str) -> str:
+    source, *rest = text.split(":")
+    target, mode = (*rest, "", "")[:2]
+    good = len(rest) <= 2 and mode in ("", "ro", "rw") and bool(source)
+    if not good or (rest and not target.startswith("/")) or not _PLAIN_PATH.fullmatch(text.replace(":", "")):
+        hint = "write /data, /data:/place/in/the/container, or that with :ro at the end"
+        raise refuse(f"expected a directory, or DIR:DIR[:ro], found {found(text)}", hint)
+    return text
+
+
+def _version(value: Any) -> Any:
+    text = str(value) if isinstance(value, float) else value
+    if not isinstance(value, str) or _VERSION.fullmatch(value) is None:
+        hint = f'write it in quotes: version: "{text}"' if _VERSION.fullmatch(str(text)) else 'as in "3.12"'
+        raise refuse(f"expected a version of Python, found {found(value)}", hint)
+    return value
+
+
+class PythonPackages(SpecModel):
+    """Python packages, installed once by uv."""
+
+    requirements: Annotated[Text, Field(min_length=1)] = Field(
+        description="File of requirements, as pip reads them, or a lock; relative to the file that names it."
+    )
+    version: Annotated[str, BeforeValidator(_version)] | None = optional(
+        'Version of Python, as "3.12"; the one that runs diel if absent.'
+    )
+
+    _short = written_as("a file or a mapping", "for instance `requirements.txt`", text="requirements")
+
+    def flaws(self) -> Iterator[Flaw]:
+        if self.requirements.endswith((".yml", ".yaml")):
+            hint = "write conda: environment.yml, or a file as pip reads it"
+            yield Flaw("a YAML file is no file of requirements", hint, ("requirements",))
+
+
+class Container(SpecModel):
+    """The image of a container, and what it sees of the machine."""
+
+    image: Annotated[Text, Field(min_length=1)] = Field(
+        description="File (.sif, .sqfs) or directory, relative to the file that names it; or a name that "
+        "the runtime knows."
+    )
+    runtime: Runtime | None = optional("What runs it; the one found on the machine if absent.")
+    mounts: Items[Annotated[Text, AfterValidator(_mount)]] = optional(
+        "Directories of the machine that it sees besides its own: /data, /a:/b, /a:/b:ro.", ()
+    )
+
+    _short = written_as("an image or a mapping", "for instance `tools.sif`", text="image")
+
+
+class Environment(SpecModel):
+    """What is set up around a program, in the order of the keys here."""
+
+    description: str = optional("What it is for, for readers.", "")
+    modules: Items[Annotated[Text, AfterValidator(_module)]] = optional(
+        "Modules to load, in this order: gcc/13, openmpi.", ()
+    )
+    setup: Items[Line] = optional("Lines for bash; what they change of the environment holds.", ())
+    conda: Annotated[Text, Field(min_length=1)] | None = optional(
+        "Directory of a Conda environment, or an environment.yml of which one is made once."
+    )
+    spack: Annotated[Text | Items[Text] | None, BeforeValidator(_spack)] = optional(
+        "Specs to load, as a list; or the name or directory of an environment of Spack's."
+    )
+    python: Later[PythonPackages] | None = optional("Python packages: a file of requirements.")
+    variables: Annotated[dict[str, Text | int | float], BeforeValidator(_variables)] = Field(
+        default_factory=dict, description="Environment variables; a stage's `env` beats them."
+    )
+    container: Later[Container] | None = optional("A container in which the programs run: its image.")
+
+    _mapping = written_as("a mapping", "for instance {modules: [gcc/13], setup: [export X=1]}")
+
+    def flaws(self) -> Iterator[Flaw]:
+        held = [name for name in _HELD if getattr(self, name) is not None]
+        if self.container is not None and held:
+            hint = "install it in the image; `modules`, `setup` and `variables` go with a container"
+            yield Flaw(f"`{held[0]}` is on this side of the container, and not in it", hint, (held[0],))
+        elif "conda" in held and "python" in held:
+            hint = "name the packages under `pip:` in environment.yml, or drop `conda`"
+            yield Flaw("`conda` and `python` bring a Python each", hint, ("python",))
