@@ -12,7 +12,7 @@ from diel.status import Status, read_status, task_of
 from diel.status.columns import LINE, MAX_ROWS, markdown_table, plain, rest, shorten
 from diel.status.run import StageStatus
 from diel.status.sections import SECTIONS
-from diel.status.tasks import count_text, failure_document, mean_text
+from diel.status.tasks import count_text, failure_document, mean_text, named_task
 from diel.table import shown
 from diel.values import clock, format_duration
 
@@ -102,7 +102,7 @@ def _failure_row(record: Failed) -> list[str]:
     document = failure_document(record)
     tolerated = f"tolerated by {document['tolerated']}: " if document["tolerated"] else ""
     message = tolerated + str(document["message"]).strip()
-    return [document["task"], str(document["class"]), shorten(message, LINE)]
+    return [named_task(record), str(document["class"]), shorten(message, LINE)]
 
 
 def _results(run: Recorded) -> Iterator[str]:

@@ -6,9 +6,12 @@ Plain words are those of YAML 1.2's core schema (1.2.2, section 10.3.2), whateve
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 _WORDS: dict[str, Any] = {
@@ -34,6 +37,8 @@ _SIZE = rf"({_NUMBER})\s*(B|[kKMGTP]i?B)"
 _POWERS = {"k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 MAX_DURATION = 366 * 86400.0
 MAX_SIZE = 2**60
+MOST_SHOWN = 6
+"""Parameters of a task that are shown with its name."""
 
 
 def resolve(text: str) -> Any:
@@ -171,6 +176,26 @@ def format_size(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} PiB"
+
+
+def value_text(value: Any, width: int = 32) -> str:
+    """One value of a point: a float in ten digits, which still find it; a long text cut in its middle."""
+    if isinstance(value, float):
+        return min(repr(value), f"{value:.10g}", key=len) if value != round(value, 0) else repr(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = "".join(char if char.isprintable() else "�" for char in text[:width] + text[width:][-width:])
+    return text if len(text) <= width else f"{text[: width // 2 - 1]}…{text[-width // 2 :]}"
+
+
+def point_text(point: Mapping[str, Any]) -> str:
+    """A point for people: `depth=2.5, seed=1`; of many parameters the first ones."""
+    shown = [f"{name}={value_text(value)}" for name, value in islice(point.items(), MOST_SHOWN)]
+    return ", ".join(shown + ["…"] * (len(point) > MOST_SHOWN))
+
+
+def task_text(task: str, point: Mapping[str, Any] | None) -> str:
+    """A task for people, by its point: `simulate/33 (depth=2.5, seed=1)`."""
+    return f"{task} ({point_text(point)})" if point else task
 
 
 def json_value(value: Any) -> Any:

@@ -178,7 +178,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Run:
         ("too_long_word", "launch", None, "DIEL_INPUTS"),
         ("too_long_list", "launch", None, "DIEL_INPUTS"),
         ("too_long_shell", "launch", None, "DIEL_INPUTS"),
-        ("no_output", "upstream", None, "make_long/0 made no 'nothing'; it made: x, many"),
+        ("no_output", "upstream", None, "make_long/0 (n=0) made no 'nothing'; it made: x, many"),
         ("zero_division", "upstream", None, "division by zero"),
     ],
 )

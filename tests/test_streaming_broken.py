@@ -122,7 +122,7 @@ def test_one_of_two_producers_fails_and_what_read_both_has_no_result(project: Pr
     for name in ("swallow", "relay", "last"):
         assert made.counts(name) == {"failed": 1}
         assert made.failure(name)["class"] == "upstream"
-    assert "make/1 failed" in (made.root / "told").read_text()
+    assert "make/1 (seed=1) failed" in (made.root / "told").read_text()
     assert made.counts("after") == {"skipped": 1}
     assert "complete" not in project.diel("status")
     status = heal(project)

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.values import format_duration, format_size, json_value, parse_duration, parse_size, resolve, scalar
+from diel.values import (
+    format_duration,
+    format_size,
+    json_value,
+    parse_duration,
+    parse_size,
+    resolve,
+    scalar,
+    task_text,
+    value_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -215,3 +225,36 @@ def test_a_cell_of_a_table_keeps_text_and_reads_numbers_between_spaces() -> None
 
 def test_what_json_cannot_say_is_null() -> None:
     assert json_value({"a": [math.nan, 1.5], "b": math.inf}) == {"a": [None, 1.5], "b": None}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.5, "2.5"),
+        (1.0, "1.0"),
+        (0.1 + 0.2, "0.3"),
+        (1 / 3, "0.3333333333"),
+        (1e-07, "1e-07"),
+        (math.inf, "inf"),
+        (True, "true"),
+        (None, "null"),
+        ("copper", "copper"),
+        ([1, 2], "[1, 2]"),
+        ("two\nlines", "two�lines"),
+        ("/data/campaign/2026/samples/reads-00017.fastq", "/data/campaign/…eads-00017.fastq"),
+    ],
+)
+def test_a_value_of_a_point_is_short_and_right(value: Any, text: str) -> None:
+    assert value_text(value) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_float_is_found_by_the_text_that_was_shown(value: float) -> None:
+    assert math.isclose(float(value_text(value)), value, rel_tol=1e-9)
+
+
+def test_a_task_is_named_by_its_point() -> None:
+    assert task_text("fit/0", {}) == "fit/0"
+    assert task_text("simulate/33", {"depth": 2.5, "seed": 1}) == "simulate/33 (depth=2.5, seed=1)"
+    many = {f"p{number}": number for number in range(20)}
+    assert task_text("a/1", many) == "a/1 (p0=0, p1=1, p2=2, p3=3, p4=4, p5=5, …)"

@@ -33,6 +33,7 @@ from diel.project.submission import Submission, make_submission, refuse_unwanted
 from diel.scheduler import SchedulerBusy, scheduler_named
 from diel.scheduler.inside import END, KEPT
 from diel.states import EXIT_CODES, RunState
+from diel.status.tasks import named_task
 
 AHEAD = 30.0
 """Seconds before a controller lets go of its run at which it asks for its successor."""
@@ -126,7 +127,7 @@ class Signals:
             self.successor.look()
         if len(history.failures) != len(self._told):
             for key in history.failures.keys() - self._told:
-                say(f"{key[0]}/{key[1]} failed: {history.failures[key].get('message', '')}")
+                say(f"{named_task(history.failures[key])} failed: {history.failures[key].get('message', '')}")
             self._told = set(history.failures)
 
 

@@ -75,12 +75,12 @@ def _unasked(axis: Adaptive, course: Course, place: int, *, driven: bool) -> str
 
 
 def _judges(view: RunView, axis: Adaptive, coordinates: Mapping[str, int], place: int) -> Iterator[str]:
-    """The tasks that judge a point and have not ended: `check/2 (running)`."""
+    """The tasks that judge a point and have not ended: `check/2 (round=2), running`."""
     here = {label: coordinates[label] for label in axis.judge.context} | {axis.label: place}
     for name in axis.judge.stages:
         index = view.stages[name].domain.index(here)
         if index is not None and not (state := view.stages[name].history.state(index)).ended:
-            yield f"{name}/{index} ({state.label})"
+            yield f"{view.stages[name].task(index)}, {state.label}"
 
 
 def _closed(view: RunView, stage: str, index: int) -> list[tuple[Adaptive, Mapping[str, int]]]:

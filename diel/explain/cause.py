@@ -341,7 +341,7 @@ def _service_changes(view: RunView, old: RunView, stage: str, index: int, depth:
 
 def _because(view: RunView, stage: str, index: int, depth: int) -> tuple[str, ...]:
     """Why an upstream task has another result than before."""
-    task = f"{stage}/{index}"
+    task = view.stages[stage].task(index)
     record = view.run.record(stage, index)
     if record is not None and record["event"] == "cached":
         return (f"{task} was taken from {record['run']}",)

@@ -37,7 +37,9 @@ def partners_awaited(view: RunView, stage: str, index: int) -> list[str]:
         idle = [i for i, state in states.items() if state in (TaskState.WAITING, TaskState.READY)]
         known = ((i, waits_of_task(view, name, i)) for i in idle if (name, i) != (stage, index))
         held = (
-            f"{name}/{i}, which runs at the same time and waits for {waits[0]}" for i, waits in known if waits
+            f"{other.task(i)}, which runs at the same time and waits for {waits[0]}"
+            for i, waits in known
+            if waits
         )
         found += [f"waits for {text}" for text in islice(held, 1 if in_waves else SHOWN)]
     return found[:SHOWN]

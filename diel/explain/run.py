@@ -20,7 +20,7 @@ from diel.journal.stage_history import Attempt, spread
 from diel.results import Recorded
 from diel.results.view import RunView
 from diel.states import RunState, TaskState
-from diel.values import format_duration
+from diel.values import format_duration, task_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Failed
@@ -129,7 +129,7 @@ def _failure(
     how = kind + (f", tolerated by {tolerated}" if tolerated else "")
     more = f" and {len(indices) - SHOWN:,} more" if len(indices) > SHOWN else ""
     head = f"{stage}: {counted(len(indices), 'task')} failed ({how}): {message}"
-    lines = [head, f"    {', '.join(tasks)}{more}", *tail(stderr), f"    next: {step}"]
+    lines = [head, f"    {', '.join(map(run.named, tasks))}{more}", *tail(stderr), f"    next: {step}"]
     return Explanation(document, lines)
 
 
@@ -165,7 +165,7 @@ def _skip(view: RunView, stage: str, reason: str, cause: str, indices: list[int]
             )
         case _:
             said = f"skipped: '{cause}', which they read, has no result"
-            said += f" (it began with {', '.join(begins)})" if begins else ""
+            said += f" (it began with {', '.join(map(view.run.named, begins))})" if begins else ""
     document = {
         "stage": stage,
         "count": len(indices),
@@ -232,10 +232,12 @@ def _running(run: Recorded, stage: str, under_way: Mapping[int, Attempt]) -> lis
 def _attempt(run: Recorded, task: str, attempt: Attempt) -> Explanation:
     worker, seconds = attempt.worker.removesuffix(".jsonl"), max(0.0, time.time() - attempt.time)
     place = place_of(run, worker)
-    known = {"task": task, "attempt": attempt.number, "since": attempt.time, "seconds": seconds}
+    stage, _, index = task.partition("/")
+    point = run.point(stage, int(index))
+    known = {"task": task, "point": point, "attempt": attempt.number, "since": attempt.time}
     again = f", attempt {attempt.number}" if attempt.number > 1 else ""
-    line = f"    {task} for {format_duration(seconds)}{again} ({str(place) or worker})"
-    return Explanation({**known, "worker": worker, **asdict(place)}, [line])
+    line = f"    {task_text(task, point)} for {format_duration(seconds)}{again} ({str(place) or worker})"
+    return Explanation({**known, "seconds": seconds, "worker": worker, **asdict(place)}, [line])
 
 
 def _listed(title: str, running: list[Explanation]) -> Iterator[str]:
@@ -260,7 +262,7 @@ def _computed(view: RunView, stage: str) -> Explanation | None:
     why = found.sentences()
     if last != first:
         others = [one for one in why_computed(view, stage, last).sentences() if one not in why]
-        why += [f"{stage}/{last}: {one}" for one in others]
+        why += [f"{view.run.named(f'{stage}/{last}')}: {one}" for one in others]
     document = {
         "stage": stage,
         "count": count,

@@ -26,6 +26,7 @@ from diel.status.columns import printable
 from diel.table import shown
 from diel.tasks.link import Link
 from diel.tasks.results import output_of, outputs_of
+from diel.values import point_text, task_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Cause, Result, Said
@@ -105,7 +106,7 @@ def explain_task(run: Recorded, stage: str, index: int) -> Explanation:
         "key": None if record is None else record.get("key"),
         **story.document(),
     }
-    lines = [f"{run.paths.run_id} {stage}/{index} {state.label}", *story.lines()]
+    lines = [f"{run.paths.run_id} {task_text(f'{stage}/{index}', point)} {state.label}", *story.lines()]
     values = {"point": point, "hyperparameters of its trial": hp, "params": params or {}}
     for title, entries in values.items():
         lines += section(title, {name: shown(value, WIDE) for name, value in entries.items()})
@@ -208,13 +209,14 @@ def _lacks(view: RunView, stage: str, index: int) -> list[str]:
         elif not bad:
             why.append(f"'{up}' was never made: {view.run.void.get(up, 'its axes are not known')}")
         else:
-            named = ", ".join(f"{up}/{i} ({link.up.history.state(i).label})" for i in bad[:SHOWN])
+            named = ", ".join(f"{link.up.task(i)} {link.up.history.state(i).label}" for i in bad[:SHOWN])
             more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
             why.append(f"what it reads has no result: {named}{more}")
             direct |= {f"{up}/{i}" for i in bad}
     first = [task for task in roots(view, stage, index) if task not in direct]
     if first:
-        why.append(f"it began with {', '.join(first)}: `diel explain {view.run.paths.run_id} {first[0]}`")
+        named = ", ".join(map(view.run.named, first))
+        why.append(f"it began with {named}: `diel explain {view.run.paths.run_id} {first[0]}`")
     return why
 
 
@@ -299,7 +301,7 @@ def _inputs(view: RunView, stage: str, index: int) -> Iterator[tuple[str, Given]
 
 def _given(view: RunView, link: Link, index: int, read: str) -> Given:
     known: dict[str, Any] = {"rule": rule_of(link)}
-    task = count = picked = ""
+    task = point = count = picked = ""
     if not link.up.known:
         return Given(read, known, f" ({known['rule']})")
     group = link.group_of_downstream(index)
@@ -311,11 +313,11 @@ def _given(view: RunView, link: Link, index: int, read: str) -> Given:
         count = f", {len(good):,} of {wanted:,} done" if wanted != 1 else ""
     if len(members) == 1:
         known["task"] = f"{link.edge.upstream}/{members[0]}"
-        task = f" of {known['task']}"
+        task, point = f" of {known['task']}", point_text(link.up.point(members[0]))
     if chosen := picks(link, members):
         known["picks"] = [asdict(pick) for pick in chosen]
         picked = f": {', '.join(pick.text for pick in chosen)}"
-    text = f"{task} ({known['rule']}{count}{picked})"
+    text = f"{task} ({point}{'; ' if point else ''}{known['rule']}{count}{picked})"
     return Given(read, known, text, _value(view, link, good) if good else None)
 
 

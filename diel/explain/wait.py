@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from diel.drawing import picked_points
 from diel.errors import counted
@@ -13,6 +14,7 @@ from diel.results.view import RunView
 from diel.states import TaskState
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link, Verdict
+from diel.values import task_text
 
 SHOWN = 5
 """The most tasks to name; the rest are counted."""
@@ -32,6 +34,8 @@ class Wait:
     states: dict[str, int] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     """The first of those that have not ended."""
+    points: tuple[dict[str, Any], ...] = ()
+    """The axis parameters of each."""
     text: str = ""
     """What is waited for, if not tasks."""
 
@@ -41,9 +45,10 @@ class Wait:
         if self.total is None:
             return f"{self.stage}, whose own axes are not known yet"
         if self.total == 1 and self.tasks:
-            return f"{self.tasks[0]} ({', '.join(self.states)})"
+            return f"{task_text(self.tasks[0], self.points[0])}, {', '.join(self.states)}"
         states = ", ".join(f"{number:,} {state}" for state, number in self.states.items())
-        named = f": {', '.join(self.tasks)}" if self.open == len(self.tasks) else ""
+        tasks = map(task_text, self.tasks, self.points)
+        named = f": {', '.join(tasks)}" if self.open == len(self.tasks) else ""
         return f"{self.open:,} of {counted(self.total, 'task')} of {self.stage} ({states}{named})"
 
 
@@ -113,7 +118,8 @@ def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
     undone = [member for member in members if not state(member).ended]
     states = dict(Counter(state(member).label for member in undone))
     tasks = tuple(f"{name}/{member}" for member in undone[:SHOWN])
-    return Wait(name, rule_of(link), total, len(undone), states, tasks)
+    points = tuple(map(link.up.point, undone[:SHOWN]))
+    return Wait(name, rule_of(link), total, len(undone), states, tasks, points)
 
 
 def culprits(view: RunView, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:

@@ -124,10 +124,10 @@ class Streaming:
     def _why(self, stage: StageRun, index: int) -> str:
         state = stage.history.state(index)
         if state != TaskState.FAILED:
-            return f"{stage.name}/{index} was {state.label}"
+            return f"{stage.task(index)} was {state.label}"
         failed = self._ledger.history.failures.get((stage.name, index))
         told = "" if failed is None else failed.get("message", "")
-        return f"{stage.name}/{index} failed" + (f": {told[:MOST_TOLD]}" if told else "")
+        return f"{stage.task(index)} failed" + (f": {told[:MOST_TOLD]}" if told else "")
 
     def _count_end(self, link: StreamLink, index: int) -> None:
         group = link.group_of_upstream(index)

@@ -168,6 +168,8 @@ class Failed(_Verdict, Said):
     event: Literal["failed"]
     """The verdict on tasks that failed for good, with the message of the last attempt."""
     attempt: NotRequired[Count]
+    point: NotRequired[dict[str, Any]]
+    """The axis parameters of the (one) task."""
     tolerated: NotRequired[str]
     """Never written: the fold adds what lets others go on without them."""
 

@@ -30,6 +30,7 @@ from diel.spec.forms.rows import read_points
 from diel.states import RunState
 from diel.status import standing
 from diel.tasks.results import carry, output_of
+from diel.values import task_text
 from diel.version import __version__
 
 if TYPE_CHECKING:
@@ -158,6 +159,11 @@ class Recorded:
             if points is not None:
                 found.update(zip(points.parameters, points.values(place), strict=True))
         return found
+
+    def named(self, task: str) -> str:
+        """A task (`simulate/33`) for people: `simulate/33 (depth=2.5, seed=1)`."""
+        stage, _, index = task.partition("/")
+        return task_text(task, self.point(stage, int(index)))
 
     def hyperparameters(self, stage: str, index: int) -> dict[str, Any]:
         """What searches have set for a task, by name; empty if its stage runs over none."""

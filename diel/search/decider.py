@@ -224,7 +224,7 @@ class Looping(Decider):
 
     def _judge_round(self, context: Context, number: int) -> None:
         bad = self._bad(context, number)
-        lost = [f"{stage.name}/{index}" for stage, index in bad if index not in stage.omitted]
+        lost = [stage.task(index) for stage, index in bad if index not in stage.omitted]
         if lost:
             why = f"{', '.join(lost)} has no result to judge round {number} by"
             self._close(context, number + 1, why, failed=True)

@@ -204,7 +204,7 @@ class Searching(Decider):
     def _scores(self, context: Context, trial: Trial) -> list[float]:
         bad = self._bad(context, trial.number)
         if bad:
-            raise Unjudged(f"{', '.join(f'{stage.name}/{index}' for stage, index in bad)} has no result")
+            raise Unjudged(f"{', '.join(stage.task(index) for stage, index in bad)} has no result")
         found = []
         for reference, _ in self.search.objectives:
             value = self._value(context, trial.number, tuple(reference.split(".")))

@@ -11,7 +11,7 @@ from diel.journal.stage_history import LEFT_BY_AXIS, StageHistory, ranges
 from diel.paths import RunPaths
 from diel.states import TaskState
 from diel.status.columns import last_line, paint, printable, shorten
-from diel.values import format_duration
+from diel.values import format_duration, task_text
 
 if TYPE_CHECKING:
     from diel.journal.records import Failed
@@ -123,10 +123,16 @@ def task_of(record: Failed) -> str:
     return f"{record['stage']}/{record['tasks'][0][0]}"
 
 
+def named_task(record: Failed) -> str:
+    """The same for people: `simulate/17 (depth=2.5, seed=1)`."""
+    return printable(task_text(task_of(record), record.get("point")))
+
+
 def failure_document(record: Failed) -> dict[str, Any]:
     """A failure as JSON, with the same keys whatever failed."""
     return {
         "task": task_of(record),
+        "point": record.get("point", {}),
         "class": record.get("class"),
         "message": record.get("message", ""),
         "exit_code": record.get("exit_code"),
@@ -141,7 +147,7 @@ def failure_lines(record: Failed) -> list[str]:
     """A failure in one line or two: the task, its class and message, the end of its stderr."""
     message = shorten(printable(str(record.get("message", "")).strip()), 300)
     tolerated = f" (tolerated by {record['tolerated']})" if record.get("tolerated") else ""
-    lines = [f"{paint(task_of(record), fg='red')}  {record.get('class')}: {message}{tolerated}"]
+    lines = [f"{paint(named_task(record), fg='red')}  {record.get('class')}: {message}{tolerated}"]
     tail = last_line(record.get("stderr_tail") or "")
     if tail and tail not in message:
         lines.append(paint(f"    {shorten(tail, 200)}", dim=True))

@@ -93,6 +93,8 @@ class Ledger:
             "class": said["class"],
             "message": said["message"],
         }
+        if point := stage.point(index):
+            record["point"] = point
         if attempt is not None:
             record |= {
                 "exit_code": said.get("exit_code"),

@@ -62,7 +62,7 @@ class Publishing:
                 )
                 append_change(self._runs, change)
         except DielError as error:
-            self._ledger.trouble(f"{stage.name}/{index} publishes: {error}")
+            self._ledger.trouble(f"{stage.task(index)} publishes: {error}")
 
     def catch_up(self, stage: StageRun) -> None:
         """Publishes what was committed while no controller was running."""
@@ -78,9 +78,9 @@ class Publishing:
             try:
                 made = output_of(record, output, self._ledger.paths.root)
                 published = Published(name, self._workflow.hyperparameters[name])
-                found[name] = accepted(published, made, f"{stage.name}/{index}")
+                found[name] = accepted(published, made, stage.task(index))
             except KeyError:
-                self._ledger.trouble(f"{stage.name}/{index} made no '{output}' to publish")
+                self._ledger.trouble(f"{stage.task(index)} made no '{output}' to publish")
             except MissingInput as error:
                 self._ledger.trouble(str(error))
         return found

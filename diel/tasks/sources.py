@@ -121,7 +121,7 @@ class Sources:
             if output in point:
                 return point[output]
             made = ", ".join(outputs_of(record)) or "nothing"
-            raise MissingInput(f"{link.edge.upstream}/{index} made no '{output}'; it made: {made}") from None
+            raise MissingInput(f"{link.up.task(index)} made no '{output}'; it made: {made}") from None
 
 
 class Scope(Mapping[str, Any]):

@@ -15,6 +15,7 @@ from diel.journal.stage_history import StageHistory
 from diel.spec import Resources, Stage
 from diel.spec.forms.axis import Points
 from diel.states import TaskState
+from diel.values import task_text
 
 
 @dataclass
@@ -121,6 +122,10 @@ class StageRun:
             else:
                 found.update(zip(points.parameters, points.values(place), strict=True))
         return found
+
+    def task(self, index: int) -> str:
+        """A task for people: `simulate/33 (depth=2.5, seed=1)`."""
+        return task_text(f"{self.name}/{index}", self.point(index))
 
     def standing(self, index: int) -> Standing:
         """Whether the points of a task's searches and loops exist."""

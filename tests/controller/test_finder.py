@@ -89,7 +89,7 @@ def test_an_input_that_was_not_made_fails_its_reader_alone(bench: Bench, finder:
         bench.done("other", index, x=1)
         bench.done("up", index, **({"x": 1, "y": 2} if index else {"x": 1}))
     assert found(finder, bench, "down") == [1]
-    assert bench.ledger.history.failures[("down", 0)]["message"] == "up/0 made no 'y'; it made: x"
+    assert bench.ledger.history.failures[("down", 0)]["message"] == "up/0 (i=0) made no 'y'; it made: x"
     assert bench.stages.runs["down"].ended == 1
 
 

@@ -41,8 +41,8 @@ def test_a_trial_of_a_search_that_has_not_begun(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("index", "said"),
     [
-        (4, "round 4 begins when check of round 3 is done; round 3 is not over: check/3 (waiting)"),
-        (7, "round 7 begins when check of round 6 is done; round 3 is not over: check/3 (waiting)"),
+        (4, "round 4 begins when check of round 3 is done; round 3 is not over: check/3 (round=3), waiting"),
+        (7, "round 7 begins when check of round 6 is done; round 3 is not over: check/3 (round=3), waiting"),
     ],
 )
 def test_a_round_that_has_not_begun(tmp_path: Path, index: int, said: str) -> None:
@@ -84,8 +84,8 @@ def test_what_reads_the_best_trial_tells_which_with_its_value(tmp_path: Path) ->
     ]
     assert (document["inputs"]["loss"]["value"], document["inputs"]["x"]["value"]) == (0.25, 0.5)
     text = "\n".join(found.lines)
-    assert "f.loss of f/1 (picks trial = best: trial 1 with f.loss 0.25): 0.25" in text
-    assert "hp.x of f/1 (picks trial = best: trial 1 with f.loss 0.25): 0.5" in text
+    assert "f.loss of f/1 (trial=1; picks trial = best: trial 1 with f.loss 0.25): 0.25" in text
+    assert "hp.x of f/1 (trial=1; picks trial = best: trial 1 with f.loss 0.25): 0.5" in text
 
 
 def test_a_task_of_a_trial_tells_its_hyperparameters(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_task_behind_what_never_came_is_not_blamed_on_it(tmp_path: Path) -> No
     run.failed("check", 0).skipped("check", *range(1, 100), reason="axis").skipped("all", 0, cause="check")
     run.about("closed", points=1, reason="check/0 has no result", failed=True)
     said = why(run, "all", 0)
-    assert "check/0 (failed)" in said
+    assert "check/0 (round=0) failed" in said
     assert "check/1" not in said
 
 

@@ -88,7 +88,7 @@ def test_a_gathered_input_that_grew_is_followed_to_the_new_point(again: Project)
     told = why(again, "w-2", "fit/0")
     (change,) = told["changes"]
     assert change["text"] == "input e (sim.e) gathers 2 → 3 results"
-    assert change["because"] == ("sim/2 was computed again: a new point: w-1 has no t = 3",)
+    assert change["because"] == ("sim/2 (t=3) was computed again: a new point: w-1 has no t = 3",)
     assert told["earlier"] == "w-1/fit/0"
 
 
@@ -96,7 +96,7 @@ def test_a_change_is_followed_upstream_as_far_as_it_goes(again: Project) -> None
     (change,) = why(again, "w-2", "end/0")["changes"]
     assert change["because"] == (
         "fit/0 was computed again: input e (sim.e) gathers 2 → 3 results",
-        "sim/2 was computed again: a new point: w-1 has no t = 3",
+        "sim/2 (t=3) was computed again: a new point: w-1 has no t = 3",
     )
 
 
@@ -130,7 +130,7 @@ def test_a_module_s_source_and_a_parameter_are_told_apart(again: Project) -> Non
 def test_an_input_file_is_followed_to_the_file_that_changed_it(again: Project) -> None:
     changes = {change["name"]: change for change in why(again, "w-4", "end/0")["changes"]}
     assert changes["out"]["text"] == "input out (sim.out) changed"
-    assert changes["out"]["because"][0].startswith("sim/0 was computed again: the command changed")
+    assert changes["out"]["because"][0].startswith("sim/0 (t=1) was computed again: the command changed")
 
 
 def test_a_result_whose_file_is_gone_says_so(again: Project) -> None:
@@ -174,4 +174,4 @@ def test_a_round_is_followed_to_what_the_first_one_began_with(tmp_path: Path) ->
     assert why(project, "w-2", "step/0")["why"] == ["input x (step.y): 1 → 2"]
     (change,) = why(project, "w-2", "step/1")["changes"]
     assert change["text"] == "input x (step.y): 2 → 3"
-    assert change["because"] == ("step/0 was computed again: input x (step.y): 1 → 2",)
+    assert change["because"] == ("step/0 (round=0) was computed again: input x (step.y): 1 → 2",)

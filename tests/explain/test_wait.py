@@ -15,11 +15,11 @@ def test_a_skipped_task_names_the_tasks_that_it_lacks_and_where_it_began(tmp_pat
     skips = {skip["stage"]: skip for skip in of_run(run)["skipped"]}
     assert (skips["fit"]["count"], skips["fit"]["cause"], skips["fit"]["roots"]) == (2, "sim", ["sim/1"])
     assert skips["last"]["roots"] == ["sim/1"], "the chain is followed to the task that failed"
-    assert of_task(run, "fit", 1)["why"] == ["what it reads has no result: sim/1 (failed)"]
+    assert of_task(run, "fit", 1)["why"] == ["what it reads has no result: sim/1 (t=20) failed"]
     assert of_task(run, "last", 0)["why"] == [
-        "what it reads has no result: score/0 (skipped), score/1 (skipped), score/2 (skipped), "
-        "score/3 (skipped), score/4 (skipped) and 1 more",
-        "it began with sim/1: `diel explain w-1 sim/1`",
+        "what it reads has no result: score/0 (r=a, t=10) skipped, score/1 (r=a, t=20) skipped, "
+        "score/2 (r=a, t=30) skipped, score/3 (r=b, t=10) skipped, score/4 (r=b, t=20) skipped and 1 more",
+        "it began with sim/1 (t=20): `diel explain w-1 sim/1`",
     ]
 
 

@@ -167,7 +167,7 @@ def test_a_trial_whose_task_failed_has_failed(workspace: Path) -> None:
     here.fail("f", 0)
     trial = course(here).trials[0]
     assert trial.state is TrialState.FAILED
-    assert trial.message == "f/0 has no result"
+    assert trial.message == "f/0 (trial=0) has no result"
     assert trial.lost == [["f", 0]]
     assert running(here) == [1]
 

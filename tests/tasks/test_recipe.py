@@ -111,7 +111,7 @@ def test_tasks_that_failed_are_left_out_of_a_gather_that_allows_it(folder: Path)
 def test_an_output_that_a_task_did_not_make_is_told_with_those_that_it_made(edges: Bench) -> None:
     bench = edges
     bench.done("up", 0, energy=1, time=2)
-    with pytest.raises(MissingInput, match="up/0 made no 'x'; it made: energy, time"):
+    with pytest.raises(MissingInput, match=r"up/0 \(a=10, b=0\) made no 'x'; it made: energy, time"):
         bench.resolve("match", 0)
 
 

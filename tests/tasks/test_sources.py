@@ -69,7 +69,7 @@ def test_its_names_are_those_that_it_lists(bench: Bench) -> None:
 
 def test_an_output_that_was_not_made_is_told_with_those_that_were(bench: Bench) -> None:
     bench.done("up", 0, w=7)
-    with pytest.raises(MissingInput, match="up/0 made no 'v'; it made: w"):
+    with pytest.raises(MissingInput, match=r"up/0 \(a=10\) made no 'v'; it made: w"):
         scope(bench, "down")["inputs"]
 
 

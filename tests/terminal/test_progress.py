@@ -41,7 +41,7 @@ def test_without_a_terminal_a_few_plain_lines_tell_the_story(tmp_path: Path) -> 
     lines = said.splitlines()
     assert lines[0] == "flow-1: 9 tasks in 3 stages, on site local"
     assert "\033" not in said
-    assert "make/2  app: exit code 1" in lines
+    assert "make/2 (i=2)  app: exit code 1" in lines
     assert "    about to fail" in lines
     assert "    diel logs flow-1 make/2" in lines
     for told in ("make: 3 of 4 done, 1 failed", "use: 3 of 4 done, 1 skipped", "total: 1 of 1 done"):
@@ -55,7 +55,7 @@ def test_without_a_terminal_a_few_plain_lines_tell_the_story(tmp_path: Path) -> 
 def test_quiet_leaves_failures_and_the_end(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(MIXED)
     lines = project.diel("run", "flow.yaml", "-q", code=1).splitlines()
-    assert lines[0] == "make/2  app: exit code 1"
+    assert lines[0] == "make/2 (i=2)  app: exit code 1"
     assert lines[-1].startswith("flow-1 failed after")
     assert not any("3 of 4" in line for line in lines)
 
@@ -100,7 +100,7 @@ def test_on_a_terminal_each_stage_has_a_bar_and_failures_stand_above(tmp_path: P
     assert "\033[" in terminal.raw
     assert re.search(r"make +━+ +3/4 +1 failed", terminal.text)
     assert re.search(r"use +━+ +3/4 +1 skipped", terminal.text)
-    assert terminal.text.index("make/2  app: exit code 1") < terminal.text.rindex("3/4")
+    assert terminal.text.index("make/2 (i=2)  app: exit code 1") < terminal.text.rindex("3/4")
     assert "flow-1 failed after" in terminal.text
 
 

@@ -37,7 +37,7 @@ def test_the_last_run_is_explained_by_default(failed: Handmade, capsys: Capture,
 
 @pytest.mark.parametrize("words", [["sim/1"], ["last", "sim/1"], ["w-2", "sim/1"]])
 def test_a_task_alone_is_one_of_the_last_run(failed: Handmade, capsys: Capture, words: list[str]) -> None:
-    assert call(capsys, "explain", *words).out.startswith("w-2 sim/1 failed\n")
+    assert call(capsys, "explain", *words).out.startswith("w-2 sim/1 (t=2) failed\n")
 
 
 def test_a_stage_alone_leaves_the_others_out(failed: Handmade, capsys: Capture) -> None:
