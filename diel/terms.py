@@ -22,6 +22,7 @@ FORMATS = {
     ".json": "json",
 }
 """What is in a file, by its suffix."""
+_PART = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d+)\]")
 ABOUT = {"columns": "table", "dtype": "array", "shape": "array", "json": "json", "files": "files"}
 """What a key of a contract is about."""
 
@@ -53,3 +54,21 @@ def shown_shape(shape: Iterable[int | str]) -> str:
 def format_of(path: str) -> str | None:
     """table, array or json, by a path's suffix; None if the suffix does not say."""
     return FORMATS.get(path[path.rfind(".") :].lower()) if "." in path.rpartition("/")[2] else None
+
+
+def parts_of(key: str) -> list[str | int] | None:
+    """The keys and indices of a dotted place in JSON; None if it is none."""
+    parts: list[str | int] = []
+    end = 0
+    while end < len(key):
+        part = _PART.match(key, end)
+        if part is None:
+            return None
+        parts.append(part[1] if part[2] is None else int(part[2]))
+        end = part.end()
+    return parts or None
+
+
+def group_of(pattern: re.Pattern[str]) -> int | str:
+    """The group of a pattern that is the value: the named one, the only one, or the whole match (0)."""
+    return next(iter(pattern.groupindex), min(pattern.groups, 1))

@@ -21,6 +21,7 @@ FEATURES = {
     ),
     "staging": (r"staging|staged", {"staging"}, 64),
     "publishing": (r"publish", {"publishing"}, 47),
+    "extraction": (r"extract", {"extraction"}, 9),
     "gang": (r"gangs?", {"gang", "gangs"}, 26),
 }
 

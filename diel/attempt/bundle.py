@@ -50,6 +50,8 @@ class Work(NamedTuple):
     """Seconds between the warning to such a task and its end."""
     promises: Mapping[str, Output] = {}
     """Outputs that promise more than a path or the type of a value."""
+    takes: frozenset[str] = frozenset()
+    """Values among them that are taken out of files."""
     staging: Staging | None = None
     """How it uses the disks of its nodes; None if it does not."""
     service: Service | None = None

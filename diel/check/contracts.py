@@ -190,7 +190,7 @@ def _kind_of(found: Check, edge: Edge) -> Kind | None:
     if output.glob is not None:
         may = format_of(output.glob) in ("array", None)
         return Kind("files", f"a list of files ({output.glob})", may)
-    return None if output.value is None else Kind(output.value, _KINDS[output.value])
+    return None if output.kind is None else Kind(output.kind, _KINDS[output.kind])
 
 
 _KINDS = {

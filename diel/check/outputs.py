@@ -83,7 +83,7 @@ def _no_number(found: Check, name: str, value: str) -> tuple[str, str] | None:
         kind = (module.signature.returns or {}).get(value, "")
     else:
         is_file = output is not None and output.form in ("path", "glob")
-        kind = "" if output is None else output.value or ""
+        kind = "" if output is None else output.kind or ""
     plain = "a file" if is_file else _NO_NUMBERS.get(kind.partition("[")[0].strip())
     if plain is None:
         return None

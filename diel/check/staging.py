@@ -49,7 +49,7 @@ def _shard_flaws(
 ) -> Iterator[tuple[str, str]]:
     if source.startswith("hp."):
         yield f"{source} is a hyperparameter: there is nothing to split", "drop `shard`"
-    elif output is not None and edge is not None and not edge.gathered and output.value not in (None, "list"):
+    elif output is not None and edge is not None and not edge.gathered and output.kind not in (None, "list"):
         hint = "split gathered results, a directory, a list of files, or an array"
         yield f"{source} is one value: there is nothing to split", hint
     elif by != "rank":

@@ -23,7 +23,7 @@ def answered(stage: Stage, signature: Signature | None) -> tuple[str, ...]:
 def values_of(stage: Stage, signature: Signature | None) -> dict[str, str] | None:
     """The values that a stage makes, each with its type as written; None if not written."""
     if stage.module is None:
-        return {name: output.value for name, output in stage.outputs.items() if output.value is not None}
+        return {name: kind for name, output in stage.outputs.items() if (kind := output.kind) is not None}
     if signature is None or signature.returns is None:
         return None
     return {name: kind for name, kind in signature.returns.items() if name not in signature.artifacts}

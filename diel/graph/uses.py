@@ -136,4 +136,4 @@ def _texts(stage: Stage) -> Iterator[tuple[Key, Any]]:
     for label, path in stage.files.items():
         yield ("files", label), path
     for label, output in stage.outputs.items():
-        yield ("outputs", label), output.path if output.glob is None else output.glob
+        yield ("outputs", label) if output.file is None else ("outputs", label, "file"), output.place

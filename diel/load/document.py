@@ -60,7 +60,7 @@ _PLAIN = (
 """Keys of an axis that take no expression."""
 _ELSEWHERE = (
     r"(.*\.)?description|hyperparameters\.[^.]*\.when|stages\.[^.]*\.(command|params|env|files|when)(\..*)?"
-    r"|stages\.[^.]*\.(inputs\.[^.]*\.initially(\..*)?|outputs\.[^.]*(\.path|\.glob)?)"
+    r"|stages\.[^.]*\.(inputs\.[^.]*\.initially(\..*)?|outputs\.[^.]*(\.path|\.glob|\.file)?)"
 )
 """Keys outside the axes whose texts can hold expressions, evaluated task by task."""
 _STRAY = (
@@ -324,4 +324,4 @@ def _shown(source: Source, misfit: Flaw) -> Problem:
     if hint == QUOTED:
         node = None if source.root is None else descend(source.root, misfit.key)[0][-1][1]
         hint = hint.format(text=node.text) if isinstance(node, Scalar) else hint.partition(":")[0]
-    return source.problem(misfit.key, misfit.message, hint, at_key=misfit.at_key)
+    return source.problem(misfit.key, misfit.message, hint, offset=misfit.offset, at_key=misfit.at_key)

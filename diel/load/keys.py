@@ -108,6 +108,10 @@ _KEYS: dict[str, str] = {
     "initially": "initial init default start first initial_value initial_values begin seed",
     "path": "file filename name location glob",
     "value": "type result parameter",
+    "match": "regex regexp pattern re grep search",
+    "column": "col field",
+    "key": "jsonpath json_path query",
+    "pick": "select which occurrence",
     "limit": "max count times attempts retries max_retries",
     "backoff": "delay wait interval back_off pause",
     # classes of failures, and their policies

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from diel.spec.contract import Contract, Expected, contract_flaws
+from diel.spec.extraction import Extracted, extraction_flaws
 from diel.spec.model import Flaw, Json, Later, SpecModel, found, optional, written_as
 from diel.spec.stream import Stream
 
@@ -95,7 +96,7 @@ def path_flaw(path: str) -> str:
     return ""
 
 
-class Output(Contract):
+class Output(Extracted, Contract):
     """Exactly one of a file, files, a value and a stream; a text alone is short for `{path: TEXT}`.
 
     An output of a Python module has none of the four: the module returns it, and what stands here is
@@ -105,7 +106,7 @@ class Output(Contract):
     path: str | None = optional("File in the task's directory, relative to it.")
     glob: str | None = optional("Pattern of files in the task's directory: a list of them, sorted.")
     value: Literal["int", "float", "str", "bool", "list", "dict"] | None = optional(
-        "Type of a value that the command writes to the file DIEL_RESULT."
+        "Type of a value: one in the file DIEL_RESULT, or in another file by match, column or key."
     )
     stream: Later[Stream] | None = optional(
         "Items that can be read while the task still runs: true, or its settings."
@@ -126,6 +127,16 @@ class Output(Contract):
         return next((name for name in _FORMS if getattr(self, name) is not None), None)
 
     @property
+    def place(self) -> str | None:
+        """Its file, the pattern of its files, or the file that it is taken from."""
+        return next((p for p in (self.path, self.glob, self.file) if p is not None), None)
+
+    @property
+    def kind(self) -> str | None:
+        """The type of its value: a list if all that match are taken."""
+        return "list" if self.way and self.pick == "all" else self.value
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is only a path or value."""
         return self.model_fields_set <= {"path", "value", "drain"}
@@ -134,7 +145,7 @@ class Output(Contract):
 
     def flaws(self) -> Iterator[Flaw]:
         given = [name for name in _FORMS if getattr(self, name) is not None]
-        pattern = self.path if self.path is not None else self.glob
+        pattern = self.place
         outside = "" if pattern is None else path_flaw(re.sub(_EXPRESSION, "x", pattern))
         if len(given) > 1:
             what = " or ".join(_FORMS[name] for name in given[:2])
@@ -142,11 +153,12 @@ class Output(Contract):
             yield Flaw(f"an output is {what}, found both `{given[0]}` and `{given[1]}`", hint)
         elif not self.model_fields_set:
             yield NO_FORM
-        elif outside:
+        elif outside and self.file is None:
             where = "path" if self.path is not None else "glob"
             hint = "write a path relative to the task's directory"
             yield Flaw(f"{outside}: {found(pattern)}", hint, (where,))
         elif not self.model_fields_set <= {"path", "value"}:
+            yield from extraction_flaws(self, self.value, outside)
             yield from self._promise_flaws()
 
     def _promise_flaws(self) -> Iterator[Flaw]:

@@ -34,7 +34,7 @@ def work_of(
     return Work(
         stage=name,
         module=module,
-        values={n: o.value for n, o in stage.outputs.items() if o.value is not None},
+        values={n: o.value for n, o in stage.outputs.items() if o.value is not None and o.way is None},
         timeout=stage.timeout,
         launcher=launcher,
         threads=stage.resources.cores_per_rank,
@@ -47,6 +47,7 @@ def work_of(
         service=plain(stage.service),
         surrogate=plain(surrogate_of(stage, module)) if stage.surrogate else None,
         promises={n: plain(o) for n, o in stage.outputs.items() if o.stream is None and not o.is_plain},
+        takes=frozenset(n for n, o in stage.outputs.items() if o.way is not None),
     )
 
 

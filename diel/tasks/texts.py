@@ -30,7 +30,7 @@ class Texts:
         self._when = parse_expression(stage.when) if isinstance(stage.when, str) else stage.when
         self.params = {name: parse_tree(value) for name, value in stage.params.items()}
         self._env = {name: parse(str(value)) for name, value in stage.env.items()}
-        self.outputs = {n: parse(p) for n, o in stage.outputs.items() if (p := o.path or o.glob) is not None}
+        self.outputs = {n: parse(p) for n, o in stage.outputs.items() if (p := o.place) is not None}
         words = stage.command if isinstance(stage.command, tuple) else ()
         self._words = [parse(word if isinstance(word, str) else json.dumps(word)) for word in words]
         self._interpreter = stage.interpreter

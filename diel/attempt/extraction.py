@@ -1,0 +1,290 @@
+"""Takes values out of what a command wrote: by a pattern, a column of a table, a key of JSON.
+
+Files are read one block at a time: a log may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import glob
+import json
+import os
+import re
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from diel.artifacts import Values
+from diel.artifacts.artifact import Breach, written
+from diel.artifacts.values import check_size, is_of, listed, shown
+from diel.attempt.capture import PRINTED
+from diel.errors import ModuleError
+from diel.terms import group_of, parts_of
+
+if TYPE_CHECKING:
+    from diel.spec import Output
+
+PATIENCE = 10.0
+"""Seconds of processor time for one block: some patterns would take longer than anybody lives."""
+_BLOCK = 1 << 20
+_JSON = 64 << 20
+"""Bytes of the largest JSON file, which is read as a whole."""
+_MOST = 100_000
+"""The most values of one list: they are to fit into a record."""
+_END, _LAST_LINES = 2000, 8
+_JSON_LINES = (".jsonl", ".ndjson")
+_NUMBER = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eEdDqQ]([+-]?\d+)|([+-]\d{3}))?|[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE
+)
+"""A number as C, Fortran and Python write it: `-.5`, `1.0D-03`, and `0.1-102`, where an exponent left no room
+for its letter."""
+_TRUTHS = {
+    **dict.fromkeys(("true", "t", ".true.", "yes", "1"), True),
+    **dict.fromkeys(("false", "f", ".false.", "no", "0"), False),
+}
+_EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
+
+Found = Iterator[tuple[str, Any]]
+"""What was found, each with its place for a message: `scf.out, line 12`."""
+
+
+def extract(promises: Mapping[str, Output], paths: Mapping[str, str], task_dir: str, own: Values) -> Values:
+    """The values that outputs take out of files; `paths` has the file of each, standard output by default.
+
+    `own` is what the command handed over itself. Raises ModuleError where nothing is found, or not what was
+    declared.
+    """
+    values: Values = {}
+    for name, how in promises.items():
+        if how.way is None:
+            continue
+        if name in own:
+            hint = f"its `{how.way}` finds it too: drop one of them"
+            raise ModuleError(f"the command wrote the value '{name}' to DIEL_RESULT, and {hint}")
+        try:
+            values[name] = _extract(how, paths.get(name, PRINTED[1]), task_dir)
+        except Breach as breach:
+            raise ModuleError(f"output '{name}': {breach}") from breach.__cause__
+    check_size({**own, **values})
+    return values
+
+
+def _extract(how: Output, file: str, task_dir: str) -> Any:
+    paths = _files(file, task_dir)
+    ways = {"match": _matches, "column": _cells, "key": _entries}
+    found = chain.from_iterable(ways[str(how.way)](how, path, _called(path, task_dir)) for path in paths)
+    with _bounded(how):
+        if how.way == "match" and how.value == "bool" and not re.compile(str(how.match)).groups:
+            return any(True for _ in found)
+        if how.pick == "all":
+            every = [_as_value(*one, how) for one in islice(found, _MOST + 1)]
+            if len(every) > _MOST:
+                raise Breach(f"more than {_MOST:,} values in {file}; make the file itself an output")
+            if every:
+                return every
+        else:
+            for one in islice(found, 1) if how.pick == "first" else deque(found, 1):
+                return _as_value(*one, how)
+    raise _nothing(how, file, paths[-1])
+
+
+def _files(file: str, task_dir: str) -> list[str]:
+    """The files to read: one, or those that fit a pattern, in the order of their names.
+
+    What a command prints is caught in files of its worker.
+    """
+    whole = os.path.join(task_dir, file)
+    for number, name in PRINTED.items():
+        if file == name and not os.path.lexists(whole):
+            return [f"/dev/fd/{number}"]
+    paths = sorted(glob.glob(whole, recursive=True)) if glob.has_magic(file) else [whole]
+    if not paths or not os.path.isfile(paths[0]):
+        raise Breach(f"no file '{file}'; the task wrote {written(task_dir)}")
+    return paths
+
+
+def _called(path: str, task_dir: str) -> str:
+    return PRINTED[int(path[-1])] if path.startswith("/dev/fd/") else os.path.relpath(path, task_dir)
+
+
+@contextlib.contextmanager
+def _bounded(how: Output) -> Iterator[None]:
+    """Ends a search that takes too long: Python's engine of patterns looks for signals while it works."""
+    if how.match is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(*_: object) -> NoReturn:
+        hint = "do not nest `+` and `*`, as in (a+)+"
+        raise Breach(f"the pattern {shown(how.match)} takes more than {PATIENCE:g} s; {hint}")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _lines(path: str) -> Iterator[str]:
+    """The lines of a file without their ends; one that is longer than a block comes in parts."""
+    with open(path, encoding="utf-8-sig", errors="replace") as file:
+        rest = ""
+        while block := file.read(_BLOCK):
+            if signal.getitimer(signal.ITIMER_VIRTUAL)[0]:
+                signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE)
+            *lines, rest = (rest + block).split("\n")
+            yield from lines
+            if len(rest) > _BLOCK:
+                yield rest
+                rest = ""
+        if rest:
+            yield rest
+
+
+def _nothing(how: Output, file: str, path: str) -> Breach:
+    wanted = {
+        "match": f"nothing in {file} matches {how.match!r}",
+        "column": f"{file} has no rows",
+        "key": f"no line of {file} has {how.key!r}",
+    }[str(how.way)]
+    with open(path, "rb") as opened:
+        opened.seek(max(0, os.fstat(opened.fileno()).st_size - _END))
+        end = opened.read(_END).decode("utf-8", "replace").splitlines()[-_LAST_LINES:]
+    return Breach("\n    ".join([f"{wanted}; it ends with:", *end]) if end else f"{wanted}; it is empty")
+
+
+# --- the three ways ---------------------------------------------------------------------------------
+
+
+def _matches(how: Output, path: str, called: str) -> Found:
+    """What a pattern finds, line by line. One with line breaks sees as many lines more."""
+    pattern = re.compile(str(how.match))
+    group, search, more = group_of(pattern), pattern.search, pattern.pattern.count("\\n")
+    for number, line in enumerate(_windows(_lines(path), more) if more else _lines(path), 1):
+        match = search(line)
+        while match is not None:
+            if more and "\n" in line[: match.start()]:
+                break  # the next window begins there
+            if match[group] is not None:
+                yield f"{called}, line {number}", match[group]
+            match = search(line, match.end()) if match.end() > match.start() else None
+
+
+def _windows(lines: Iterator[str], more: int) -> Iterator[str]:
+    window: deque[str] = deque(maxlen=more + 1)
+    for line in chain(lines, [""] * more):
+        window.append(line)
+        if len(window) > more:
+            yield "\n".join(window)
+
+
+def _cells(how: Output, path: str, called: str) -> Found:
+    """The cells of a column: of CSV with commas, tabs or semicolons, or divided by blanks.
+
+    Lines that begin with `#` are comments; the names of the columns may be in one.
+    """
+    if path.endswith(_JSON_LINES):
+        yield from _entries(how, path, called)
+        return
+    column, divider = how.column, None
+    place = column - 1 if isinstance(column, int) else None
+    is_first = True
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        if divider is None or is_first:
+            divider = next((mark for mark in "\t,;" if mark in line), "")
+        bare = line.lstrip(" #") if (comment := line.lstrip().startswith("#")) else line
+        row = next(csv.reader([bare], delimiter=divider)) if divider else bare.split()
+        if place is None:
+            names = [cell.strip() for cell in row]
+            if column in names:
+                place = names.index(str(column))
+            elif not comment:
+                raise Breach(f"{called} has no column {column!r}; it has: {listed(names)}")
+            continue
+        if comment:
+            continue
+        if len(row) <= place:
+            raise Breach(f"{called}, line {number}: it has {len(row)} cells, and none for column {column}")
+        cell = row[place].strip()
+        is_header = is_first and column == place + 1 and how.value in ("int", "float")
+        is_first = False
+        if not is_header or _NUMBER.fullmatch(cell):
+            yield f"{called}, line {number}", cell
+
+
+def _entries(how: Output, path: str, called: str) -> Found:
+    """The values at a place in JSON: of the file, or of each line that has it.
+
+    What a command prints may be either, with other lines between.
+    """
+    parts = (str(how.column),) if how.key is None else parts_of(how.key) or ()
+    printed = called in PRINTED.values()
+    if not path.endswith(_JSON_LINES):
+        if os.path.getsize(path) > _JSON and not printed:
+            raise Breach(f"{called} is larger than {_JSON >> 20} MiB; write JSON lines (.jsonl) instead")
+        try:
+            with open(path, encoding="utf-8-sig", errors="replace") as file:
+                value = _loaded(file.read(_JSON), called)
+            yield called, _inside(value, parts)
+            return
+        except LookupError as error:
+            raise Breach(f"{called} has no {how.key}: {error.args[0]}") from None
+        except Breach:
+            if not printed:
+                raise
+    for number, line in enumerate(_lines(path), 1):
+        if line.lstrip()[:1] in ("{", "[") if printed else line.strip():
+            place = f"{called}, line {number}"
+            with contextlib.suppress(LookupError, *((Breach,) if printed else ())):
+                yield place, _inside(_loaded(line, place), parts)
+
+
+def _loaded(text: str, called: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Breach(f"{called} holds no JSON: {error}") from error
+
+
+def _inside(value: Any, parts: Sequence[str | int]) -> Any:
+    """What is at a place of a JSON value. Raises LookupError, which says what is there instead."""
+    for part in parts:
+        number = int(part) if isinstance(part, int) or part.isdecimal() else None
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and number is not None and -len(value) <= number < len(value):
+            value = value[number]
+        else:
+            there = f"an object with {listed(value)}" if isinstance(value, dict) else shown(value)
+            raise LookupError(f"'{part}' is asked of {there}")
+    return value
+
+
+def _as_value(place: str, text: Any, how: Output) -> Any:
+    """A text as a value of the declared type; JSON has types already. Raises Breach with its place."""
+    kind = str(how.value)
+    if not isinstance(text, str):
+        if is_of(text, kind):
+            return text
+        raise Breach(f"{place}: {shown(text)}; expected {_EXPECTED.get(kind, kind)}")
+    if kind == "str":
+        return text
+    bare = text.strip()
+    number = _NUMBER.fullmatch(bare)
+    if kind == "bool" and bare.lower() in _TRUTHS:
+        return _TRUTHS[bare.lower()]
+    if kind == "int" and re.fullmatch(r"[+-]?[0-9]{1,4000}", bare):
+        return int(bare)
+    if kind == "float" and number is not None and bare.isascii():
+        return float(f"{number[1]}e{number[2] or number[3] or 0}" if number[1] else bare)
+    if bare and set(bare) == {"*"}:
+        raise Breach(f"{place}: {bare}; the number did not fit into the width that the program gave it")
+    raise Breach(f"{place}: {shown(text)}; expected {_EXPECTED.get(kind, kind)}")

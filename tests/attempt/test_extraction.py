@@ -1,0 +1,155 @@
+"""Values out of what a command wrote: as programs of this field write them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diel.attempt import extraction
+from diel.attempt.extraction import extract
+from diel.errors import ModuleError
+from diel.spec import Output
+from diel.spec.model import plain
+
+SCF = """     total energy              =     -15.10 Ry
+!    total energy              =     -15.84 Ry
+     convergence has been achieved
+!    total energy              =     -15.85 Ry
+"""
+TABLE = "# run of today\n# step  energy\n1  2.5\n\n2  3.5D+00\n# a remark\n3  -4.5\n"
+
+
+def take(
+    folder: Path, text: str, *, file: str = "x.out", own: dict[str, Any] | None = None, **how: Any
+) -> Any:
+    """What an output takes out of a file with this text."""
+    (folder / file).write_text(text)
+    output = Output.model_validate({"value": "float", "file": file, **how})
+    return extract({"e": plain(output)}, {"e": output.file or ""}, str(folder), own or {})["e"]
+
+
+@pytest.mark.parametrize(
+    ("how", "value"),
+    [
+        ({"match": r"!\s+total energy\s+=\s+(\S+)"}, -15.85),
+        ({"match": r"!\s+total energy\s+=\s+(\S+)", "pick": "first"}, -15.84),
+        ({"match": r"!\s+total energy\s+=\s+(\S+)", "pick": "all"}, [-15.84, -15.85]),
+        ({"match": r"(!?) +total.*= +(?P<ry>\S+)", "pick": "first"}, -15.10),
+        ({"match": r"^     \w+ energy", "value": "str", "pick": "first"}, "     total energy"),
+        ({"match": r"achieved\n!\s+total energy += +(\S+)"}, -15.85),
+        ({"match": "convergence has been achieved", "value": "bool"}, True),
+        ({"match": "not achieved", "value": "bool"}, False),
+    ],
+)
+def test_a_pattern_is_searched_in_each_line(tmp_path: Path, how: dict[str, Any], value: object) -> None:
+    assert take(tmp_path, SCF, **how) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1.0D-03", 1e-3),
+        ("-.5", -0.5),
+        ("5.", 5.0),
+        ("0.1-102", 1e-103),
+        ("+1d+2", 100.0),
+        ("-Infinity", -1e999),
+    ],
+)
+def test_numbers_are_read_as_fortran_and_c_write_them(tmp_path: Path, text: str, value: float) -> None:
+    assert take(tmp_path, f"E = {text}\n", match=r"E = (\S+)") == value
+
+
+@pytest.mark.parametrize(
+    ("how", "value"),
+    [
+        ({"column": "energy"}, -4.5),
+        ({"column": 2, "pick": "all"}, [2.5, 3.5, -4.5]),
+        ({"column": "step", "value": "int", "pick": "first"}, 1),
+    ],
+)
+def test_a_column_is_named_in_a_comment_or_counted(
+    tmp_path: Path, how: dict[str, Any], value: object
+) -> None:
+    assert take(tmp_path, TABLE, **how) == value
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_a_column_of_csv_may_hold_blanks_and_quotes(tmp_path: Path, mark: str) -> None:
+    table = f'name{mark}e\n"a{mark} b"{mark} 1.5\n"c"{mark}2.5\n'
+    assert take(tmp_path, table, file="x.csv", column="e", pick="all") == [1.5, 2.5]
+    assert take(tmp_path, table, file="x.csv", column=2, pick="all") == [1.5, 2.5]
+    assert take(tmp_path, table, file="x.csv", column="name", value="str", pick="first") == f"a{mark} b"
+
+
+def test_a_key_leads_into_json_and_through_its_lines(tmp_path: Path) -> None:
+    text = json.dumps({"a": {"b": [{"e": 1}, {"e": 2.5}]}})
+    assert take(tmp_path, text, file="x.json", key="a.b[-1].e") == 2.5
+    assert take(tmp_path, text, file="x.json", key="a.b.0", value="dict") == {"e": 1}
+    lines = '{"loss": 1.5}\n\n{"note": "x"}\n{"loss": 0.5}\n'
+    assert take(tmp_path, lines, file="x.jsonl", key="loss", pick="all") == [1.5, 0.5]
+    assert take(tmp_path, lines, file="x.jsonl", column="loss") == 0.5
+
+
+@pytest.mark.parametrize(
+    ("text", "how", "told"),
+    [
+        (
+            "E = ******\n",
+            {"match": "E = (.*)"},
+            "x.out, line 1: ******; the number did not fit into the width",
+        ),
+        ("\nE = 1.5 Ry\n", {"match": "E = (.*)"}, "x.out, line 2: '1.5 Ry'; expected a number"),
+        ("n = 1.5\n", {"match": "n = (.*)", "value": "int"}, "line 1: '1.5'; expected a whole number"),
+        ("2024-01\n", {"match": ".+"}, "'2024-01'; expected a number"),
+        ("", {"match": "E"}, "nothing in x.out matches 'E'; it is empty"),
+        ("a\nb\n", {"match": "E = "}, "nothing in x.out matches 'E = '; it ends with:\n    a\n    b"),
+        ("a\n", {"match": "E = ", "pick": "all"}, "nothing in x.out matches"),
+        ("step e\n1 2\n", {"column": "f"}, "x.out has no column 'f'; it has: step, e"),
+        ("step e\n1 2\n3\n", {"column": "e"}, "line 3: it has 1 cells, and none for column e"),
+        ("step e\n", {"column": "e"}, "x.out has no rows"),
+        ('{"a": {"b": 1}}', {"key": "a.c"}, "x.out has no a.c: 'c' is asked of an object with b"),
+        ('{"a": "1"}', {"key": "a", "value": "dict"}, "x.out: '1'; expected dict"),
+        ("{", {"key": "a"}, "x.out holds no JSON"),
+    ],
+)
+def test_what_is_not_found_or_no_number_is_told_with_its_line(
+    tmp_path: Path, text: str, how: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ModuleError) as raised:
+        take(tmp_path, text, **how)
+    assert str(raised.value).startswith("output 'e': ")
+    assert told in str(raised.value)
+
+
+def test_files_of_a_pattern_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for number in (2, 1):
+        (tmp_path / f"run{number}.out").write_text(f"E = {number}\n")
+    output = plain(
+        Output.model_validate({"value": "int", "file": "run*.out", "match": "E = (.)", "pick": "all"})
+    )
+    assert extract({"e": output}, {"e": "run*.out"}, str(tmp_path), {}) == {"e": [1, 2]}
+    with pytest.raises(ModuleError, match=r"no file 'walk\*'; the task wrote run1.out, run2.out"):
+        extract({"e": output}, {"e": "walk*"}, str(tmp_path), {})
+
+
+def test_a_value_that_the_command_wrote_itself_is_not_found_as_well(tmp_path: Path) -> None:
+    with pytest.raises(ModuleError, match="wrote the value 'e' to DIEL_RESULT, and its `match` finds it too"):
+        take(tmp_path, "E\n", match="E", own={"e": 1.0})
+
+
+def test_a_pattern_that_would_never_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extraction, "PATIENCE", 0.05)
+    began = time.process_time()
+    with pytest.raises(ModuleError, match=r"takes more than 0.05 s; do not nest"):
+        take(tmp_path, "a" * 60 + "\n", match="(?:a+)+b")
+    assert time.process_time() - began < 5
+
+
+def test_a_line_that_never_ends_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extraction, "_BLOCK", 64)
+    assert take(tmp_path, "x" * 1000 + " E=7 " + "y" * 1000, match=r"E=(\d)") == 7
