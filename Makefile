@@ -8,8 +8,9 @@ DEMO   := workflows/melt_surrogate.yaml
 PINS   := constraints.txt
 
 # Debian packages that tests use where they are there: dot draws the SVG of `diel graph`, Open MPI is the wrong one
-# beside MPICH, the others are a real Slurm (tests/cluster). No service has to run; without /etc/slurm/slurm.conf none starts.
-DEBIAN_PACKAGES := graphviz openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client munge slurm-wlm-torque
+# beside MPICH, gcc and gfortran compile programs that use streams, the others are a real Slurm (tests/cluster). No service has to run; without /etc/slurm/slurm.conf none starts.
+DEBIAN_PACKAGES := graphviz openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client munge slurm-wlm-torque \
+                   gcc gfortran
 
 # Much of the suite waits for processes and schedulers, so that four do well on two cores.
 TEST_PROCESSES ?= 4

@@ -135,7 +135,7 @@ def task_dir_name(index: int, attempt: int) -> str:
     return str(index) if attempt == 1 else f"{index}.{attempt}"
 
 
-def shipped(kind: Literal["modules", "workflows", "schedulers"]) -> Path:
+def shipped(kind: Literal["modules", "workflows", "schedulers", "clients"]) -> Path:
     """A folder that diel ships: inside the package in a wheel, beside it in a checkout."""
     package = Path(__file__).parent
     installed = package / "_shipped" / kind

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -239,13 +240,16 @@ def test_a_training_learns_from_simulations_that_still_run(tmp_path: Path) -> No
     assert lines[-1]["loss"] < lines[0]["loss"] / 2
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="one half is in C, and there is no compiler")
 def test_two_coupled_solvers_equal_the_undivided_one(tmp_path: Path) -> None:
     run("coupled_solvers", tmp_path)
     assert result(tmp_path, "compare")["largest_difference"] < 1e-10
     assert result(tmp_path, "compare")["values"] == 48 * 64
     for half in ("left", "right"):
         assert result(tmp_path, half)["exchanged"] == 400  # an edge each step, through the tuple space
-    assert "after 400 steps: 0" in logged(tmp_path, "report")
+    difference = re.search(r"after 400 steps: (\S+)", logged(tmp_path, "report"))
+    assert difference is not None
+    assert float(difference[1]) < 1e-15  # C's exp is not NumPy's in every bit
 
 
 @pytest.mark.parametrize("name", ["online_training", "coupled_solvers"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import statistics
 import subprocess
@@ -138,9 +139,16 @@ def say(what: Any) -> None:
 class End:
     """One end, and what it says."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, program: Path | None = None) -> None:
+        begin = [sys.executable, __file__] if program is None else [str(program)]
+        environment = dict(os.environ)
+        if program is not None:  # a program in C finds in its surroundings what a task would find there
+            role, kind, run = words
+            end = {"role": role, "channel": kind, "group": "get", "member": f"{role}/0", "attempt": 1}
+            environment |= {"DIEL_RUN_DIR": run, "DIEL_STREAMS": json.dumps({"x": end})}
+            words = words[:2]
         self.process = subprocess.Popen(
-            [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, cwd=ROOT
+            [*begin, *words], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
         )
 
     def hear(self) -> Any:
@@ -163,14 +171,22 @@ def broker() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def seconds(kind: str, replay: bool = True) -> float:
-    """From the first put to the last item read."""
+def compiled(folder: Path) -> Path:
+    """The ends in C."""
+    made = folder / "ends"
+    line = f"cc -O2 -o {made} {Path(__file__).with_name('ends.c')} $({sys.executable} -m diel client)"
+    subprocess.run(["sh", "-c", line], check=True)
+    return made
+
+
+def seconds(kind: str, replay: bool = True, program: Path | None = None) -> float:
+    """From the first put to the last item read; both ends are this program in C, where there is one."""
     with broker() as run:
         connection = connect(run)
         connection.open(kind, groups={"get": ["get/0"]}, replay=replay)
-        reader = End("get", kind, str(run))
+        reader = End("get", kind, str(run), program=program)
         reader.hear()
-        writer = End("put", kind, str(run))
+        writer = End("put", kind, str(run), program=program)
         writer.hear()
         begun = writer.hear()
         took: float = reader.hear() - begun
@@ -205,14 +221,20 @@ def latencies() -> list[float]:
 
 
 def streams(runs: int, show: Callable[[str, str, str], None]) -> None:
-    """Prints the figures: the median of `runs`, each kind beside raw pyzmq in turn."""
+    """Prints the figures: the median of `runs`, each kind beside the client in C and raw pyzmq in turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        _streams(runs, show, compiled(Path(folder)))
+
+
+def _streams(runs: int, show: Callable[[str, str, str], None], program: Path) -> None:
     for kind, what, scale, unit in (
         ("small", f"{SMALL:,} small items through a stream", SMALL / 1e3, "thousand/s"),
         ("arrays", f"{ARRAYS:,} arrays of 1 MiB through a stream", ARRAYS * 2**20 / 1e9, "GB/s"),
     ):
-        found: dict[str, list[float]] = {"stream": [], "passing": [], "plain": [], "curve": []}
+        found: dict[str, list[float]] = {"stream": [], "in c": [], "passing": [], "plain": [], "curve": []}
         for _ in range(runs):
             found["stream"].append(scale / seconds(kind))
+            found["in c"].append(scale / seconds(kind, program=program))
             found["passing"].append(scale / seconds(kind, replay=False))
             for mode in ("plain", "curve"):
                 found[mode].append(scale / raw_seconds(kind, mode))
@@ -221,7 +243,7 @@ def streams(runs: int, show: Callable[[str, str, str], None]) -> None:
         show(
             what,
             ">= 50 thousand/s" if kind == "small" else ">= 1 GB/s",
-            f"{at['stream']:.3g} {unit} {spread['stream']}; not kept for replay {at['passing']:.3g} "
+            f"{at['stream']:.3g} {unit} {spread['stream']}; both ends in C {at['in c']:.3g} {spread['in c']}; not kept for replay {at['passing']:.3g} "
             f"{spread['passing']}; raw PUSH/PULL {at['plain']:.3g}, encrypted {at['curve']:.3g}",
         )
     each = [latencies() for _ in range(runs)]

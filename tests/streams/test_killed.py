@@ -27,8 +27,11 @@ class Task:
 
     def again(self) -> None:
         self.attempt += 1
-        words = [sys.executable, str(ENDS), *self._words, str(self.attempt)]
-        self.process = subprocess.Popen(words, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+        self.process = self.started(*self._words)
+
+    def started(self, *words: str) -> subprocess.Popen[bytes]:
+        line = [sys.executable, str(ENDS), *words, str(self.attempt)]
+        return subprocess.Popen(line, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
 
     def kill(self) -> None:
         self.process.kill()
@@ -51,7 +54,10 @@ def check_shared(results: Path, members: list[str], count: int) -> None:
     assert sorted(arrays) == sorted((n, n) for n in range(0, count, 97) for _ in members)
 
 
-def campaign(served: Served, folder: Path, kills: int, count: int, seed: int) -> None:
+def campaign(
+    served: Served, folder: Path, kills: int, count: int, seed: int, first: type[Task] = Task
+) -> None:
+    """`first` is what each first task of its kind is."""
     choose = random.Random(seed)
     connection = Connection(served.run)
     makers, users = ["make/0", "make/1"], ["use/0", "use/1"]
@@ -60,10 +66,14 @@ def campaign(served: Served, folder: Path, kills: int, count: int, seed: int) ->
         (folder / group).mkdir()
     run = str(served.run)
     connection.space().put(("sum",), 0)
-    producers = [Task("make", run, "make.x", member, str(count)) for member in makers]
-    consumers = [Task("use", run, "make.x", "use", member, str(folder / "use")) for member in users]
-    consumers.append(Task("use", run, "make.x", "watch", "watch/0", str(folder / "watch")))
-    adders = [Task("share", run, f"add/{n}", str(count // 10)) for n in range(2)]
+    both = (first, Task)
+    producers = [kind("make", run, "make.x", one, str(count)) for kind, one in zip(both, makers, strict=True)]
+    consumers = [
+        kind("use", run, "make.x", "use", one, str(folder / "use"))
+        for kind, one in zip(both, users, strict=True)
+    ]
+    consumers.append(first("use", run, "make.x", "watch", "watch/0", str(folder / "watch")))
+    adders = [kind("share", run, f"add/{n}", str(count // 10)) for n, kind in enumerate(both)]
     closed = False
     for _ in range(kills):
         time.sleep(choose.uniform(0.05, 0.5))

@@ -20,6 +20,7 @@ import click
 from click.core import ParameterSource
 
 from diel.cli.commands.shard import RANK, RANKS, from_launcher, launched
+from diel.cli.operations import Operations
 from diel.cli.options import Duration
 from diel.cli.stream import Piping, Program, program_of
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
@@ -56,6 +57,7 @@ rank_option = click.option(
 @click.argument("name")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), multiple=True, help="An array to put.")
+@click.option("--lines", is_flag=True, help="Each line is an item as it stands: a text, not JSON.")
 @rank_option
 @timeout_option
 @click.pass_context
@@ -64,16 +66,21 @@ def put(
     name: str,
     file: TextIO,
     npy: tuple[Path, ...],
+    lines: bool,
     rank: int | None,
     timeout: float | None,
 ) -> int:
     """Put items into the stream NAME: each line of FILE or of standard input, a JSON value.
 
-    With a PROGRAM, what it prints; the exit code is the program's. A task whose `put` failed has no result.
+    Each line goes on its way as it comes, until the end of the file. With a PROGRAM, what it prints; the exit
+    code is the program's. A task whose `put` failed has no result.
     Waits where the readers' buffer is full. Called again in the same task it continues after what it put
     before; a new attempt of the task puts the same items once more, and those that are known are dropped.
     """
     words, end = program_of(ctx), _end(name, "put")
+    if lines and npy:
+        raise UsageError("give only one of --lines and --npy")
+    read = _texts if lines else _lines
     if words and (npy or ctx.get_parameter_source("file") is ParameterSource.COMMANDLINE):
         raise UsageError("give only one of a PROGRAM, FILE and --npy")
     producer = _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
@@ -81,10 +88,10 @@ def put(
     try:
         if words is not None:
             with Program(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as program:
-                _put_all(producer, _lines(program.pipe, words[0]), timeout)
+                _put_all(producer, read(program.pipe, words[0]), timeout)
                 code = program.wait()
         else:
-            items = _arrays(npy) if npy else _lines(file, getattr(file, "name", "<stdin>"))
+            items = _arrays(npy) if npy else read(file, getattr(file, "name", "<stdin>"))
             _put_all(producer, items, timeout)
     except BaseException:
         with contextlib.suppress(StreamError):
@@ -108,16 +115,24 @@ def _put_all(producer: Producer, items: Iterable[Any], timeout: float | None) ->
 def _lines(file: IO[str], name: str) -> Iterator[Any]:
     """The values of the lines. Raises UsageError for a line that is no JSON, or no text, after putting those
     before it."""
-    read = 0
-    try:
-        for line in file:
-            read += 1
+    for number, line in enumerate(_texts(file, name), 1):
+        try:
             if line.strip():
                 yield json.loads(line)
+        except ValueError as error:
+            raise UsageError(
+                f"{name}:{number}: expected one JSON value on each line: {error}; `--lines` puts plain text"
+            ) from error
+
+
+def _texts(file: IO[str], name: str) -> Iterator[str]:
+    """The lines, without their ends. Raises UsageError for what is no text, after those before it."""
+    read = 0
+    try:
+        for read, line in enumerate(file, 1):
+            yield line.removesuffix("\n")
     except UnicodeDecodeError as error:
         raise UsageError(f"{name}: expected text in UTF-8 after line {read}: {error}") from error
-    except ValueError as error:
-        raise UsageError(f"{name}:{read}: expected one JSON value on each line: {error}") from error
 
 
 def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
@@ -136,6 +151,7 @@ def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
     "--count", type=click.IntRange(min=1), help="Stop after so many items; exit code 1 if fewer come."
 )
 @click.option("--npy", type=click.Path(path_type=Path, file_okay=False), help="Write arrays to files here.")
+@click.option("--lines", is_flag=True, help="Print a text as it is, not as JSON.")
 @rank_option
 @timeout_option
 @click.pass_context
@@ -144,6 +160,7 @@ def get(
     name: str,
     count: int | None,
     npy: Path | None,
+    lines: bool,
     rank: int | None,
     timeout: float | None,
 ) -> int:
@@ -160,7 +177,7 @@ def get(
     consumer = _connect().consumer(
         end["channel"], end["group"], _member(end, rank), end["attempt"], most=count or 4096, leaves=True
     )
-    show = partial(_print, consumer, count, npy, timeout)
+    show = partial(_print, consumer, count, partial(_shown, npy, lines), timeout)
     try:
         return show(sys.stdout) if words is None else _feed(consumer, words, show)
     finally:
@@ -188,7 +205,11 @@ def _feed(consumer: Consumer, words: tuple[str, ...], show: Callable[[IO[str]], 
 
 
 def _print(
-    consumer: Consumer, count: int | None, npy: Path | None, timeout: float | None, out: IO[str]
+    consumer: Consumer,
+    count: int | None,
+    shown: Callable[[int, Any], str],
+    timeout: float | None,
+    out: IO[str],
 ) -> int:
     for _ in repeat(None) if count is None else range(count):
         try:
@@ -197,20 +218,21 @@ def _print(
             return 0 if count is None else 1
         except TimeoutError as error:
             raise DielError(str(error)) from error
-        out.write(json.dumps(_shown(item, npy, number), ensure_ascii=False) + "\n")
+        out.write(shown(number, item) + "\n")
         out.flush()  # the next program waits for it
     return 0
 
 
-def _shown(item: Any, npy: Path | None, number: int) -> Any:
+def _shown(npy: Path | None, plain: bool, number: int, item: Any) -> str:
+    """An item as a line."""
     if npy is not None and hasattr(item, "dtype"):
         from diel.streams.item import write_npy  # only where a stream is used
 
         npy.mkdir(parents=True, exist_ok=True)
         path = npy / f"{number:08d}.npy"
         write_npy(path, item)
-        return str(path)
-    return _as_json(item)
+        item = str(path)
+    return item if plain and isinstance(item, str) else json.dumps(_as_json(item), ensure_ascii=False)
 
 
 def _as_json(item: Any) -> Any:
@@ -232,6 +254,38 @@ def commit(name: str, rank: int | None) -> None:
     """Mark the items got from the stream NAME so far as done: a new attempt continues after them."""
     end = _end(name, "get")
     _connect().consumer(end["channel"], end["group"], _member(end, rank), end["attempt"]).commit()
+
+
+@command.command("operate")
+@rank_option
+def operate(rank: int | None) -> int:
+    """Stay, and do one operation for each line of standard input; print an answer line for each.
+
+    \b
+        {"do": "put", "stream": "samples", "item": {"step": 3}}      {"done": true}
+        {"do": "get", "stream": "orders", "timeout": 5}              {"item": …}, {"end": true}, {"timeout": true}
+        {"do": "commit", "stream": "orders"}                         {"done": true}
+        {"do": "put", "key": ["edge", 3], "value": 1.5}              {"done": true}
+        {"do": "take", "key": ["edge", null]}                        {"key": ["edge", 3], "value": 1.5}
+
+    One process for a whole task, where a call of its own for each operation would take a fifth of a second. An
+    operation that cannot be done is answered with {"error": WHY}; the exit code is 1 then, and the task has no
+    result if it puts into a stream.
+    """
+    signal.signal(signal.SIGTERM, _leave)
+
+    def producer(name: str) -> Producer:
+        end = _end(name, "put")
+        return _connect().producer(end["channel"], _member(end, rank), end["attempt"], go_on=True)
+
+    def consumer(name: str) -> Consumer:
+        end = _end(name, "get")
+        where = (end["channel"], end["group"], _member(end, rank), end["attempt"])
+        return _connect().consumer(*where, leaves=True)
+
+    return Operations(producer, consumer, partial(_space, rank)).serve(
+        sys.stdin, lambda answer: click.echo(json.dumps(_as_json(answer), ensure_ascii=False))
+    )
 
 
 # --- the tuple space -------------------------------------------------------------------------------

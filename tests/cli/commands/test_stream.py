@@ -251,3 +251,71 @@ def test_outside_a_task_it_says_where_it_works(capsys: pytest.CaptureFixture[str
         called = call(capsys, "stream", *words)
         assert called.code == 2
         assert "inside the command of a task" in called.err
+
+
+# --- plain text, and one process for many operations -------------------------------------------------
+
+
+def test_lines_put_text_as_it_stands_and_print_it_so(shell: Shell) -> None:
+    shell.task("make/0")
+    refused = shell.stream("put", "samples", given="2.5\nnot JSON\n")
+    assert refused.code == 2
+    assert "<stdin>:2: expected one JSON value on each line" in refused.err
+    assert "`--lines` puts plain text" in refused.err
+    shell.task("make/0", attempt=2)
+    assert shell.stream("put", "samples", "--lines", given='2.5\nnot JSON\n\n  "a"').code == 0
+    shell.close()
+    shell.task("use/0")
+    assert shell.stream("get", "samples", "--lines").out == '2.5\nnot JSON\n\n  "a"\n'
+    assert shell.stream("put", "samples", "--lines", "--npy", __file__).code == 2
+
+
+def answers(called: Called) -> list[Any]:
+    return [json.loads(line) for line in called.out.splitlines()]
+
+
+def test_one_process_does_an_operation_for_each_line(shell: Shell) -> None:
+    shell.task("make/0")
+    lines = [
+        {"do": "put", "stream": "samples", "item": {"step": 1}},
+        {"do": "put", "stream": "samples", "item": [2]},
+        {"do": "put", "key": ["operate", 3], "value": "x"},
+        {"do": "read", "key": ["operate", None]},
+        {"do": "take", "key": ["operate", 3]},
+        {"do": "take", "key": ["operate", 3], "timeout": 0.01},
+    ]
+    called = shell.stream("operate", given="\n".join(map(json.dumps, lines)))
+    assert called.code == 0
+    found = {"key": ["operate", 3], "value": "x"}
+    assert answers(called) == [{"done": True}] * 3 + [found, found, {"timeout": True}]
+    shell.close()
+    shell.task("use/0")
+    get = json.dumps({"do": "get", "stream": "samples"})
+    commit = json.dumps({"do": "commit", "stream": "samples"})
+    called = shell.stream("operate", given="\n".join([get, commit, get, get]))
+    assert called.code == 0
+    assert answers(called) == [{"item": {"step": 1}}, {"done": True}, {"item": [2]}, {"end": True}]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("put 3", 'expected {"do": "put"'),
+        ('{"do": "pop", "stream": "samples"}', 'expected {"do": "put"'),
+        ('{"do": "put", "stream": "samples"}', 'expected {"do": "put"'),
+        ('{"do": "put", "stream": "sampels", "item": 1}', "did you mean 'samples'"),
+        ('{"do": "get", "stream": "samples"}', "is an output"),
+        ('{"do": "take", "key": "sum"}', "is not a key"),
+        ('{"do": "take", "key": ["sum"], "timeout": "5s"}', '"timeout": SECONDS'),
+    ],
+)
+def test_an_operation_that_cannot_be_done_is_answered_and_the_next_one_is_done(
+    shell: Shell, line: str, words: str
+) -> None:
+    shell.task("make/0")
+    called = shell.stream("operate", given=f'{line}\n{{"do": "put", "stream": "samples", "item": 1}}\n')
+    wrong, done = answers(called)
+    assert words in wrong["error"]
+    assert done == {"done": True}
+    assert called.code == 1
+    assert "failed" in shell.flaw({"role": "put", "channel": shell._channel}, "make/0")
