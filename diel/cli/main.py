@@ -37,7 +37,7 @@ COMMANDS = {
     "report": "Write a short report of a run, in Markdown.",
     "shard": "Inside a task: print this rank's or task's part of an input.",
     "stream": "Inside a task: put into streams, get from them, share tuples.",
-    "client": "Print how programs in C and Fortran use streams.",
+    "client": "Print what compiles a program with diel's library for C and Fortran.",
     "clean": "Remove runs, after saying what that frees.",
     "doctor": "Check that this machine or a site can run workflows.",
     "modules": "List the modules that workflows can use.",

@@ -17,7 +17,8 @@ def in_c(program: Path) -> type[Task]:
     """Tasks of `killed.c`: what they learn stands in their surroundings, as a worker would put it there."""
 
     class InC(Task):
-        def started(self, what: str, run: str, *words: str) -> subprocess.Popen[bytes]:
+        def started(self, *all_words: str) -> subprocess.Popen[bytes]:
+            what, run, *words = all_words
             end: dict[str, str | int] = {"attempt": self.attempt}
             match what:
                 case "make":

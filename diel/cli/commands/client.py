@@ -1,4 +1,4 @@
-"""`diel client`: what a compiler is told, so that a program in C or Fortran can use streams."""
+"""`diel client`: what a compiler is told about the library for C and Fortran."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def command(what: str | None) -> None:
     gfortran -O2 -o simulate $(diel client --fortran) simulate.f90
     make -C "$(diel client --dir)" OUT=$PWD          # libdiel.a and diel.mod
 
-    With that, `#include "diel.h"` or `use diel` has the streams of a task and the tuple space. docs/c.md is
-    the guide.
+    With that, `#include "diel.h"` or `use diel` has the items and tuples that Python modules put and get.
+    docs/c.md is the guide.
     """
     folder = shipped("clients") / "c"
     if what == "dir":

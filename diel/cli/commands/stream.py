@@ -20,9 +20,8 @@ import click
 from click.core import ParameterSource
 
 from diel.cli.commands.shard import RANK, RANKS, from_launcher, launched
-from diel.cli.operations import Operations
 from diel.cli.options import Duration
-from diel.cli.stream import Piping, Program, program_of
+from diel.cli.stream import Operations, Piping, Program, program_of
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
@@ -129,7 +128,8 @@ def _texts(file: IO[str], name: str) -> Iterator[str]:
     """The lines, without their ends. Raises UsageError for what is no text, after those before it."""
     read = 0
     try:
-        for read, line in enumerate(file, 1):
+        for line in file:
+            read += 1
             yield line.removesuffix("\n")
     except UnicodeDecodeError as error:
         raise UsageError(f"{name}: expected text in UTF-8 after line {read}: {error}") from error
@@ -262,15 +262,15 @@ def operate(rank: int | None) -> int:
     """Stay, and do one operation for each line of standard input; print an answer line for each.
 
     \b
-        {"do": "put", "stream": "samples", "item": {"step": 3}}      {"done": true}
-        {"do": "get", "stream": "orders", "timeout": 5}              {"item": …}, {"end": true}, {"timeout": true}
-        {"do": "commit", "stream": "orders"}                         {"done": true}
-        {"do": "put", "key": ["edge", 3], "value": 1.5}              {"done": true}
-        {"do": "take", "key": ["edge", null]}                        {"key": ["edge", 3], "value": 1.5}
+        {"do": "put", "stream": "samples", "item": 3}     {"done": true}
+        {"do": "get", "stream": "orders", "timeout": 5}   {"item": …}, {"end": true}, {"timeout": true}
+        {"do": "commit", "stream": "orders"}              {"done": true}
+        {"do": "put", "key": ["edge", 3], "value": 1.5}   {"done": true}
+        {"do": "take", "key": ["edge", null]}             {"key": ["edge", 3], "value": 1.5}
 
-    One process for a whole task, where a call of its own for each operation would take a fifth of a second. An
-    operation that cannot be done is answered with {"error": WHY}; the exit code is 1 then, and the task has no
-    result if it puts into a stream.
+    One process for a whole task, where a call of its own for each operation would take a fifth of a second.
+    An operation that cannot be done is answered with {"error": WHY}; the exit code is 1 then, and the task
+    has no result if it puts into a stream.
     """
     signal.signal(signal.SIGTERM, _leave)
 
